@@ -9,7 +9,7 @@ const GAP: &str = "  ";
 const NARROW: &str = " ";
 /// What stands in a title before its short form.
 const OR: char = '|';
-/// The least that is left of a first column.
+/// The least that is left of a column that gives way.
 const LEAST: usize = 20;
 
 /// Where a column's text stands.
@@ -28,6 +28,7 @@ pub(super) struct Table {
     titles: Vec<String>,
     short: Vec<String>,
     rows: Vec<Vec<String>>,
+    gives: usize,
 }
 
 impl Table {
@@ -35,7 +36,18 @@ impl Table {
     pub(super) fn new(columns: &[(&str, Align)]) -> Self {
         let forms = columns.iter().map(|(title, _)| title.split_once(OR).unwrap_or((title, title)));
         let (titles, short) = forms.map(|(title, short)| (title.to_owned(), short.to_owned())).unzip();
-        Self { align: columns.iter().map(|(_, align)| *align).collect(), titles, short, rows: Vec::new() }
+        Self {
+            align: columns.iter().map(|(_, align)| *align).collect(),
+            titles,
+            short,
+            rows: Vec::new(),
+            gives: 0,
+        }
+    }
+
+    /// Has another column than the first give way.
+    pub(super) fn giving(self, column: usize) -> Self {
+        Self { gives: column, ..self }
     }
 
     /// Adds a row.
@@ -50,7 +62,7 @@ impl Table {
     }
 
     /// The same in at most `most` columns of the terminal, if that can be: titles that have a short form take it, and where
-    /// that is not enough, less stands between columns; then the first column is cut. Figures are not.
+    /// that is not enough, less stands between columns; then one column is cut, the first. Figures are not.
     pub(super) fn lines_within(&self, most: usize) -> Vec<String> {
         let narrow = if self.short == self.titles { GAP } else { NARROW };
         for (titles, gap) in [(&self.titles, GAP), (&self.short, GAP), (&self.short, narrow)] {
@@ -61,8 +73,8 @@ impl Table {
         }
         let mut widths = self.widths(&self.short);
         let over = room(&widths, narrow).saturating_sub(most);
-        if let Some(first) = widths.first_mut() {
-            *first = (*first).min(first.saturating_sub(over).max(LEAST));
+        if let Some(width) = widths.get_mut(self.gives) {
+            *width = (*width).min(width.saturating_sub(over).max(LEAST));
         }
         self.lines_with(&self.short, &widths, narrow)
     }
@@ -183,6 +195,13 @@ mod tests {
         ] {
             assert_eq!(table.lines_within(most), [header, row], "{most}");
         }
+    }
+
+    #[test]
+    fn another_column_may_give_way() {
+        let mut table = Table::new(&[("n", Align::Right), ("what", Align::Left)]).giving(1);
+        table.row(&["1".into(), "a-rather-long-name-of-a-model".into()]);
+        assert_eq!(table.lines_within(31)[1], "1  a-rather-long-name-of-a-mod…");
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub(super) fn steps(session: &Session, without: &[Usage], with: &[Record]) -> Ta
         ("sent as", Align::Right),
         ("cached", Align::Right),
         ("shortened by", Align::Left),
-    ]);
+    ])
+    .giving(1);
     let mut before = BTreeMap::new();
     for (at, (without, with)) in without.iter().zip(with).enumerate() {
         let tokens = with.tokens.unwrap_or_default();

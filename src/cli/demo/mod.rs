@@ -20,7 +20,9 @@ use clap::Args;
 use tokio::net::TcpListener;
 use tokio::runtime;
 
-use super::{Failure, say, say_document};
+use super::books::{WIDTH, width};
+use super::table::wrapped;
+use super::{Failure, say};
 use crate::app::App;
 use crate::config::{Config, ProcessEnvironment};
 use crate::ledger::{Costs, Record, Report};
@@ -62,37 +64,45 @@ struct Outcome {
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let home = Home::new(options.keep.as_deref()).map_err(Failure::said)?;
     let session = Arc::new(Session::new());
-    say_document(&introduction(session.steps.len()));
+    say_paragraph(&introduction(session.steps.len()));
     let price =
         Catalogue::embedded().find(MODEL, None).ok_or_else(|| Failure::said("no price for the model"))?;
     let cache_min = price.price.cache_min.unwrap_or(0);
     let provider = Arc::new(Provider::new(Arc::clone(&session), MODEL, cache_min, Counter::new(home.path())));
     let outcome = play(&home, &session, &provider)?;
-    for line in bill::steps(&session, &outcome.without.usage, &outcome.records).lines() {
+    for line in bill::steps(&session, &outcome.without.usage, &outcome.records).lines_within(width()) {
         say(&line);
     }
     let (with, without) = sides(&outcome, &provider)?;
     say("");
     say_kept(&home);
-    say_document(&heading());
-    for line in bill::bill(&without, &with).lines() {
+    say_paragraph(&heading());
+    for line in bill::bill(&without, &with).lines_within(width()) {
         say(&line);
     }
     Ok(())
 }
 
+/// Prints a text in lines that the terminal has room for, and an empty one.
+fn say_paragraph(text: &str) {
+    for line in wrapped(text, width().min(WIDTH)) {
+        say(&line);
+    }
+    say("");
+}
+
 fn introduction(calls: usize) -> String {
     format!(
-        "A scripted agent finds and fixes a bug in {calls} model calls, once through the gateway and once without.\n\
-         No key, no network: the provider is built in. It caches prompts as documented, and takes four bytes\n\
-         for a token. The session was made to hold what Plimsoll shortens: yours will save more, or less.\n"
+        "A scripted agent finds and fixes a bug in {calls} model calls, once through the gateway and once without. \
+         No key, no network: the provider is built in. It caches prompts as documented, and takes four bytes \
+         for a token. The session was made to hold what Plimsoll shortens: yours will save more, or less."
     )
 }
 
 fn heading() -> String {
     format!(
-        "The bill, at the prices of {MODEL} as of {CATALOGUE_DATE}. What it came to with Plimsoll is what\n\
-         the gateway's own books say, and they agree with the provider's count to the pico-dollar.\n"
+        "The bill, at the prices of {MODEL} as of {CATALOGUE_DATE}. What it came to with Plimsoll is what \
+         the gateway's own books say, and they agree with the provider's count to the pico-dollar."
     )
 }
 
