@@ -1,8 +1,9 @@
 //! Where a request is marked for the provider's cache.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
+use crate::strategy::findings::{Expected, Outlook};
 use crate::strategy::gate::Rates;
-use crate::strategy::marks::{self, Chosen, Expected, Outlook, Tried};
+use crate::strategy::marks::{self, Chosen, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 

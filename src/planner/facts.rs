@@ -2,8 +2,8 @@
 
 use crate::conversation::Prelude;
 use crate::strategy::clear;
+use crate::strategy::findings::Outlook;
 use crate::strategy::gate::Rates;
-use crate::strategy::marks::Outlook;
 use crate::usage::Binding;
 
 /// What the caller knows of the world at the time of a request.

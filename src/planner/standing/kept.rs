@@ -3,7 +3,8 @@
 
 use super::Fate;
 use crate::conversation::PartId;
-use crate::strategy::marks::{self, Entries, Expected, Stake, Wager};
+use crate::strategy::findings::Expected;
+use crate::strategy::marks::{self, Entries, Stake, Wager};
 
 /// What is known of that.
 #[derive(Debug, Clone, Default)]

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Prelude, Role};
 use crate::json;
 use crate::strategy::clear::{self, Settings};
+use crate::strategy::findings::Expected;
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::{Expected, Wager};
+use crate::strategy::marks::Wager;
 use crate::strategy::window::{Growth, Reading, Velocity};
 use crate::strategy::{Action, History, Lines, history};
 
