@@ -41,12 +41,13 @@ impl Request<'_> {
         self.core.systems().see(from, frame, least, now)
     }
 
-    /// What stands before the messages, as far as what is kept of these is bound to it.
-    pub(super) fn prelude_for(&self, kind: CacheKind) -> Prelude {
+    /// What stands before the messages, as far as what is kept of these is bound to it, and to the cache where it is.
+    pub(super) fn prelude_for(&self, kind: CacheKind, place: &Place) -> Prelude {
         if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
         }
-        *self.prelude.get_or_init(|| protocol::prelude(self.protocol, &self.conversation))
+        let prelude = *self.prelude.get_or_init(|| protocol::prelude(self.protocol, &self.conversation));
+        Prelude { key: prelude.key ^ place.cache.0.half(), ..prelude }
     }
 
     pub(super) fn now(&self) -> u64 {

@@ -41,10 +41,11 @@ impl Request<'_> {
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: self.now(),
             ttl_ms: kind.ttl_ms(end_ttl_ms).unwrap_or(0),
-            prelude: self.prelude_for(kind),
+            prelude: self.prelude_for(kind, place),
+            cache: place.cache.0.half(),
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),
-            outlook: self.track.lineage.outlook(self.root),
+            outlook: self.track.lineage.outlook(place.cache),
             keeps_outputs: self.core.keeps_outputs(),
             max_output: Price::most_output(price, self.conversation.max_output),
             counted_output: self

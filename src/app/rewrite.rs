@@ -186,8 +186,14 @@ impl<'a> Request<'a> {
         CacheKind::of(self.protocol.name(), reads_marks, self.model().unwrap_or_default(), self.price())
     }
 
+    /// What names the cache that is kept for its sender where it goes.
+    pub(super) fn cache_name(&self) -> Chain {
+        lineage::cache(self.root, self.asked.upstream, self.model())
+    }
+
     pub(super) fn place(&self) -> Result<Place, StoreError> {
-        self.core.lineage.place(&self.conversation, self.root, &self.caller, &clock::new_id, self.now_ms)
+        let sender = (self.root, self.cache_name());
+        self.core.lineage.place(&self.conversation, sender, &self.caller, &clock::new_id, self.now_ms)
     }
 
     /// The settings of its thread.

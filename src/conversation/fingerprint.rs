@@ -22,6 +22,11 @@ impl Digest {
         }
         hasher.finish()
     }
+
+    /// Its first half.
+    pub fn half(self) -> u64 {
+        u128::from_le_bytes(self.0) as u64
+    }
 }
 
 impl fmt::Display for Digest {

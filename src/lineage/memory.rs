@@ -65,11 +65,11 @@ pub struct Memory {
     noted: Recent<String, i64>,
     /// Messages of a history that were sent to a model that binds what it thinks.
     bound: Recent<Chain, usize, Hashed>,
-    /// First stakes of a sender's threads that are not won, and made up for by none that is.
+    /// First stakes of a sender's threads that are not won, and made up for by none that is, by cache.
     wagers: Recent<Chain, u32, Hashed>,
-    /// What the last request of a history is to read, and whose it is.
-    expected: Recent<Chain, (Chain, Expected), Hashed>,
-    /// What has become of that, by sender.
+    /// What the last request of a history is to read of a cache.
+    expected: Recent<Chain, Expected, Hashed>,
+    /// What has become of that, by cache.
     findings: Recent<Chain, Findings, Hashed>,
 }
 
@@ -175,30 +175,30 @@ impl Memory {
 
     /// What has become of the first stake of a thread of a sender's. A short talk that is gone on with once wins back what
     /// some two others have lost.
-    pub(super) fn wager(&self, root: Chain, wager: Wager) {
-        let lost = self.wagers(root);
+    pub(super) fn wager(&self, cache: Chain, wager: Wager) {
+        let lost = self.wagers(cache);
         let lost = match wager {
             Wager::Placed => lost.saturating_add(1),
             Wager::Won => lost.saturating_sub(2),
         };
-        self.wagers.insert(root, lost);
+        self.wagers.insert(cache, lost);
     }
 
-    /// What a request with this history is to read, and whose it is.
-    pub(super) fn expect(&self, chain: Chain, expected: (Chain, Expected)) {
-        self.expected.insert(chain, expected);
+    /// What the request of this name is to read.
+    pub(super) fn expect(&self, asks: Chain, expected: Expected) {
+        self.expected.insert(asks, expected);
     }
 
-    pub(super) fn take_expected(&self, chain: Chain) -> Option<(Chain, Expected)> {
-        self.expected.remove(&chain)
+    pub(super) fn take_expected(&self, asks: Chain) -> Option<Expected> {
+        self.expected.remove(&asks)
     }
 
-    pub(super) fn find(&self, root: Chain, findings: Findings) {
-        self.findings.insert(root, findings);
+    pub(super) fn find(&self, cache: Chain, findings: Findings) {
+        self.findings.insert(cache, findings);
     }
 
-    pub(super) fn findings(&self, root: Chain) -> Findings {
-        self.findings.get(&root).unwrap_or_default()
+    pub(super) fn findings(&self, cache: Chain) -> Findings {
+        self.findings.get(&cache).unwrap_or_default()
     }
 
     /// So many messages of a history were sent to a model that binds what it thinks; once they were, they stay so.
@@ -210,8 +210,8 @@ impl Memory {
         self.bound.get(&chain).unwrap_or_default()
     }
 
-    pub(super) fn wagers(&self, root: Chain) -> u32 {
-        self.wagers.get(&root).unwrap_or_default()
+    pub(super) fn wagers(&self, cache: Chain) -> u32 {
+        self.wagers.get(&cache).unwrap_or_default()
     }
 
     pub(super) fn note(&self, thread: &str, now_ms: i64) {

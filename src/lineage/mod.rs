@@ -24,6 +24,7 @@ use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSpl
 
 pub use client::{Caller, caller, principal};
 pub use memory::Memory;
+pub use outlook::cache;
 pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
@@ -40,6 +41,8 @@ const MOST_LAST_WORDS: usize = 4;
 pub struct Place {
     /// The empty history of its sender.
     pub root: Chain,
+    /// What names the cache that the provider keeps for its sender.
+    pub cache: Chain,
     /// Its thread, with the head it had before this request.
     pub thread: Thread,
     /// How it relates to it.
@@ -147,6 +150,8 @@ impl Place {
 struct Sender<'a> {
     /// The empty history of theirs.
     root: Chain,
+    /// Where what they write is kept.
+    cache: Chain,
     caller: &'a Caller,
     /// Makes an id for a new thread.
     new_id: &'a dyn Fn() -> String,
@@ -165,19 +170,19 @@ impl Lineage {
         Self { store, memory }
     }
 
-    /// The place of a request. `new_id` makes an id for a new thread; `now_ms` is the clock's reading.
+    /// The place of a request whose sender has this empty history and this [`cache`]. `new_id` makes an id for a new thread; `now_ms` is the clock's reading.
     ///
     /// # Errors
     /// When the store cannot be read; the request then passes through.
     pub fn place(
         &self,
         conversation: &Conversation,
-        root: Chain,
+        (root, cache): (Chain, Chain),
         caller: &Caller,
         new_id: &dyn Fn() -> String,
         now_ms: i64,
     ) -> Result<Place, StoreError> {
-        let sender = Sender { root, caller, new_id, now_ms };
+        let sender = Sender { root, cache, caller, new_id, now_ms };
         let kept = conversation.continues.as_deref().map(|previous| kept(root, previous));
         let chains = chains(conversation, kept.map_or(root, Chain));
         match self.longest_sent(&chains, now_ms)? {
@@ -201,6 +206,7 @@ impl Lineage {
         };
         Ok(Place {
             root: sender.root,
+            cache: sender.cache,
             thread,
             relation,
             sent: 0,
@@ -232,6 +238,7 @@ impl Lineage {
         let own = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
             root: sender.root,
+            cache: sender.cache,
             thread: known.thread,
             relation,
             sent,
@@ -286,7 +293,7 @@ impl Lineage {
         let head = place.head();
         // Whoever tries again stakes nothing that has not been.
         if let Some(wager) = standing.take_wager().filter(|_| place.relation != Relation::Retry) {
-            self.memory.wager(place.root, wager);
+            self.memory.wager(place.cache, wager);
         }
         self.expect(place, standing.expected());
         let departed = (place.ending() == Ending::Branches).then(|| standing.departed(place.sent));

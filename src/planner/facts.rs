@@ -34,6 +34,8 @@ pub struct Facts {
     pub hidden_bytes: u64,
     /// What stands before the messages.
     pub prelude: Prelude,
+    /// What names the cache that is written and read where the request goes.
+    pub cache: u64,
     /// The clock's reading, in milliseconds since 1970.
     pub now_ms: u64,
     /// How long the provider keeps what is not used, in milliseconds.
@@ -79,6 +81,7 @@ impl Default for Facts {
             over_budget: false,
             hidden_bytes: 0,
             prelude: Prelude::default(),
+            cache: 0,
             now_ms: 0,
             ttl_ms: 300_000,
             min_prefix_tokens: 0,

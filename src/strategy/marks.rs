@@ -162,10 +162,12 @@ pub struct Stake {
     /// What it has brought of late to write the whole history, or would have, in what that costs beyond plain input: with
     /// requests that came soon, and with those that came after a pause.
     pub brought: [f64; 2],
-    /// What has become of what was to be read.
+    /// The cache that the last request went to.
+    pub cache: u64,
+    /// What has become of what was to be read there.
     pub findings: Findings,
-    /// Most of what was to be read last was not there.
-    pub is_missing: bool,
+    /// Where most of what was to be read there last was not there, if that is so anywhere: a cache.
+    pub missing_in: Option<u64>,
 }
 
 /// Requests that are remembered: those of clients that change between two or three sets of tools go on from one before
@@ -210,7 +212,7 @@ impl Stake {
         if premium == 0.0 {
             return Some(f64::INFINITY);
         }
-        if (is_doubtful || self.is_missing) && read > 0.0 {
+        if (is_doubtful || self.is_missing()) && read > 0.0 {
             return Some(left / premium - read).filter(|most| *most >= 0.0);
         }
         Some((left + (1.0 - rates.read) * read).max(0.0) / premium)
@@ -225,6 +227,13 @@ impl Stake {
     /// Whether the thread has neither written nor read anything because of marks.
     pub fn is_untouched(&self) -> bool {
         self.spent == 0.0
+    }
+
+    /// A request goes to this cache: what another one has not kept tells nothing of it.
+    pub fn goes_to(&mut self, cache: u64) {
+        if self.cache != cache {
+            (self.cache, self.findings) = (cache, Findings::default());
+        }
     }
 
     /// A request goes on from the last one, behind this prelude: it reads what one before wrote, or would have, or that was
@@ -258,11 +267,20 @@ impl Stake {
     /// So many bytes of what was to be read were not there, and were written again; and this was.
     pub fn missed(&mut self, missing: f64, expected: &Expected, found: Found) {
         self.spent += (expected.rates.write - expected.rates.read) * missing;
-        self.is_missing = !expected.is_there(missing);
+        if !expected.is_there(missing) {
+            self.missing_in = Some(self.cache);
+        } else if self.is_missing() {
+            self.missing_in = None;
+        }
         self.findings = self.findings.found(found, TRIES);
         if found == Found::Nothing && self.findings.rests() {
             self.brought = [-MOST_BROUGHT; 2];
         }
+    }
+
+    /// Whether most of what was to be read last was not there, where the last request went.
+    pub fn is_missing(&self) -> bool {
+        self.missing_in == Some(self.cache)
     }
 
     /// Whether the provider may keep anything: drops by chance are few.

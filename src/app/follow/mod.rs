@@ -186,9 +186,9 @@ impl Follow {
         let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
         // What was not marked tells nothing of what marks would have kept.
         let plain = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
-        self.core.lineage.ended(place.head(), if self.is_unedited() { plain } else { fate });
+        self.core.lineage.ended(place, if self.is_unedited() { plain } else { fate });
         if let Some(shadow) = &self.core.shadow {
-            shadow.lineage().ended(place.head(), plain);
+            shadow.lineage().ended(place, plain);
         }
     }
 

@@ -158,7 +158,20 @@ impl Rig {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Rewritten {
-        let rewritten = self.rewrite(core, protocol, headers, body);
+        self.send_to("", core, protocol, headers, body)
+    }
+
+    /// The same to an upstream.
+    pub(super) fn send_to(
+        &self,
+        upstream: &str,
+        core: &Core,
+        protocol: &'static dyn Protocol,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Rewritten {
+        let asked = RequestContext { upstream, ..Self::asked() };
+        let rewritten = self.runtime.block_on(core.rewrite(protocol, headers, body, asked));
         let _ = self.runtime.block_on(core.store.commit(Batch::default()));
         rewritten
     }

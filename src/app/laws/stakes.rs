@@ -148,7 +148,7 @@ fn beginnings_at(
 /// A request as it is sent to a router.
 fn routed(body: &Bytes) -> Bytes {
     let mut body: Value = serde_json::from_slice(body).unwrap();
-    body["model"] = json!("anthropic/claude-sonnet-4.5");
+    body["model"] = json!(format!("anthropic/{}", body["model"].as_str().unwrap().replace("4-5", "4.5")));
     let system = body.as_object_mut().unwrap().remove("system");
     let mut messages: Vec<Value> =
         system.map(|system| json!({"role": "system", "content": system})).into_iter().collect();
@@ -173,32 +173,55 @@ fn routed(body: &Bytes) -> Bytes {
 /// The same in a dialect.
 fn beginnings_in(
     dialect: &str,
-    mut provider: Provider,
+    provider: Provider,
     requests: &[(i64, String, Bytes)],
     is_answered: Answered<'_>,
 ) -> Vec<f64> {
+    let requests: Vec<_> = requests.iter().map(|request| (0, request.clone())).collect();
+    beginnings_of(&bills_in(dialect, vec![("", provider)], &requests, is_answered))
+}
+
+/// The most that any beginning of requests costs that are billed so.
+fn beginnings_of(bills: &[(f64, f64)]) -> Vec<f64> {
+    let sums = bills.iter().scan((0.0, 0.0), |sum, bill| {
+        *sum = (sum.0 + bill.0, sum.1 + bill.1);
+        Some(*sum)
+    });
+    sums.map(|(paid, plain)| paid / plain).collect()
+}
+
+/// What each of them costs that is answered, and without marks, where each goes to one of these upstreams.
+fn bills_in(
+    dialect: &str,
+    mut upstreams: Vec<(&str, Provider)>,
+    requests: &[(usize, (i64, String, Bytes))],
+    is_answered: Answered<'_>,
+) -> Vec<(f64, f64)> {
     let rig = Rig::new();
     let core = rig.core(rig.store("store"), Policy::default(), prices(0));
     let protocol = protocol::named(dialect).unwrap();
-    let Provider { forgets, others, seed, .. } = provider;
-    let mut direct = Provider { others, seed, forgets, ..Provider::default() };
-    let (mut paid, mut plain, mut shares) = (0.0, 0.0, Vec::new());
-    for (at, (pause, session, body)) in requests.iter().enumerate() {
+    let direct = |(_, provider): &(&str, Provider)| {
+        let Provider { forgets, others, seed, .. } = *provider;
+        Provider { others, seed, forgets, ..Provider::default() }
+    };
+    let mut direct: Vec<_> = upstreams.iter().map(direct).collect();
+    let (mut now, mut bills) = (0, Vec::new());
+    for (at, (to, (pause, session, body))) in requests.iter().enumerate() {
         wait(*pause);
-        (provider.now, direct.now) = (provider.now + pause, direct.now + pause);
-        let sent = rig.send(&core, protocol, &headers("k", session), body);
-        let head = sent.facts.place.as_ref().unwrap().head();
+        now += pause;
+        let ((upstream, provider), direct) = (&mut upstreams[*to], &mut direct[*to]);
+        (provider.now, direct.now) = (now, now);
+        let sent = rig.send_to(upstream, &core, protocol, &headers("k", session), body);
+        let place = sent.facts.place.as_ref().unwrap();
         if !is_answered(at) {
-            core.lineage.ended(head, Fate::Refused);
+            core.lineage.ended(place, Fate::Refused);
             continue;
         }
         let (cost, told) = provider.bill(sent.body.as_ref().unwrap_or(body));
-        core.lineage.ended(head, told);
-        paid += cost;
-        plain += direct.bill(body).0;
-        shares.push(paid / plain);
+        core.lineage.ended(place, told);
+        bills.push((cost, direct.bill(body).0));
     }
-    shares
+    bills
 }
 
 /// The instructions of each request.
@@ -327,7 +350,7 @@ fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
             let body = Bytes::from(body.to_string());
             let body = if dialect == "anthropic" { body } else { routed(&body) };
             let sent = rig.send(&core, protocol::named(dialect).unwrap(), &headers("k", "one"), &body);
-            core.lineage.ended(sent.facts.place.as_ref().unwrap().head(), Fate::Billed);
+            core.lineage.ended(sent.facts.place.as_ref().unwrap(), Fate::Billed);
             let left = String::from_utf8(sent.body.as_ref().unwrap_or(&body).to_vec()).unwrap();
             let is_all_long = left.matches("cache_control").count() == left.matches(r#""1h""#).count();
             assert_eq!(sent.facts.kept_long, is_all_long, "{dialect} {count} {left}");
@@ -514,6 +537,59 @@ fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
                 late <= 1.151 && all.last().is_some_and(|all| *all <= most),
                 "{case} {forgets:?}: {all:.3?}"
             );
+        }
+    }
+}
+
+/// What is not kept by one upstream, or for one model, tells nothing of another, neither to other talks nor to one that goes on
+/// there.
+#[test]
+fn each_cache_is_known_by_itself() {
+    let request = |talk: usize, at: usize, model: &str| {
+        let role = |message: usize| ["user", "assistant"][message % 2];
+        let text = |message: usize| format!("{talk} {message} {}", "words ".repeat(400));
+        let said = |message: usize| json!({"role": role(message), "content": text(message)});
+        let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+        let body = json!({"model": model, "max_tokens": 9, "system": "Be brief. ".repeat(900), "messages": messages});
+        (MINUTE / 60, talk.to_string(), Bytes::from(body.to_string()))
+    };
+    // Talks by their number and where each of their requests goes; what the second upstream does; and the most that all costs
+    // at the first one.
+    let one_then = |count: usize, to: usize, then: usize| [vec![to; count], vec![then; 20]].concat();
+    for (case, talks, forgets, most) in [
+        ("another talk", vec![vec![1; 20], vec![0; 20]], Forgets::All, 0.3),
+        ("short talks", [vec![vec![1; 3]; 12], vec![vec![0; 20]]].concat(), Forgets::All, 0.3),
+        ("talks that end", [vec![vec![1; 2]; 12], vec![vec![0; 4]]].concat(), Forgets::Nothing, 0.75),
+        ("the same talk", vec![one_then(14, 1, 0)], Forgets::All, 0.3),
+        ("the same talk, later", vec![one_then(20, 1, 0)], Forgets::All, 0.3),
+        ("the same talk, the other way", vec![one_then(5, 0, 1)], Forgets::All, 0.65),
+        ("in turns", vec![[0, 1].repeat(15)], Forgets::Nothing, 0.35),
+        ("in turns with one that forgets", vec![[0, 1].repeat(15)], Forgets::All, 0.4),
+    ] {
+        for (dialect, by_model) in
+            [("anthropic", false), ("anthropic", true), ("openai-chat", false), ("openai-chat", true)]
+        {
+            let models =
+                ["claude-sonnet-4-5", if by_model { "claude-opus-4-5" } else { "claude-sonnet-4-5" }];
+            let upstreams = ["first", if by_model { "first" } else { "second" }];
+            let mut requests = Vec::new();
+            for (talk, tos) in talks.iter().enumerate() {
+                for (at, to) in tos.iter().enumerate() {
+                    let (pause, session, body) = request(talk, at, models[*to]);
+                    let body = if dialect == "anthropic" { body } else { routed(&body) };
+                    requests.push((*to, (pause, session, body)));
+                }
+            }
+            let forgetting = Provider { forgets, ..Provider::default() };
+            let providers = vec![(upstreams[0], Provider::default()), (upstreams[1], forgetting)];
+            let bills = bills_in(dialect, providers, &requests, &|_| true);
+            let to = requests.iter().map(|request| request.0);
+            let first: Vec<_> =
+                bills.iter().zip(to).filter(|(_, to)| *to == 0).map(|(bill, _)| *bill).collect();
+            let (all, first) = (beginnings_of(&bills), *beginnings_of(&first).last().unwrap());
+            // Each of the first talks has a stake of its own.
+            let late = all.iter().skip(12).copied().fold(0.0, f64::max);
+            assert!(first <= most && late <= 1.151, "{case} {dialect} {by_model}: {first:.3} {all:.3?}");
         }
     }
 }

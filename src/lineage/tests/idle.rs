@@ -28,7 +28,7 @@ impl Desk {
             self.ids.set(self.ids.get() + 1);
             format!("thread-{}", self.ids.get())
         };
-        self.lineage.place(request, self.root, &session("s"), &id, now_ms).unwrap()
+        self.lineage.place(request, (self.root, self.root), &session("s"), &id, now_ms).unwrap()
     }
 
     /// A request leaves as the gateway has it leave.

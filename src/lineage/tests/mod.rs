@@ -4,6 +4,7 @@ mod events;
 mod gateways;
 mod held;
 mod idle;
+mod outlook;
 mod refused;
 mod runs;
 mod splices;
@@ -54,7 +55,9 @@ impl Desk {
             self.ids.set(self.ids.get() + 1);
             format!("thread-{}", self.ids.get())
         };
-        self.lineage.place(conversation, self.root, caller, &id, i64::from(self.ids.get())).unwrap()
+        self.lineage
+            .place(conversation, (self.root, self.root), caller, &id, i64::from(self.ids.get()))
+            .unwrap()
     }
 
     /// A request leaves with what was in force and with new decisions.

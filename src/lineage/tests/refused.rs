@@ -97,11 +97,11 @@ fn what_is_refused_was_not_read() {
     ] {
         let request = talk(request);
         let id = || "thread".to_owned();
-        let place = desk.lineage.place(&request, desk.root, &session("s"), &id, now_ms).unwrap();
+        let place = desk.lineage.place(&request, (desk.root, desk.root), &session("s"), &id, now_ms).unwrap();
         assert_eq!(desk.lineage.last_read_ms(&place), last_ms, "{now_ms}");
         desk.commit(desk.lineage.batch(&place, &[], 0, now_ms));
         desk.lineage.sent(&request, &place, Arc::default(), None, now_ms);
-        desk.lineage.ended(place.head(), fate);
+        desk.lineage.ended(&place, fate);
     }
     // What nobody remembers was read.
     let place = desk.restarted().place(&session("s"), &talk("u a u u:more a u c1 r1"));

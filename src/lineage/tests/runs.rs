@@ -12,7 +12,7 @@ fn send(desk: &Desk, caller: &Caller, now_ms: i64, request: &str) -> Place {
         desk.ids.set(desk.ids.get() + 1);
         format!("thread-{}", desk.ids.get())
     };
-    let place = desk.lineage.place(&request, desk.root, caller, &id, now_ms).unwrap();
+    let place = desk.lineage.place(&request, (desk.root, desk.root), caller, &id, now_ms).unwrap();
     desk.commit(desk.lineage.batch(&place, &place.applied, 0, now_ms));
     desk.lineage.sent(&request, &place, Arc::clone(&place.applied), None, now_ms);
     place

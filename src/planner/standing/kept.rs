@@ -105,7 +105,7 @@ impl Kept {
             expected.and_then(|expected| Some((expected, missing(&expected)?)))
         {
             self.stake.missed(missing, &expected, expected.found(missing, read));
-            if self.stake.is_missing {
+            if self.stake.is_missing() {
                 self.entries.missed(self.stake.may_be_kept());
             }
         }

@@ -54,6 +54,7 @@ fn place(conversation: &Conversation, root: Chain) -> Place {
     };
     Place {
         root,
+        cache: root,
         thread,
         relation: Relation::Continue,
         sent: conversation.messages.len() - 1,

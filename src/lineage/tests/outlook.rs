@@ -1,0 +1,32 @@
+//! What is known of the caches that a sender's requests go to.
+
+use super::*;
+use crate::lineage::cache;
+use crate::planner::{Expected, Fate, Outlook};
+use crate::strategy::gate::Rates;
+
+/// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same at the
+/// same time.
+#[test]
+fn what_is_expected_of_one_cache_is_not_found_in_another() {
+    let desk = Desk::new();
+    let names = [("a", Some("m")), ("b", Some("m")), ("a", Some("n")), ("a", None)];
+    let caches = names.map(|(upstream, model)| cache(desk.root, upstream, model));
+    let rates = Rates { read: 0.1, write: 1.25 };
+    let expected = Expected { bytes: 900.0, before: 0.0, tokens: Some(300), least: None, rates };
+    let place = desk.place(&session("s"), &talk("u a u"));
+    let places = caches.map(|cache| Place { cache, ..place.clone() });
+    for _ in 0..2 {
+        for place in &places {
+            desk.lineage.expect(place, Some(expected));
+        }
+        for (place, read) in places.iter().zip([300, 0, 300, 300]) {
+            desk.lineage.ended(place, Fate::Told { read, written: 400 - read });
+        }
+    }
+    assert_eq!(
+        caches.map(|cache| desk.lineage.outlook(cache)),
+        [Outlook::Fair, Outlook::SeldomKept, Outlook::Fair, Outlook::Fair]
+    );
+    assert_eq!(desk.lineage.outlook(cache(Chain::root("x", b"you"), "b", Some("m"))), Outlook::Fair);
+}
