@@ -22,10 +22,13 @@ impl Lineage {
     /// What is to be expected of what a thread of a sender's is the first to write to the provider's cache: too many of the
     /// first stakes were for nothing, or what was to be read was not there.
     pub fn outlook(&self, cache: Chain) -> Outlook {
-        if self.memory.findings(cache).rests() {
+        let findings = self.memory.findings(cache);
+        if findings.rests() {
             Outlook::SeldomKept
         } else if self.memory.wagers(cache) >= MOST_WAGERS {
             Outlook::SeldomGoesOn
+        } else if findings.is_kept() {
+            Outlook::Kept
         } else {
             Outlook::Fair
         }

@@ -143,7 +143,7 @@ fn within(
     let mut before = *standing.kept.stake();
     let (gone_on, now) = (request.sent < conversation.messages.len(), (facts.now_ms, facts.ttl_ms));
     let wagered = before;
-    before.goes_to(facts.cache);
+    before.goes_to(facts.cache, facts.outlook);
     if gone_on {
         before.goes_on(facts.prelude.key, now, rates);
     }

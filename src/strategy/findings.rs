@@ -14,6 +14,8 @@ pub enum Outlook {
     SeldomGoesOn,
     /// What they wrote was not there when it was to be read.
     SeldomKept,
+    /// Some of what they wrote was there.
+    Kept,
 }
 
 /// What has become of what was to be read: by a thread, or by all of a sender's.
@@ -54,6 +56,16 @@ impl Findings {
     /// Whether nothing is to be written for the first time.
     pub fn rests(self) -> bool {
         self.rests > 0
+    }
+
+    /// Whether something of a history was there, as far as is known.
+    pub fn is_kept(self) -> bool {
+        self.is_kept
+    }
+
+    /// What is known of a cache where nothing was to be read yet.
+    pub fn first(outlook: Outlook) -> Self {
+        Self { is_kept: outlook == Outlook::Kept, ..Self::default() }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::conversation::{Conversation, Hold, Marks, Part, PartId, PartKind};
 
-use super::findings::{Expected, Findings, Found};
+use super::findings::{Expected, Findings, Found, Outlook};
 use super::gate::Rates;
 
 /// What the gateway may do about marks.
@@ -229,10 +229,10 @@ impl Stake {
         self.spent == 0.0
     }
 
-    /// A request goes to this cache: what another one has not kept tells nothing of it.
-    pub fn goes_to(&mut self, cache: u64) {
+    /// A request goes to this cache, of which that is to be expected: what another one has not kept tells nothing of it.
+    pub fn goes_to(&mut self, cache: u64, outlook: Outlook) {
         if self.cache != cache {
-            (self.cache, self.findings) = (cache, Findings::default());
+            (self.cache, self.findings) = (cache, Findings::first(outlook));
         }
     }
 

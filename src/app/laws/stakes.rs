@@ -38,7 +38,7 @@ struct Provider {
     /// It bills what is written, and has nothing of that the next time.
     forgets: Forgets,
     /// Before these requests it has dropped all there was.
-    drops: &'static [usize],
+    drops: Vec<usize>,
     billed: usize,
 }
 
@@ -411,7 +411,7 @@ fn what_was_not_read_is_not_written_again() {
     ];
     for (case, system, drops, most) in cases {
         let requests: Vec<_> = (0..30).map(|at| request(system(at), 1.0, at)).collect();
-        let provider = Provider { drops, ..Provider::default() };
+        let provider = Provider { drops: drops.to_vec(), ..Provider::default() };
         let (worst, all) = shares_at(provider, &requests, &|_| true);
         assert!(worst <= 1.151 && all <= most, "{case}: {worst:.3} {all:.3}");
     }
@@ -496,6 +496,39 @@ fn what_some_caches_keep_is_written() {
             let mean = shares.iter().sum::<f64>() / shares.len() as f64;
             assert!(mean <= most, "{client} {others}: {shares:.3?}");
         }
+    }
+}
+
+/// Who has found that something is kept begins its other talks with that; where that is over, each is within its bound.
+#[test]
+fn what_is_known_of_caches_is_known_to_other_talks() {
+    let request = |talk: usize, at: usize| {
+        let role = |message: usize| ["user", "assistant"][message % 2];
+        let text = |message: usize| format!("{talk} {message} {}", "words ".repeat(200));
+        let said = |message: usize| json!({"role": role(message), "content": text(message)});
+        let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+        let system = format!("{talk} {}", "Be brief. ".repeat(900));
+        let body =
+            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+        (0, (MINUTE / 6, talk.to_string(), Bytes::from(body.to_string())))
+    };
+    let requests: Vec<_> = (0..8 * 12).map(|at| request(at / 12, at % 12)).collect();
+    // From the third talk on all is dropped before each request.
+    let dropped: Vec<usize> = (24..8 * 12).collect();
+    for (others, drops, most) in [(3, &[][..], 0.69), (0, &dropped, 0.87)] {
+        let shares = [0, 1, 2, 3].map(|seed| {
+            let provider = Provider { others, seed, drops: drops.to_vec(), ..Provider::default() };
+            let bills = bills_in("anthropic", vec![("", provider)], &requests, &|_| true);
+            for talk in bills.chunks(12) {
+                let all = beginnings_of(talk);
+                let bound = |count: usize| if count <= 3 { 1.2 } else { 1.151 };
+                let is_within = all.iter().zip(1..).all(|(share, count)| *share <= bound(count));
+                assert!(is_within, "{others} {seed}: {all:.3?}");
+            }
+            *beginnings_of(&bills).last().unwrap()
+        });
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        assert!(mean <= most, "{others}: {shares:.3?}");
     }
 }
 
