@@ -433,6 +433,7 @@ impl<'a> Request<'a> {
             series: None,
             continues: self.conversation.continues.clone().filter(|name| !name.is_empty()),
             grows: self.conversation.grows,
+            is_kept: self.conversation.is_kept,
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,

@@ -50,6 +50,8 @@ pub(super) struct RequestFacts {
     pub(super) continues: Option<Box<str>>,
     /// What has that name grows with the request.
     pub(super) grows: bool,
+    /// The provider keeps the history with the answer.
+    pub(super) is_kept: bool,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
     /// Bytes of those that are sent which are no text; `None`: the prompt that is billed is not what the body

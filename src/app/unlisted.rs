@@ -24,9 +24,10 @@ impl Core {
         let Unlisted { model, session, continues } = protocol::unlisted(protocol, body)?;
         let caller = lineage::caller(headers, session.as_deref());
         let root = self.root(protocol, headers, lineage::principal(headers, url::keys(asked.query)));
+        let thread = self.lineage.thread_of_kept(root, &continues, &caller);
         Some(Rewritten::of(RequestFacts {
             // What cannot be looked up now is a conversation of its own.
-            series: self.lineage.conversation_of(root, &continues, &caller).unwrap_or_default(),
+            series: thread.unwrap_or_default().map(|thread| thread.conversation),
             caller,
             continues: Some(continues),
             model: model.as_deref().or(asked.model).map(str::to_owned),

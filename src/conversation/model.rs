@@ -321,6 +321,8 @@ pub struct Conversation {
     pub continues: Option<Box<str>>,
     /// That is the history's own name: with this request it stands for more than it did.
     pub grows: bool,
+    /// The provider keeps the history with the answer: requests may go on from that by its id.
+    pub is_kept: bool,
     /// Hashes of what the provider has sealed the summary with that the history begins with, if it does with one of its.
     pub seals: Vec<u128>,
     /// Of some messages the body has no more than a name: the provider has what they say.

@@ -2,27 +2,34 @@
 
 use super::{Caller, Lineage, Place, Sender};
 use crate::conversation::{Chain, Conversation, Digest};
-use crate::store::{StoreError, Thread};
+use crate::store::{Boundary, StoreError, Thread};
+
+impl Place {
+    /// What stands for the history before the body's own, if it has a name.
+    pub(super) fn kept(&self) -> Option<Chain> {
+        named(self.root, &self.chains)
+    }
+}
 
 impl Lineage {
     /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
-    /// came before.
-    pub fn answered(&self, place: &Place, answer: &str) {
-        self.memory.answered(kept(place.root, answer), place.thread.id.clone());
+    /// came before. What says so is to be stored if the provider keeps the answer, as any gateway may be sent that request.
+    pub fn answered(&self, root: Chain, thread: &str, answer: &str) -> Boundary {
+        let chain = Chain(kept(root, answer));
+        self.memory.answered(chain.0, thread.to_owned());
+        Boundary { chain, thread: thread.to_owned() }
+    }
+
+    /// The same by what the provider has sealed a summary of the history with: a client may go on with that in place of it.
+    pub fn summed_up(&self, root: Chain, thread: &str, seals: &[u128]) -> Vec<Boundary> {
+        seals.iter().map(|seal| self.answered(root, thread, &seal_name(*seal))).collect()
     }
 
     /// Remembers in which thread a history is gone on with. A conversation of the provider's has one name for all its
     /// requests, and none of its answers has that.
-    pub(super) fn continued(&self, conversation: &Conversation, place: &Place) {
-        if let Some(name) = conversation.continues.as_deref().filter(|name| !name.is_empty()) {
-            self.answered(place, name);
-        }
-    }
-
-    /// The same by what the provider has sealed a summary of the history with: a client may go on with that in place of it.
-    pub fn summed_up(&self, place: &Place, seals: &[u128]) {
-        for seal in seals {
-            self.answered(place, &seal_name(*seal));
+    pub(super) fn continued(&self, place: &Place) {
+        if let Some(kept) = place.kept() {
+            self.memory.answered(kept.0, place.thread.id.clone());
         }
     }
 
@@ -34,30 +41,40 @@ impl Lineage {
     ) -> Result<Thread, StoreError> {
         let mut parent = None;
         for seal in &conversation.seals {
-            parent = parent.or(self.answerer(kept(sender.root, &seal_name(*seal)), sender.caller)?);
+            parent = parent.or(self.thread_of_kept(sender.root, &seal_name(*seal), sender.caller)?);
         }
         // What was refused is not in it.
         self.new_thread(parent.map(|parent| Thread { observe: false, refused: None, ..parent }), sender)
     }
 
-    /// The conversation in which an answer was given, or that goes on under this name, if it is of the same session.
+    /// The thread in which an answer was given, or that goes on under this name, if it is of the same session.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn conversation_of(
+    pub fn thread_of_kept(
         &self,
         root: Chain,
         name: &str,
         caller: &Caller,
-    ) -> Result<Option<String>, StoreError> {
-        Ok(self.answerer(kept(root, name), caller)?.map(|thread| thread.conversation))
+    ) -> Result<Option<Thread>, StoreError> {
+        self.answerer(Chain(kept(root, name)), caller)
     }
 
-    /// The thread of the same session in which an answer was given.
-    pub(super) fn answerer(&self, answer: Digest, caller: &Caller) -> Result<Option<Thread>, StoreError> {
-        let Some(id) = self.memory.answered_in(answer) else { return Ok(None) };
-        let known = self.known(&id)?.map(|known| known.thread);
-        Ok(known.filter(|thread| thread.session == caller.session))
+    /// The thread of the same session in which an answer was given. What is not remembered may be stored; of a name that
+    /// several threads go on under, the newest counts.
+    pub(super) fn answerer(&self, answer: Chain, caller: &Caller) -> Result<Option<Thread>, StoreError> {
+        let ours = |id: &str| -> Result<_, StoreError> {
+            let known = self.known(id)?.map(|known| known.thread);
+            Ok(known.filter(|thread| thread.session == caller.session))
+        };
+        if let Some(id) = self.memory.answered_in(answer.0) {
+            return ours(&id);
+        }
+        let mut found = Vec::new();
+        for row in self.store.boundaries(&[answer])? {
+            found.extend(ours(&row.thread)?);
+        }
+        Ok(found.into_iter().max_by_key(|thread| thread.at_ms))
     }
 }
 
@@ -69,4 +86,10 @@ fn seal_name(seal: u128) -> String {
 /// What stands for a history that the provider keeps.
 pub(super) fn kept(root: Chain, name: &str) -> Digest {
     Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
+}
+
+/// The first of these histories, if it is one that the provider keeps. What has no name is nobody's.
+pub(super) fn named(root: Chain, chains: &[Chain]) -> Option<Chain> {
+    let first = *chains.first()?;
+    (first != root && first.0 != kept(root, "")).then_some(first)
 }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::conversation::{Chain, Conversation, Digest, PartId, Role};
+use crate::conversation::{Chain, Conversation, PartId, Role};
 use crate::planner::{self, Applied, Decision, Ending, Fate, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
@@ -29,7 +29,7 @@ pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
 use ends::{answered, chains, ends, first_end, may_end};
-use kept::kept;
+use kept::{kept, named};
 use memory::{Decided, Known, Senders};
 use threads::Found;
 
@@ -183,10 +183,10 @@ impl Lineage {
         now_ms: i64,
     ) -> Result<Place, StoreError> {
         let sender = Sender { root, cache, caller, new_id, now_ms };
-        let kept = conversation.continues.as_deref().map(|previous| kept(root, previous));
-        let chains = chains(conversation, kept.map_or(root, Chain));
+        let kept = conversation.continues.as_deref().map(|previous| Chain(kept(root, previous)));
+        let chains = chains(conversation, kept.unwrap_or(root));
         match self.longest_sent(&chains, now_ms)? {
-            None => self.place_of_unknown(conversation, chains, kept, &sender),
+            None => self.place_of_unknown(conversation, chains, &sender),
             Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
         }
     }
@@ -196,10 +196,10 @@ impl Lineage {
         &self,
         conversation: &Conversation,
         chains: Vec<Chain>,
-        kept: Option<Digest>,
         sender: &Sender<'_>,
     ) -> Result<Place, StoreError> {
-        let answerer = kept.map(|answer| self.answerer(answer, sender.caller)).transpose()?.flatten();
+        let kept = named(sender.root, &chains);
+        let answerer = kept.map(|kept| self.answerer(kept, sender.caller)).transpose()?.flatten();
         let (thread, relation) = match answerer {
             Some(thread) => (thread, Relation::Continue),
             None => (self.thread_behind(conversation, sender)?, Relation::New),
@@ -319,7 +319,7 @@ impl Lineage {
         Batch {
             decisions: decisions.collect(),
             threads: vec![Thread { head, at_ms: now_ms, ..place.thread.clone() }],
-            boundaries: place.ends.iter().chain(std::iter::once(&head)).map(boundary).collect(),
+            boundaries: place.ends.iter().chain([&head]).chain(&place.kept()).map(boundary).collect(),
             used: self.used(place, now_ms),
             at_ms: now_ms,
             ..Batch::default()
@@ -363,7 +363,7 @@ impl Lineage {
         now_ms: i64,
     ) {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
-        self.continued(conversation, place);
+        self.continued(place);
         self.memory.leave(place.head(), now_ms, self.last_read_ms(place));
         if place.relation == Relation::Continue {
             self.memory.forget(place.thread.head);

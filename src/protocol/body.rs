@@ -125,6 +125,10 @@ impl Document {
         self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"true")
     }
 
+    pub(crate) fn is_false(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"false")
+    }
+
     /// A whole number.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         number(&self.bytes, self.get(key)?)
@@ -206,6 +210,7 @@ impl Document {
             requested_ttl_ms: None,
             continues: None,
             grows: false,
+            is_kept: false,
             seals: Vec::new(),
             refers: false,
             asks_for_summary: false,

@@ -30,7 +30,8 @@ pub struct Thread {
     pub at_ms: i64,
 }
 
-/// A request that sent some history, with or without more behind it.
+/// A request that sent some history, with or without more behind it; or that the provider's own history begins with, which
+/// a name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
     /// The history.

@@ -270,6 +270,47 @@ fn check(dialect: &str, requests: &Chains, bodies: &[String], records: &[Value])
     }
 }
 
+/// What goes on from an answer belongs to its conversation, and counts towards its budget, though the gateway that has seen
+/// the answer is gone; not where another key says so, nor where the provider keeps no answer.
+#[test]
+fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
+    const KEYS: [(&str, &str); 2] = [("authorization", "Bearer one"), ("authorization", "Bearer two")];
+    let config = format!("{CONFIG}[budget]\nconversation_tokens = 1\non_exceeded = 'refuse'\n");
+    let keep = |body: String, store: bool| {
+        merged(serde_json::from_str(&body).unwrap(), &json!({"store": store})).to_string()
+    };
+    let responses = |from, text: &str| request("openai-responses", from, 0, text);
+    let claude = |from, text: &str| request("anthropic", from, 0, text);
+    let without_input = json!({"model": "gpt-5", "previous_response_id": "resp_0"}).to_string();
+    let in_object = json!({"model": "gpt-5", "conversation": {"id": "conv_1"}, "input": "go on"}).to_string();
+    for (dialect, first, next, key, expected) in [
+        ("openai-responses", responses(Nothing, "a"), responses(After(0), "b"), 0, 402),
+        ("openai-responses", keep(responses(Nothing, "a"), true), responses(After(0), "b"), 0, 402),
+        ("openai-responses", responses(Nothing, "a"), without_input, 0, 402),
+        ("openai-responses", responses(Named, "a"), in_object, 0, 402),
+        ("openai-responses", responses(Unseen, "a"), responses(Unseen, "b"), 0, 402),
+        ("anthropic", claude(Nothing, "a"), claude(After(0), "b"), 0, 402),
+        ("openai-responses", responses(Nothing, "a"), responses(After(0), "b"), 1, 200),
+        ("openai-responses", responses(Nothing, "a"), responses(Unseen, "b"), 0, 200),
+        ("openai-responses", keep(responses(Nothing, "a"), false), responses(After(0), "b"), 0, 200),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(provider(dialect));
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        assert_eq!(gateway.post(path(dialect), &KEYS[..1], &first).0, 200);
+        while lines(home.path()) < 1 {
+            std::thread::yield_now();
+        }
+        gateway.kill();
+        let gateway = Gateway::start(home.path(), &config, &upstream.url());
+        assert_eq!(gateway.post(path(dialect), &KEYS[key..=key], &next).0, expected, "{first} {next}");
+        gateway.stop();
+        let records = in_order(home.path(), 2);
+        let is_one = records[0]["conversation"] == records[1]["conversation"];
+        assert_eq!(is_one, expected == 402, "{first} {next}");
+    }
+}
+
 /// Where the provider sums up what it holds by itself, nobody knows what that would have left of what was cut.
 #[test]
 fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
@@ -366,7 +407,7 @@ fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
     let encrypted = [json!({"type": "compaction_delta", "content": "so far", "encrypted_content": "seal"})];
     let thought = [json!({"type": "signature_delta", "signature": "seal"})];
     // What the provider answers, what the client goes on with, its key, and whether that belongs to the same conversation.
-    for (answer, begins, key, belongs) in [
+    let cases = [
         (whole(&signed), &signed, KEY, true),
         (whole(&block("encrypted_content", "seal")), &block("encrypted_content", "seal"), KEY, true),
         (streamed(json!({"type": "compaction", "content": ""}), &apart), &signed, KEY, true),
@@ -376,11 +417,13 @@ fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
         (whole(&signed), &block("signature", ""), KEY, false),
         (whole(&block("signature", "")), &block("signature", ""), KEY, false),
         (whole(&signed), &signed, ("x-api-key", "two"), false),
-    ] {
+    ];
+    let all = cases.iter().flat_map(|case| [(case, false), (case, true)]);
+    for ((answer, begins, key, belongs), restarts) in all {
         let home = tempfile::tempdir().unwrap();
         let told = answer.clone();
         let upstream = Upstream::start(move |_| (200, told.clone()));
-        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
         let user = |text: &str| json!({"role": "user", "content": text});
         let summary = json!({"role": "assistant", "content": [begins]});
         let body =
@@ -390,13 +433,17 @@ fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
         while lines(home.path()) < 1 {
             std::thread::yield_now();
         }
+        if restarts {
+            gateway.kill();
+            gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        }
         let after = body(json!([summary, user("next")])).to_string();
-        assert_eq!(gateway.post("/v1/messages", &[key], &after).0, 200);
+        assert_eq!(gateway.post("/v1/messages", &[*key], &after).0, 200);
         gateway.stop();
         let records = in_order(home.path(), 2);
         let [before, after] = [&records[0], &records[1]];
-        assert_eq!(before["conversation"] == after["conversation"], belongs, "{answer} {begins}");
-        assert_eq!(before["thread"] == after["parent"], belongs, "{after}");
+        assert_eq!(before["conversation"] == after["conversation"], *belongs, "{answer} {begins}");
+        assert_eq!(before["thread"] == after["parent"], *belongs, "{after}");
         assert_ne!(before["thread"], after["thread"]);
     }
 }

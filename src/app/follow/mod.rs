@@ -17,6 +17,7 @@ use crate::ledger::words::State;
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
 use crate::server::{End, Exchange, Form, Opening, Remedy};
+use crate::store::Batch;
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{Own, Usage, Vendor};
@@ -290,6 +291,20 @@ impl Follow {
         }
     }
 
+    /// Has the thread be found by what a client may go on with in place of its history: by this gateway, and by all on its
+    /// store.
+    fn name_answer(&self, answer: &Answer) {
+        let (Some(place), Some(id)) = (&self.facts.place, &answer.id) else { return };
+        let (root, thread) = (place.root, &place.thread);
+        let lineage = &self.core.lineage;
+        let mut boundaries = lineage.summed_up(root, &thread.id, &answer.seals);
+        boundaries.extend(Some(lineage.answered(root, &thread.id, id)).filter(|_| self.facts.is_kept));
+        if !boundaries.is_empty() {
+            let batch = Batch { boundaries, at_ms: self.at_ms, ..Batch::default() };
+            self.core.tally.stored(self.core.store.later(batch));
+        }
+    }
+
     /// Its prompt was too long.
     fn overflowed(&mut self) {
         self.overflow = true;
@@ -435,10 +450,7 @@ impl Exchange for Follow {
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());
         }
-        if let (Some(place), Some(id)) = (&self.facts.place, &answer.id) {
-            self.core.lineage.answered(place, id);
-            self.core.lineage.summed_up(place, &answer.seals);
-        }
+        self.name_answer(&answer);
         let record = self.record(&how, &answer);
         self.learn(&answer);
         let slot = self.slot.take();

@@ -1,6 +1,20 @@
 //! Conversations and histories that the provider keeps.
 
 use super::*;
+use crate::lineage::{Boundary, kept};
+
+/// A request that goes on from an answer, or within a conversation of the provider's.
+fn continuing(from: &str, text: &str) -> Conversation {
+    let body =
+        format!(r#"{{{from},"input":[{{"type":"function_call_output","call_id":"c","output":"{text}"}}]}}"#);
+    protocol::named("openai-responses").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+}
+
+/// The provider gives an answer in a thread, and keeps it.
+fn answered(desk: &Desk, place: &Place, answer: &str) {
+    let boundary = desk.lineage.answered(place.root, &place.thread.id, answer);
+    desk.commit(Batch { boundaries: vec![boundary], ..Batch::default() });
+}
 
 /// Requests of a conversation that the provider keeps are of one thread, whoever else has one of that name.
 #[test]
@@ -34,19 +48,14 @@ fn a_kept_conversation_is_one() {
 #[test]
 fn a_kept_history_goes_on_in_its_thread() {
     let desk = Desk::new();
-    let continuing = |answer: &str, text: &str| {
-        let body = format!(
-            r#"{{"previous_response_id":"{answer}","input":[{{"type":"function_call_output","call_id":"c","output":"{text}"}}]}}"#
-        );
-        let protocol = protocol::named("openai-responses").unwrap();
-        protocol.index(&Bytes::from(body), &NoMemo).unwrap()
-    };
+    let continuing =
+        |answer: &str, text: &str| continuing(&format!(r#""previous_response_id":"{answer}""#), text);
     let me = Caller::default();
     let first = desk.send(&me, &talk("u"), &[]);
-    desk.lineage.answered(&first, "resp_1");
+    answered(&desk, &first, "resp_1");
     let second = desk.send(&me, &continuing("resp_1", "x"), &[]);
     assert_eq!((second.relation, &second.thread.id), (Relation::Continue, &first.thread.id));
-    desk.lineage.answered(&second, "resp_2");
+    answered(&desk, &second, "resp_2");
     // The same words behind another answer are another history.
     let third = desk.send(&me, &continuing("resp_2", "x"), &[]);
     assert_eq!((third.relation, third.sent, &third.thread.id), (Relation::Continue, 0, &first.thread.id));
@@ -57,4 +66,64 @@ fn a_kept_history_goes_on_in_its_thread() {
         assert_eq!(place.relation, Relation::New);
         assert_ne!(place.thread.id, first.thread.id);
     }
+}
+
+/// Whatever gateway on the store has seen the answer, and however often it was started since.
+#[test]
+fn a_kept_history_is_known_to_all_gateways_on_a_store() {
+    let answer = r#""previous_response_id":"resp_1""#;
+    let (me, one) = (Caller::default(), Desk::new());
+    let first = one.send(&me, &talk("u"), &[]);
+    answered(&one, &first, "resp_1");
+    let stranger = Desk { root: Chain::root("x", b"other"), ..one.restarted() };
+    let cases = [
+        (one.restarted(), &me, answer, true),
+        // Two that go on from the same answer.
+        (one.restarted(), &me, answer, true),
+        (one.restarted(), &session("s"), answer, false),
+        (one.restarted(), &me, r#""previous_response_id":"resp_9""#, false),
+        (stranger, &me, answer, false),
+    ];
+    for (at, (desk, caller, from, expected)) in cases.iter().enumerate() {
+        desk.ids.set(10 * (at as u32 + 1));
+        let place = desk.send(caller, &continuing(from, &at.to_string()), &[]);
+        let expected = if *expected { (Relation::Continue, true) } else { (Relation::New, false) };
+        let is_same = place.thread.conversation == first.thread.conversation;
+        assert_eq!((place.relation, is_same), expected, "{at}");
+    }
+}
+
+/// What has a name of its own is found by that, answered or not; what has none by nothing.
+#[test]
+fn a_kept_conversation_is_known_to_all_gateways_on_a_store() {
+    for (from, expected) in [
+        (r#""conversation":"conv_1""#, true),
+        (r#""conversation":{"id":"conv_1"}"#, true),
+        (r#""previous_response_id":"resp_seen_by_none""#, true),
+        (r#""conversation":7"#, false),
+    ] {
+        let (me, one) = (Caller::default(), Desk::new());
+        let first = one.send(&me, &continuing(from, "a"), &[]);
+        for text in ["b", "c"] {
+            let place = one.restarted().send(&me, &continuing(from, text), &[]);
+            assert_eq!(place.thread.id == first.thread.id, expected, "{from} {text}");
+        }
+    }
+}
+
+/// Of several threads under one name the newest is gone on with. One that is forgotten is none.
+#[test]
+fn the_newest_thread_of_a_name_goes_on() {
+    let (me, desk) = (Caller::default(), Desk::new());
+    let threads = ["u:a", "u:b"].map(|said| desk.send(&me, &talk(said), &[]).thread);
+    let chain = Chain(kept(desk.root, "conv_1"));
+    let named = |thread: &str| Boundary { chain, thread: thread.to_owned() };
+    let boundaries = vec![named("gone"), named(&threads[1].id), named(&threads[0].id)];
+    desk.commit(Batch { boundaries, ..Batch::default() });
+    let place = desk.restarted().place(&me, &continuing(r#""conversation":"conv_1""#, "x"));
+    assert_eq!((place.relation, &place.thread.id), (Relation::Continue, &threads[1].id));
+    let other = Desk::new();
+    other.commit(Batch { boundaries: vec![named("gone")], ..Batch::default() });
+    let place = other.place(&me, &continuing(r#""conversation":"conv_1""#, "x"));
+    assert_eq!(place.relation, Relation::New);
 }

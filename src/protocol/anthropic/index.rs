@@ -48,6 +48,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_tokens"),
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
+        is_kept: frame.get("thread").is_some_and(|thread| thread.kind != Kind::Null),
         asks_for_summary: frame
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),

@@ -103,6 +103,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
         grows: names(&frame, "conversation"),
+        is_kept: !frame.is_false("store"),
         refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
