@@ -433,6 +433,7 @@ impl<'a> Request<'a> {
             series: None,
             continues: self.conversation.continues.clone().filter(|name| !name.is_empty()),
             grows: self.conversation.grows,
+            goes_on_in: None,
             is_kept: self.conversation.is_kept,
             place,
             model: self.model().map(str::to_owned),

@@ -9,13 +9,14 @@ use super::context::RequestContext;
 use super::frame::FrameMark;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
-use crate::conversation::Conversation;
+use crate::conversation::{Chain, Conversation};
 use crate::ledger::words::State;
 use crate::lineage::{self, Caller, Place};
 use crate::plan::Kinds;
 use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::protocol::Leaving;
 use crate::server::Fault;
+use crate::store::Thread;
 use crate::strategy::compaction::Compaction;
 use crate::usage::{self, Binding};
 
@@ -43,13 +44,15 @@ pub(super) struct Rewritten {
 #[derive(Default)]
 pub(super) struct RequestFacts {
     pub(super) caller: Caller,
-    /// What it is booked on where no session is known; `None`: a conversation of its own.
+    /// What it is booked on where neither thread nor session is known; `None`: a conversation of its own.
     pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
     /// The name of what it goes on from, if that is not in the body.
     pub(super) continues: Option<Box<str>>,
     /// What has that name grows with the request.
     pub(super) grows: bool,
+    /// The thread that it goes on with by that name, where it has no place in it, and the empty history of its sender.
+    pub(super) goes_on_in: Option<(Chain, Thread)>,
     /// The provider keeps the history with the answer.
     pub(super) is_kept: bool,
     pub(super) model: Option<String>,
@@ -115,9 +118,15 @@ impl RequestFacts {
         decided + self.splice.as_ref().map_or(0, |splice| splice.bytes_spared())
     }
 
+    /// The thread that it belongs to, and the empty history of its sender.
+    pub(super) fn thread(&self) -> Option<(Chain, &Thread)> {
+        let place = self.place.as_ref().map(|place| (place.root, &place.thread));
+        place.or_else(|| self.goes_on_in.as_ref().map(|(root, thread)| (*root, thread)))
+    }
+
     /// The conversation that the request with this record is booked on.
     pub(super) fn conversation(&self, record: &str) -> String {
-        let thread = self.place.as_ref().map(|place| &place.thread.conversation);
+        let thread = self.thread().map(|(_, thread)| &thread.conversation);
         let known = thread.or(self.caller.session.as_ref()).or(self.series.as_ref());
         known.map_or_else(|| record.to_owned(), String::clone)
     }

@@ -21,14 +21,15 @@ impl Core {
         body: &Bytes,
         asked: RequestContext<'_>,
     ) -> Option<Rewritten> {
-        let Unlisted { model, session, continues } = protocol::unlisted(protocol, body)?;
+        let Unlisted { model, session, continues, is_kept } = protocol::unlisted(protocol, body)?;
         let caller = lineage::caller(headers, session.as_deref());
         let root = self.root(protocol, headers, lineage::principal(headers, url::keys(asked.query)));
-        let thread = self.lineage.thread_of_kept(root, &continues, &caller);
+        // What cannot be looked up now is a conversation of its own.
+        let thread = self.lineage.thread_of_kept(root, &continues, &caller).unwrap_or_default();
         Some(Rewritten::of(RequestFacts {
-            // What cannot be looked up now is a conversation of its own.
-            series: thread.unwrap_or_default().map(|thread| thread.conversation),
             caller,
+            goes_on_in: thread.map(|thread| (root, thread)),
+            is_kept,
             continues: Some(continues),
             model: model.as_deref().or(asked.model).map(str::to_owned),
             state: State::Unchanged,

@@ -15,6 +15,8 @@ pub struct Unlisted {
     pub session: Option<Box<str>>,
     /// What it goes on from: an answer's id, or the history's own.
     pub continues: Box<str>,
+    /// The provider keeps the history with the answer.
+    pub is_kept: bool,
 }
 
 /// Reads such a request. `None` for any other: one with a list is read as a whole or not at all.
@@ -35,6 +37,7 @@ mod tests {
             model: model.map(Box::from),
             session: session.map(Box::from),
             continues: continues.into(),
+            is_kept: true,
         };
         for (dialect, body, expected) in [
             (
@@ -46,6 +49,11 @@ mod tests {
                 "openai-responses",
                 r#"{"conversation":{"id":"conv_1"},"input":null,"prompt_cache_key":"k"}"#,
                 Some(read(None, Some("k"), "conv_1")),
+            ),
+            (
+                "openai-responses",
+                r#"{"model":"m","previous_response_id":"resp_1","store":false}"#,
+                Some(Unlisted { is_kept: false, ..read(Some("m"), None, "resp_1") }),
             ),
             ("openai-responses", r#"{"model":"m","previous_response_id":"resp_1","input":[]}"#, None),
             ("openai-responses", r#"{"model":"m","previous_response_id":"resp_1","input":7}"#, None),

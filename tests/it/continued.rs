@@ -311,6 +311,18 @@ fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
     }
 }
 
+/// The answer to a request that says nothing itself is gone on from like any other.
+#[test]
+fn a_chain_goes_on_behind_what_says_nothing() {
+    let from = |answer: usize| json!({"model": "gpt-5", "previous_response_id": format!("resp_{answer}")});
+    let said = merged(from(1), &json!({"input": "go on"}));
+    let bodies = [request("openai-responses", Nothing, 0, "a"), from(0).to_string(), said.to_string()];
+    for records in [booked("openai-responses", "", &bodies), booked_by_many("openai-responses", &bodies)] {
+        let conversations: Vec<_> = records.iter().map(|record| &record["conversation"]).collect();
+        assert_eq!(conversations, [conversations[0]; 3]);
+    }
+}
+
 /// Where the provider sums up what it holds by itself, nobody knows what that would have left of what was cut.
 #[test]
 fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {

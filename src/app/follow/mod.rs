@@ -294,8 +294,7 @@ impl Follow {
     /// Has the thread be found by what a client may go on with in place of its history: by this gateway, and by all on its
     /// store.
     fn name_answer(&self, answer: &Answer) {
-        let (Some(place), Some(id)) = (&self.facts.place, &answer.id) else { return };
-        let (root, thread) = (place.root, &place.thread);
+        let (Some((root, thread)), Some(id)) = (self.facts.thread(), &answer.id) else { return };
         let lineage = &self.core.lineage;
         let mut boundaries = lineage.summed_up(root, &thread.id, &answer.seals);
         boundaries.extend(Some(lineage.answered(root, &thread.id, id)).filter(|_| self.facts.is_kept));

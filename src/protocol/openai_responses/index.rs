@@ -103,7 +103,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
         grows: names(&frame, "conversation"),
-        is_kept: !frame.is_false("store"),
+        is_kept: is_kept(&frame),
         refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
@@ -116,7 +116,13 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
 /// A request without items, if it goes on from a history that has a name.
 pub(super) fn unlisted(frame: &Document) -> Option<Unlisted> {
     let continues = continues(frame).ok()?.filter(|name| !name.is_empty())?;
-    Some(Unlisted { model: frame.name("model"), session: session(frame).ok()?, continues })
+    let session = session(frame).ok()?;
+    Some(Unlisted { model: frame.name("model"), session, continues, is_kept: is_kept(frame) })
+}
+
+/// Whether the provider keeps the answer, as it does where nothing is said of that.
+fn is_kept(frame: &Document) -> bool {
+    !frame.is_false("store")
 }
 
 /// The instructions, where the model reads them behind the items.
