@@ -7,9 +7,11 @@ use http::{HeaderMap, StatusCode};
 
 use super::books::Told;
 use super::{Core, follow, route, secrets};
+use crate::lineage;
 use crate::protocol::{AnswerReader, Framing, Protocol};
 use crate::server::{End, Exchange, Form, Remedy, Target};
 use crate::upstream::Upstream;
+use crate::url;
 use crate::usage::{Usage, Vendor};
 
 /// Reads such an answer as it passes. All that comes of it is a line in the books.
@@ -30,6 +32,14 @@ impl LaterAnswer {
     ) -> Self {
         let (upstream, head) = (Arc::clone(&target.upstream), Arc::clone(head));
         Self { core, protocol, upstream, head, reader: None }
+    }
+
+    /// The conversation in which the answer was begun, where that is known.
+    fn conversation(&self, id: &str) -> Option<String> {
+        let headers = &self.head.headers;
+        let principal = lineage::principal(headers, url::keys(self.head.uri.query().unwrap_or_default()));
+        let root = self.core.root(self.protocol, headers, principal);
+        self.core.lineage.conversation_of(root, id).unwrap_or_default()
     }
 }
 
@@ -58,6 +68,7 @@ impl Exchange for LaterAnswer {
     fn end(mut self: Box<Self>, _: End) {
         let Some(mut answer) = self.reader.take().map(|mut reader| reader.finish()) else { return };
         let Some((_, id)) = route::later(self.head.uri.path()) else { return };
+        let conversation = self.conversation(id);
         // Until it has ended there is nothing to book.
         if answer.stop.is_none() {
             return;
@@ -72,6 +83,7 @@ impl Exchange for LaterAnswer {
         self.core.books.told(Told {
             upstream: self.upstream.name().to_owned(),
             id: id.to_owned(),
+            conversation,
             answer,
             vendor: Vendor::of_host(self.upstream.base_url().domain()),
         });

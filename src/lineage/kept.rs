@@ -60,19 +60,33 @@ impl Lineage {
         self.answerer(Chain(kept(root, name)), caller)
     }
 
-    /// The thread of the same session in which an answer was given. What is not remembered may be stored; of a name that
-    /// several threads go on under, the newest counts.
+    /// The conversation in which an answer was given, whatever session asks for it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn conversation_of(&self, root: Chain, answer: &str) -> Result<Option<String>, StoreError> {
+        let thread = self.newest_answerer(Chain(kept(root, answer)), |_| true)?;
+        Ok(thread.map(|thread| thread.conversation))
+    }
+
+    /// The thread of the same session in which an answer was given.
     pub(super) fn answerer(&self, answer: Chain, caller: &Caller) -> Result<Option<Thread>, StoreError> {
-        let ours = |id: &str| -> Result<_, StoreError> {
-            let known = self.known(id)?.map(|known| known.thread);
-            Ok(known.filter(|thread| thread.session == caller.session))
+        self.newest_answerer(answer, |thread| thread.session == caller.session)
+    }
+
+    /// What is not remembered may be stored; of a name that several threads go on under, the newest counts.
+    fn newest_answerer(
+        &self,
+        answer: Chain,
+        is_meant: impl Fn(&Thread) -> bool,
+    ) -> Result<Option<Thread>, StoreError> {
+        let ids = match self.memory.answered_in(answer.0) {
+            Some(id) => vec![id],
+            None => self.store.boundaries(&[answer])?.into_iter().map(|row| row.thread).collect(),
         };
-        if let Some(id) = self.memory.answered_in(answer.0) {
-            return ours(&id);
-        }
         let mut found = Vec::new();
-        for row in self.store.boundaries(&[answer])? {
-            found.extend(ours(&row.thread)?);
+        for id in ids {
+            found.extend(self.known(&id)?.map(|known| known.thread).filter(&is_meant));
         }
         Ok(found.into_iter().max_by_key(|thread| thread.at_ms))
     }

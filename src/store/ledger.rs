@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::reader::Reader;
 use super::sqlite::DECISIONS;
@@ -59,6 +59,9 @@ SELECT at_ms, record FROM runs JOIN ledger ON ledger.rowid = place ORDER BY run,
 
 /// Records of requests that ended so shortly after each other may be booked the other way round.
 const LATE_MS: i64 = 60_000;
+
+/// How many of a conversation's newest rows are looked through for one.
+const SEARCHED: u32 = 512;
 
 /// A decision, as a record tells of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -288,6 +291,22 @@ fn rows(
     each_of(&mut rows, each)
 }
 
+/// The row of an answer among the newest of a conversation, and when its request came.
+pub(super) fn record(
+    connection: &Connection,
+    conversation: &str,
+    answer: &str,
+) -> Result<Option<(String, i64)>, StoreError> {
+    // Only rows in which the id stands are parsed.
+    let mut statement = connection.prepare_cached(
+        "SELECT record, at_ms FROM
+           (SELECT record, at_ms FROM ledger WHERE conversation = :conversation ORDER BY at_ms DESC LIMIT :most)
+         WHERE CASE WHEN instr(record, :answer) AND json_valid(record) THEN json_extract(record, '$.answer') END = :answer",
+    )?;
+    let named = named_params! {":conversation": conversation, ":answer": answer, ":most": SEARCHED};
+    Ok(statement.query_row(named, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
 /// What rows of a conversation, or all, of some time add up to.
 pub(super) fn spent(
     connection: &Connection,
@@ -418,6 +437,38 @@ mod tests {
     }
 
     /// Requests in the order in which they were booked: when they came, and how long they took.
+    /// By the id of its answer in its conversation, if it is one of the newest; what is damaged is none.
+    #[test]
+    fn a_record_is_found_by_its_answer() {
+        let home = tempfile::tempdir().unwrap();
+        let told = |at_ms: i64, conversation: &str, record: &str| LedgerRow {
+            conversation: conversation.to_owned(),
+            record: record.to_owned(),
+            ..row(at_ms)
+        };
+        let answer = |id: &str| format!(r#"{{"error":"r1","answer":"{id}"}}"#);
+        let more = (0..i64::from(SEARCHED)).map(|at| told(100 + at, "long", "{}"));
+        let rows = [
+            told(1, "c", &answer("r1")),
+            told(2, "c", r#"{"answer":"r1""#),
+            told(3, "c", &answer("r10")),
+            told(4, "d", &answer("r4")),
+            told(99, "long", &answer("r5")),
+        ];
+        let store = write(home.path(), rows.into_iter().chain(more).collect());
+        for (conversation, id, expected) in [
+            ("c", "r1", Some(1)),
+            ("c", "r10", Some(3)),
+            ("c", "r", None),
+            ("c", "r4", None),
+            ("long", "r5", None),
+            ("none", "r1", None),
+        ] {
+            let found = store.record(conversation, id).unwrap();
+            assert_eq!(found, expected.map(|at_ms| (answer(id), at_ms)), "{conversation} {id}");
+        }
+    }
+
     #[test]
     fn rows_of_a_conversation_keep_their_order_when_the_clock_is_set_back() {
         const HOUR: i64 = 3_600_000;

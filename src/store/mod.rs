@@ -133,6 +133,13 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError>;
 
+    /// The record of a conversation, of its newest, that tells of the answer with this id, and when its request came, in
+    /// milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
+
     /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
     /// withdraws the batch: none of its decisions and splices holds then, whatever had been begun.
     fn commit(&self, batch: Batch) -> Stored;

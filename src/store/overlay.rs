@@ -138,6 +138,10 @@ impl Store for Overlay {
         self.below.spent(conversation, within_ms)
     }
 
+    fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError> {
+        self.below.record(conversation, answer)
+    }
+
     fn commit(&self, batch: Batch) -> Stored {
         Stored::done(self.put(batch))
     }

@@ -208,6 +208,10 @@ impl Store for Sqlite {
         self.read(|connection| ledger::spent(connection, conversation, within_ms))
     }
 
+    fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError> {
+        self.read(|connection| ledger::record(connection, conversation, answer))
+    }
+
     fn commit(&self, batch: Batch) -> Stored {
         self.writer.commit(batch)
     }

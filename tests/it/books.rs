@@ -512,7 +512,8 @@ fn what_is_about_a_kept_history_is_booked_with_it() {
     assert_eq!(of("relation")[2..], [json!("new"), Value::Null, json!("continue")]);
 }
 
-/// Polled, streamed or cancelled: the figures are booked once, and the client's bytes are the provider's.
+/// Polled, streamed or cancelled, and by whatever process it is told: the figures are booked once, and the client's bytes
+/// are the provider's.
 #[test]
 fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
     let response = |status: &str| {
@@ -530,7 +531,7 @@ fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
     let stream = |events: String| ("GET", "/v1/responses/resp_1?stream=true&starting_after=3", events);
     let cancel = ("POST", "/v1/responses/resp_1/cancel", response("cancelled").to_string());
     let begun = response("queued").to_string();
-    for (begun, later, stop) in [
+    let cases = [
         (&begun, vec![polled("in_progress"), polled("completed"), polled("completed")], Some("completed")),
         (&begun, vec![polled("incomplete")], Some("incomplete")),
         (&begun, vec![stream(streamed("completed")), polled("completed")], Some("completed")),
@@ -542,16 +543,21 @@ fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
         ),
         (&begun, vec![cancel, polled("cancelled")], Some("cancelled")),
         (&begun, vec![stream(event("in_progress")), polled("queued")], None),
-    ] {
+    ];
+    for ((begun, later, stop), restarts) in cases.iter().flat_map(|case| [(case, false), (case, true)]) {
         let home = tempfile::tempdir().unwrap();
         let answers: Vec<String> =
-            std::iter::once(begun.clone()).chain(later.iter().map(|row| row.2.clone())).collect();
+            std::iter::once((*begun).clone()).chain(later.iter().map(|row| row.2.clone())).collect();
         let (given, at) = (answers.clone(), AtomicUsize::new(0));
         let upstream = Upstream::start(move |_| (200, given[at.fetch_add(1, Ordering::Relaxed)].clone()));
-        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
         let body = r#"{"model":"gpt-5","input":"one","background":true}"#;
         assert_eq!(gateway.post("/v1/responses", &[], body), (200, answers[0].clone().into_bytes()));
-        for (method, path, answer) in &later {
+        for (method, path, answer) in later {
+            if restarts {
+                gateway.stop();
+                gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+            }
             let got = send(gateway.address, method, path, &[], "");
             assert_eq!(got, (200, answer.clone().into_bytes()), "{path}");
         }

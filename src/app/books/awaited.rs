@@ -1,6 +1,6 @@
 //! Requests that were booked without figures, as their provider tells these to a later request alone.
 //!
-//! In memory, and bounded: what is told after a restart, or of one of too many, is not booked.
+//! Those that this process has seen last are in memory; any other is looked for in the store.
 
 use hashlink::LruCache;
 
@@ -8,13 +8,16 @@ use super::{Told, untouched};
 use crate::ledger::Record;
 use crate::ledger::words::Outcome;
 use crate::protocol;
+use crate::store::Store;
 use crate::usage::{self, Catalogue};
 
 /// Requests that are waited for; beyond that the oldest go. A record takes two or three kilobytes.
 const MOST: usize = 512;
 
-/// Their records with the times of their requests, by upstream and by the id of what was begun.
-pub(super) struct Awaited(LruCache<(String, String), (Box<Record>, i64)>);
+/// Their records with the times of their requests, by upstream and by the id of what was begun; `None`: they are complete.
+pub(super) struct Awaited(LruCache<(String, String), Option<Waiting>>);
+
+type Waiting = (Box<Record>, i64);
 
 impl Default for Awaited {
     fn default() -> Self {
@@ -25,28 +28,46 @@ impl Default for Awaited {
 impl Awaited {
     /// Remembers a record that is booked, if its figures may still be told.
     pub(super) fn remember(&mut self, record: &Record, at_ms: i64) {
-        let is_taken = record.status.is_some_and(|status| (200..300).contains(&status));
-        let is_told_later =
-            || protocol::named(&record.protocol).is_some_and(|one| !one.dialect().later.is_empty());
-        let Some(id) = record.answer.as_ref().filter(|_| is_taken && record.tokens.is_none()) else { return };
-        if is_told_later() {
-            self.0.insert((record.upstream.clone(), id.clone()), (Box::new(record.clone()), at_ms));
+        if let Some(id) = record.answer.as_ref().filter(|_| is_awaited(record)) {
+            let waiting = (Box::new(record.clone()), at_ms);
+            self.0.insert((record.upstream.clone(), id.clone()), Some(waiting));
         }
     }
 
     /// The record with what was told, to be booked in place of the one that is; `None` where that says as much.
-    pub(super) fn complete(&mut self, told: &Told, prices: &Catalogue) -> Option<(Box<Record>, i64)> {
+    pub(super) fn complete(&mut self, told: &Told, prices: &Catalogue, store: &dyn Store) -> Option<Waiting> {
         let key = (told.upstream.clone(), told.id.clone());
-        let (mut record, at_ms) = self.0.remove(&key)?;
+        let known = match self.0.remove(&key) {
+            Some(known) => known,
+            None => Some(stored(told, store)?),
+        };
+        let Some((mut record, at_ms)) = known.filter(|(record, _)| is_awaited(record)) else {
+            // Nor is it looked for again, or booked again before the store has it.
+            self.0.insert(key, None);
+            return None;
+        };
         let before = record.outcome.clone();
         complete(&mut record, told, prices);
-        let has_ended = before != record.outcome;
-        if told.answer.usage.is_none() {
-            // It may still be told.
-            self.0.insert(key, (record.clone(), at_ms));
-        }
-        (has_ended || told.answer.usage.is_some()).then_some((record, at_ms))
+        let (has_ended, is_told) = (before != record.outcome, told.answer.usage.is_some());
+        // It may still be told.
+        self.0.insert(key, (!is_told).then(|| (record.clone(), at_ms)));
+        (has_ended || is_told).then_some((record, at_ms))
     }
+}
+
+/// Whether a record's figures may still be told.
+fn is_awaited(record: &Record) -> bool {
+    let is_taken = record.status.is_some_and(|status| (200..300).contains(&status));
+    let is_told_later =
+        || protocol::named(&record.protocol).is_some_and(|one| !one.dialect().later.is_empty());
+    is_taken && record.tokens.is_none() && is_told_later()
+}
+
+/// What another process has booked.
+fn stored(told: &Told, store: &dyn Store) -> Option<Waiting> {
+    let (record, at_ms) = store.record(told.conversation.as_deref()?, &told.id).ok()??;
+    let record: Box<Record> = serde_json::from_str(&record).ok()?;
+    (record.upstream == told.upstream).then_some((record, at_ms))
 }
 
 fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
@@ -69,8 +90,11 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::protocol::Framing;
+    use crate::store::{Batch, Outputs, Sqlite};
 
     fn record(id: &str) -> Record {
         Record {
@@ -88,19 +112,43 @@ mod tests {
         let mut reader = protocol::named("openai-responses").unwrap().answer(Framing::Document);
         reader.push(answer.as_bytes());
         let (upstream, id, answer) = ("openai".to_owned(), id.to_owned(), reader.finish());
-        Told { upstream, id, answer, vendor: None }
+        Told { upstream, id, conversation: Some("c".to_owned()), answer, vendor: None }
+    }
+
+    fn store(home: &Path, records: &[Record]) -> Sqlite {
+        let at = |name: &str| home.join(name);
+        let store = Sqlite::open(&at("db"), Outputs::new(at("outputs")), at("logs"), 8).unwrap();
+        let rows = records.iter().enumerate().map(|(at, record)| {
+            let named = Record { id: at.to_string(), conversation: "c".to_owned(), ..record.clone() };
+            Box::new(named).into_row(1000)
+        });
+        let committed = store.commit(Batch { ledger: rows.collect(), ..Batch::default() });
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(committed).unwrap();
+        store
     }
 
     const DONE: &str = r#"{"status":"completed","model":"gpt-5","usage":{"input_tokens":1000,"output_tokens":100,"total_tokens":1100}}"#;
     const GONE: &str = r#"{"status":"cancelled","usage":null}"#;
 
-    /// The outcomes, tokens and costs that are booked.
+    /// The outcomes, tokens and costs that are booked, by the process that has seen what was begun and by another.
     fn check(records: &[Record], told: &[Told], expected: &[(&str, Option<u64>, Option<i64>)]) {
-        let (mut awaited, prices) = (Awaited::default(), Catalogue::embedded());
+        let home = tempfile::tempdir().unwrap();
+        let mut awaited = Awaited::default();
         for record in records {
             awaited.remember(record, 1000);
         }
-        let booked: Vec<_> = told.iter().filter_map(|told| awaited.complete(told, &prices)).collect();
+        check_with(awaited, &store(&home.path().join("none"), &[]), told, expected);
+        check_with(Awaited::default(), &store(&home.path().join("all"), records), told, expected);
+    }
+
+    fn check_with(
+        mut awaited: Awaited,
+        store: &dyn Store,
+        told: &[Told],
+        expected: &[(&str, Option<u64>, Option<i64>)],
+    ) {
+        let prices = Catalogue::embedded();
+        let booked: Vec<_> = told.iter().filter_map(|told| awaited.complete(told, &prices, store)).collect();
         let said = |(record, at_ms): &(Box<Record>, i64)| {
             assert_eq!(*at_ms, 1000);
             let cost = record.cost.as_ref().map(|cost| cost.total);
@@ -127,10 +175,26 @@ mod tests {
         check(&[known, refused, other, never], &[told("a", DONE)], &[]);
     }
 
+    /// What was not known to be begun here is not found by its id alone.
+    #[test]
+    fn what_another_has_begun_is_looked_for_in_its_conversation() {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path(), &[record("a")]);
+        for conversation in [None, Some("d".to_owned())] {
+            let told = Told { conversation, ..told("a", DONE) };
+            check_with(Awaited::default(), &store, &[told], &[]);
+        }
+    }
+
     #[test]
     fn the_oldest_of_too_many_are_given_up() {
-        let records: Vec<_> = (0..=MOST).map(|at| record(&at.to_string())).collect();
+        let home = tempfile::tempdir().unwrap();
+        let mut awaited = Awaited::default();
+        for at in 0..=MOST {
+            awaited.remember(&record(&at.to_string()), 1000);
+        }
         let told = [told("0", DONE), told("1", DONE)];
-        check(&records, &told, &[("completed", Some(1000), Some(2_250_000_000))]);
+        let expected = [("completed", Some(1000), Some(2_250_000_000))];
+        check_with(awaited, &store(home.path(), &[]), &told, &expected);
     }
 }

@@ -103,6 +103,8 @@ pub(super) struct Told {
     pub(super) upstream: String,
     /// The id of the answer that the request has begun.
     pub(super) id: String,
+    /// The conversation that the request is booked on, if that is known.
+    pub(super) conversation: Option<String>,
     /// It has ended.
     pub(super) answer: Answer,
     pub(super) vendor: Option<Vendor>,
@@ -335,7 +337,8 @@ impl Desk {
 
     /// Counts what was not known of a record, and books the whole of it in its place.
     fn told(&mut self, told: &Told) {
-        let Some((mut record, at_ms)) = self.awaited.complete(told, &self.means.prices) else { return };
+        let Means { prices, store, .. } = &self.means;
+        let Some((mut record, at_ms)) = self.awaited.complete(told, prices, &**store) else { return };
         self.untouched.told(&mut record, at_ms);
         self.means.budget.book(&record, at_ms);
         self.means.tally.book_late(&record);

@@ -90,6 +90,10 @@ impl Store for Faulty {
         self.read(&[1], |store| store.lacking(history, now_ms))
     }
 
+    fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError> {
+        self.read(&[1], |store| store.record(conversation, answer))
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.read(&[1], |store| store.spent(conversation, within_ms))
     }

@@ -99,6 +99,10 @@ impl Store for Swept {
         self.inner.lacking(history, now_ms)
     }
 
+    fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError> {
+        self.inner.record(conversation, answer)
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.inner.spent(conversation, within_ms)
     }
