@@ -178,3 +178,51 @@ fn what_would_not_have_fitted_is_in_no_sum() {
     let said = run(home.path(), &["replay", "-c", "read.toml", &log]).out;
     assert!(said.contains("longer than the window without the gateway"), "{said}");
 }
+
+/// What the provider holds of a history is in no body, and says nothing of how long that is: neither side has more tokens
+/// than it was billed for and has cut.
+#[test]
+fn what_the_provider_holds_is_no_part_of_what_was_cut() {
+    const HELD: usize = 60_000;
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let held = if request.text().contains("previous_response_id") { HELD } else { 0 };
+        let usage = json!({"input_tokens": held + request.body.len() / 4,
+            "input_tokens_details": {"cached_tokens": held}, "output_tokens": 7});
+        let answer = json!({"id": "resp_1", "model": "gpt-5", "status": "completed", "usage": usage});
+        (200, answer.to_string())
+    });
+    let config = format!(
+        "[listen]\nadmin = 'off'\n[state]\ndir = '{}'\n[ledger]\nrecord = 'full'\n[truncate]\nmax_bytes = '2KiB'\n",
+        home.path().display()
+    );
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let first = json!({"model": "gpt-5", "input": "go"});
+    let lines: Vec<String> = (0..2000).map(|line| format!("line {line}: {}", line * 7919 % 1009)).collect();
+    let output = json!([{"type": "function_call_output", "call_id": "c", "output": lines.join("\n")}]);
+    let next = json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": output});
+    let (mut came, mut sent) = (0, 0);
+    for body in [first, next.clone(), next] {
+        assert_eq!(gateway.post("/v1/responses", &[("x-session-id", "s")], &body.to_string()).0, 200);
+        let left = upstream.received().pop().unwrap().body.len();
+        let held = if body.get("previous_response_id").is_some() { HELD } else { 0 };
+        (came, sent) = (came + held + body.to_string().len() / 4, sent + held + left / 4);
+    }
+    gateway.stop();
+    fs::write(home.path().join("read.toml"), config).unwrap();
+    let log = home.path().join("conversations/s.jsonl").display().to_string();
+    let total = printed(home.path(), &["replay", "--json", "-c", "read.toml", &log])["total"].clone();
+    assert_eq!((&total["requests"], &total["beyond_window"]), (&json!(3), &json!(0)));
+    for (side, expected) in [("direct", came), ("gateway", sent)] {
+        let tokens = total["tokens"][side].as_object().unwrap();
+        let prompts: u64 = tokens
+            .iter()
+            .filter(|(kind, _)| *kind != "output")
+            .map(|(_, count)| count.as_u64().unwrap())
+            .sum();
+        assert!(
+            prompts.abs_diff(expected as u64) < expected as u64 / 20,
+            "{side}: {prompts} is not {expected}"
+        );
+    }
+}

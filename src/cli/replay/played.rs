@@ -78,6 +78,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
             counted: None,
             answered: true,
             hidden: header.hidden_prefix_tokens_est,
+            held: 0,
             recall: &elsewhere,
             is_booked: true,
         };
@@ -205,15 +206,20 @@ impl Play<'_> {
         let priced = priced(&mut self.sessions, self.setting, record)?;
         let (counted, is_own) = (record.prompt_tokens(), tally.is_some());
         priced.is_asked |= is_own;
+        let (scale, held) = priced
+            .session
+            .scale(&sent, counted.unwrap_or(0))
+            .unwrap_or((Scale::Bytes(BYTES_PER_TOKEN), None));
         let asked = Asked {
             sent: record.prior as usize,
             now_ms: at_ms,
             output: record.tokens.map_or(0, |tokens| tokens.output),
-            scale: priced.session.scale(&sent, counted.unwrap_or(0)).unwrap_or(Scale::Bytes(BYTES_PER_TOKEN)),
+            scale,
             assumed: priced.learned.value(),
             counted,
             answered: record.status.is_some_and(|status| (200..300).contains(&status)),
             hidden: None,
+            held: held.unwrap_or(0),
             recall: self.setting.recall,
             is_booked: is_own,
         };
@@ -222,7 +228,10 @@ impl Play<'_> {
         let edited = priced.session.request(&came, &asked, thread, tally);
         if let Some(tokens) = counted.filter(|tokens| *tokens > 0) {
             thread.measured = Some((record.messages as usize, tokens));
-            priced.learned.learn(sent.len() as u64, tokens);
+            // What the body does not hold says nothing of the size of tokens.
+            if held.is_none() {
+                priced.learned.learn(sent.len() as u64, tokens);
+            }
         } else {
             thread.measured = None;
         }

@@ -47,6 +47,8 @@ pub(super) struct Asked<'a> {
     pub(super) answered: bool,
     /// Tokens of instructions and tools that the recording lacks.
     pub(super) hidden: Option<u64>,
+    /// Tokens of a history that the provider holds, which no body has.
+    pub(super) held: u64,
     pub(super) recall: Recall<'a>,
     /// It is on the bills: what is not goes into the provider's cache alone.
     pub(super) is_booked: bool,
@@ -149,9 +151,16 @@ impl<'a> Session<'a> {
         (self.direct.bill, self.gateway.bill)
     }
 
-    /// The scale at which a request has the tokens that were billed; 0: that is not known. `None` if it cannot be read.
-    pub(super) fn scale(&self, body: &Bytes, billed: u64) -> Option<Scale> {
-        Some(self.protocol.prompt(&self.protocol.index(body, &self.memo).ok()?).scale(billed))
+    /// The scale at which a request has the tokens that were billed; 0: that is not known. Where the provider holds a
+    /// history, the tokens of that. `None` if it cannot be read.
+    pub(super) fn scale(&self, body: &Bytes, billed: u64) -> Option<(Scale, Option<u64>)> {
+        let conversation = self.protocol.index(body, &self.memo).ok()?;
+        let prompt = self.protocol.prompt(&conversation);
+        if !conversation.is_held_elsewhere() {
+            return Some((prompt.scale(billed), None));
+        }
+        let (scale, held) = prompt.held(billed, true);
+        Some((scale, Some(held)))
     }
 
     /// Plays a request; gives the bytes that would have been sent, if they are others.
@@ -173,7 +182,7 @@ impl<'a> Session<'a> {
             let blocks = prompt.shape(asked.scale).blocks;
             let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
             asked.hidden.unwrap_or(0).saturating_sub(frame)
-        });
+        }) + asked.held;
         self.know(&original, asked, thread, hidden);
         let edited = self.rewrite(&original, asked, thread, tally);
         if let Some(standing) = &mut thread.standing {
