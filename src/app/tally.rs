@@ -192,10 +192,10 @@ impl Tally {
         }
     }
 
-    /// Counts the figures of a record that was counted without, as nobody had told them.
-    pub(super) fn book_late(&self, record: &Record) {
+    /// Counts the figures of a record that was counted without, as nobody had told them: `is_known`, by this process.
+    pub(super) fn book_late(&self, record: &Record, is_known: bool) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.sums.add_late(record);
+        counts.sums.add_late(record, is_known);
     }
 
     /// Whether something was stored: if not, it is lost. The log tells of every doubling: whatever fills the queue has
@@ -316,8 +316,8 @@ impl Sums {
         self.sizes.add(record);
     }
 
-    fn add_late(&mut self, record: &Record) {
-        self.totals.add_late(record);
+    fn add_late(&mut self, record: &Record, is_known: bool) {
+        self.totals.add_late(record, is_known);
         self.read(record);
         self.sizes.add_tokens(record);
     }

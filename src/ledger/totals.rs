@@ -128,9 +128,9 @@ impl Totals {
         };
     }
 
-    /// Adds the figures of a request that was added before, when nobody had told them.
-    pub fn add_late(&mut self, record: &Record) {
-        self.unknown_usage = self.unknown_usage.saturating_sub(1);
+    /// Adds the figures of a request that was added before, when nobody had told them: `is_known`, to these.
+    pub fn add_late(&mut self, record: &Record, is_known: bool) {
+        self.unknown_usage = self.unknown_usage.saturating_sub(u64::from(is_known));
         self.cache += Caching::of(record);
         self.add_figures(record);
     }
@@ -387,9 +387,14 @@ mod tests {
             let told = Record { edits: pending.edits.clone(), bytes, ..told };
             let (mut late, mut once) = (Totals::default(), Totals::default());
             late.add(&pending);
-            late.add_late(&told);
+            late.add_late(&told, true);
             once.add(&told);
             assert_eq!(late, once, "{told:?}");
+            // One that was booked elsewhere takes nothing from what is not known here.
+            let mut other = Totals::default();
+            other.add(&pending);
+            other.add_late(&told, false);
+            assert_eq!((other.requests, other.unknown_usage), (1, 1 + once.unknown_usage), "{told:?}");
         }
     }
 

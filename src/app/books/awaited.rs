@@ -17,7 +17,14 @@ const MOST: usize = 512;
 /// Their records with the times of their requests, by upstream and by the id of what was begun; `None`: they are complete.
 pub(super) struct Awaited(LruCache<(String, String), Option<Waiting>>);
 
-type Waiting = (Box<Record>, i64);
+/// A record and when its request came.
+#[derive(Clone)]
+pub(super) struct Waiting {
+    pub(super) record: Box<Record>,
+    pub(super) at_ms: i64,
+    /// It was booked here before, and not by another process alone.
+    pub(super) is_known: bool,
+}
 
 impl Default for Awaited {
     fn default() -> Self {
@@ -29,7 +36,7 @@ impl Awaited {
     /// Remembers a record that is booked, if its figures may still be told.
     pub(super) fn remember(&mut self, record: &Record, at_ms: i64) {
         if let Some(id) = record.answer.as_ref().filter(|_| is_awaited(record)) {
-            let waiting = (Box::new(record.clone()), at_ms);
+            let waiting = Waiting { record: Box::new(record.clone()), at_ms, is_known: true };
             self.0.insert((record.upstream.clone(), id.clone()), Some(waiting));
         }
     }
@@ -41,17 +48,19 @@ impl Awaited {
             Some(known) => known,
             None => Some(stored(told, store)?),
         };
-        let Some((mut record, at_ms)) = known.filter(|(record, _)| is_awaited(record)) else {
+        let Some(mut waiting) = known.filter(|waiting| is_awaited(&waiting.record)) else {
             // Nor is it looked for again, or booked again before the store has it.
             self.0.insert(key, None);
             return None;
         };
-        let before = record.outcome.clone();
-        complete(&mut record, told, prices);
-        let (has_ended, is_told) = (before != record.outcome, told.answer.usage.is_some());
+        let before = waiting.record.outcome.clone();
+        complete(&mut waiting.record, told, prices);
+        let (has_ended, is_told) = (before != waiting.record.outcome, told.answer.usage.is_some());
+        let is_booked = has_ended || is_told;
         // It may still be told.
-        self.0.insert(key, (!is_told).then(|| (record.clone(), at_ms)));
-        (has_ended || is_told).then_some((record, at_ms))
+        let is_known = waiting.is_known || is_booked;
+        self.0.insert(key, (!is_told).then(|| Waiting { is_known, ..waiting.clone() }));
+        is_booked.then_some(waiting)
     }
 }
 
@@ -67,7 +76,7 @@ fn is_awaited(record: &Record) -> bool {
 fn stored(told: &Told, store: &dyn Store) -> Option<Waiting> {
     let (record, at_ms) = store.record(told.conversation.as_deref()?, &told.id).ok()??;
     let record: Box<Record> = serde_json::from_str(&record).ok()?;
-    (record.upstream == told.upstream).then_some((record, at_ms))
+    (record.upstream == told.upstream).then_some(Waiting { record, at_ms, is_known: false })
 }
 
 fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
@@ -149,7 +158,7 @@ mod tests {
     ) {
         let prices = Catalogue::embedded();
         let booked: Vec<_> = told.iter().filter_map(|told| awaited.complete(told, &prices, store)).collect();
-        let said = |(record, at_ms): &(Box<Record>, i64)| {
+        let said = |Waiting { record, at_ms, .. }: &Waiting| {
             assert_eq!(*at_ms, 1000);
             let cost = record.cost.as_ref().map(|cost| cost.total);
             (record.stop.clone().unwrap(), record.prompt_tokens(), cost, record.net_saved)

@@ -33,7 +33,7 @@ use crate::store::queue::{self, Inlet, Outlet};
 use crate::store::{Batch, Bodies, Outage, Store, StoredLacking};
 use crate::usage::{Catalogue, Usage, Vendor};
 
-use awaited::Awaited;
+use awaited::{Awaited, Waiting};
 use count::Counter;
 use instructions::Instructions;
 use measure::Measured;
@@ -338,10 +338,11 @@ impl Desk {
     /// Counts what was not known of a record, and books the whole of it in its place.
     fn told(&mut self, told: &Told) {
         let Means { prices, store, .. } = &self.means;
-        let Some((mut record, at_ms)) = self.awaited.complete(told, prices, &**store) else { return };
+        let Some(told) = self.awaited.complete(told, prices, &**store) else { return };
+        let Waiting { mut record, at_ms, is_known } = told;
         self.untouched.told(&mut record, at_ms);
         self.means.budget.book(&record, at_ms);
-        self.means.tally.book_late(&record);
+        self.means.tally.book_late(&record, is_known);
         put(&*self.means.store, &self.means.tally, record, at_ms, Vec::new());
     }
 
