@@ -60,10 +60,11 @@ pub struct Record {
     pub step: u32,
     /// The answer's HTTP status; null when there was none.
     pub status: Option<u16>,
-    /// How it ended: `complete`, `upstream_broke`, `client_gone`, `stopped` (the gateway itself), `failed`, `pending` (the
-    /// provider goes on with it, and tells its usage to a later request alone: once that has passed by, the record is booked
-    /// again with the figures, under the same id, and this one no longer counts). The client of a call of the gateway's own
-    /// is the gateway: it is `client_gone` where `summarize.timeout` has passed.
+    /// How it ended: `complete`, `upstream_broke` (in its answer; without a status before that, and what it cost is not
+    /// known), `client_gone`, `stopped` (the gateway itself), `failed` (it never reached an upstream), `pending` (the provider
+    /// goes on with it, and tells its usage to a later request alone: once that has passed by, the record is booked again
+    /// with the figures, under the same id, and this one no longer counts). The client of a call of the gateway's own is the
+    /// gateway: it is `client_gone` where `summarize.timeout` has passed.
     pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's word.
     pub stop: Option<String>,

@@ -167,8 +167,7 @@ impl Totals {
         let (price, usage) = match (&record.tokens, &record.cost) {
             (_, Some(_)) => (false, false),
             (Some(_), None) => (!record.lacks_figures(), record.lacks_figures()),
-            // Providers do not charge for errors.
-            (None, None) => (false, !has_failed(record)),
+            (None, None) => (false, !is_free(record)),
         };
         self.unknown_price += u64::from(price);
         self.unknown_usage += u64::from(usage);
@@ -214,6 +213,11 @@ impl AddAssign<&Self> for Totals {
 
 /// Whether it got no answer, or an error for one.
 fn has_failed(record: &Record) -> bool {
+    is_free(record) || record.outcome == Outcome::UpstreamBroke && record.status.is_none()
+}
+
+/// Whether it never reached a provider, or was answered by an error, which providers do not charge for.
+fn is_free(record: &Record) -> bool {
     record.outcome == Outcome::Failed || record.status.is_some_and(|status| status >= 400)
 }
 
@@ -374,6 +378,11 @@ mod tests {
             assert_eq!(totals.cost, None);
             let rest = Totals { tokens: Tokens::default(), cache: Caching::default(), ..totals };
             assert_eq!(rest, expected, "{record:?}");
+        }
+        for (status, failed, unknown_usage) in [(None, 1, 1), (Some(200), 0, 1), (Some(500), 1, 0)] {
+            let mut totals = Totals::default();
+            totals.add(&record(Outcome::UpstreamBroke, status, None, None));
+            assert_eq!(totals, Totals { failed, unknown_usage, ..nothing.clone() }, "{status:?}");
         }
     }
 

@@ -29,13 +29,13 @@ pub enum State {
 pub enum Outcome {
     /// Its answer came whole.
     Complete,
-    /// Its answer broke off.
+    /// Its answer broke off, or never came: the upstream may have made it.
     UpstreamBroke,
     /// Nobody waited for the end of its answer.
     ClientGone,
     /// The gateway itself was stopped.
     Stopped,
-    /// It got no answer.
+    /// It got no answer: it never reached an upstream.
     Failed,
     /// It was taken, and is answered later to another request.
     Pending,

@@ -232,7 +232,7 @@ pub enum End {
     Stopped,
     /// There was no answer: the gateway gave one of its own.
     Failed(Fault),
-    /// The same, as there was no connection to send any of the request on.
+    /// The same, and nobody has worked on the request.
     Unsent(Fault),
 }
 

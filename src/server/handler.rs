@@ -395,7 +395,7 @@ impl<G: Gateway> Handler<G> {
         }
         self.stats.upstream_failures.increment();
         let fault = describe(error, target);
-        let end = if error.is_of_connecting() { End::Unsent } else { End::Failed };
+        let end = if error.is_unsent() { End::Unsent } else { End::Failed };
         tap.end(end(fault.clone()));
         Ok(self.refuse(head, &fault))
     }

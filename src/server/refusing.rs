@@ -82,10 +82,14 @@ pub(super) fn describe(error: &SendError, target: &Target) -> Fault {
         SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
         SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
         SendError::Stalled => (StatusCode::REQUEST_TIMEOUT, Party::Client),
-        SendError::TimedOut | SendError::ProxyTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, Party::Upstream),
-        SendError::Connect(_) | SendError::Broken(_) | SendError::Encoded(_) | SendError::RequestBody => {
-            (StatusCode::BAD_GATEWAY, Party::Upstream)
+        SendError::TimedOut | SendError::Unreached | SendError::ProxyTimedOut(_) => {
+            (StatusCode::GATEWAY_TIMEOUT, Party::Upstream)
         }
+        SendError::Connect(_)
+        | SendError::Broken(_)
+        | SendError::Unread(_)
+        | SendError::Encoded(_)
+        | SendError::RequestBody => (StatusCode::BAD_GATEWAY, Party::Upstream),
     };
     let message = format!("upstream `{}` ({}): {error}", upstream.name(), upstream.base_url());
     Fault { status, at_fault, message: message.into() }

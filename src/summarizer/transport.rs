@@ -11,7 +11,7 @@ use http_body_util::{BodyExt as _, Full};
 use super::retry::Missed;
 use super::{Call, Failure, vendor};
 use crate::protocol::{Ask, Asked, Framing};
-use crate::upstream::{Clients, SendError, Upstream};
+use crate::upstream::{Clients, Upstream};
 use crate::usage::{self, Bill, Catalogue, Money, Usage};
 
 /// The largest answer that is read, in bytes.
@@ -137,19 +137,9 @@ impl Transport for Https {
         body: Bytes,
     ) -> Result<Reply, Lost> {
         let request = request(upstream, path, headers, body).map_err(Lost::Unsent)?;
-        let answer = self.0.send(upstream, request).await.map_err(|error| match error {
-            SendError::Connect(_)
-            | SendError::ProxyTimedOut(_)
-            | SendError::Loop
-            | SendError::ProxyLoop(_)
-            | SendError::Tls(_)
-            | SendError::Descriptors
-            | SendError::Address => Lost::Unsent(error.to_string()),
-            SendError::TimedOut
-            | SendError::Stalled
-            | SendError::Broken(_)
-            | SendError::Encoded(_)
-            | SendError::RequestBody => Lost::Unanswered(error.to_string()),
+        let answer = self.0.send(upstream, request).await.map_err(|error| {
+            let lost = if error.is_unsent() { Lost::Unsent } else { Lost::Unanswered };
+            lost(error.to_string())
         })?;
         let (head, mut body) = answer.into_parts();
         let mut whole = BytesMut::new();

@@ -30,6 +30,8 @@ struct Since {
     at: Instant,
     /// Because nothing more came from the client.
     is_clients: bool,
+    /// Something was taken of it before.
+    is_begun: bool,
 }
 
 impl<B> Paced<B> {
@@ -40,13 +42,14 @@ impl<B> Paced<B> {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self(Arc::new(Mutex::new(Since { at: Instant::now(), is_clients: false })))
+        Self(Arc::new(Mutex::new(Since { at: Instant::now(), is_clients: false, is_begun: false })))
     }
 
     /// What comes of `answer`.
     ///
     /// # Errors
-    /// [`SendError::Stalled`] when the client, and [`SendError::TimedOut`] when the answer, lets the clock run for `limit`.
+    /// [`SendError::Stalled`] when the client, [`SendError::TimedOut`] when the answer, and [`SendError::Unreached`] when what
+    /// the request is to be sent on lets the clock run for `limit`.
     pub(super) async fn bound<T>(
         &self,
         limit: Duration,
@@ -57,23 +60,27 @@ impl Clock {
             if let Ok(answer) = tokio::time::timeout(left, answer.as_mut()).await {
                 return answer;
             }
-            let Since { at, is_clients } = *self.since();
+            let Since { at, is_clients, is_begun } = *self.since();
             if at.elapsed() >= limit {
-                return Err(if is_clients { SendError::Stalled } else { SendError::TimedOut });
+                return Err(match (is_clients, is_begun) {
+                    (true, _) => SendError::Stalled,
+                    (false, true) => SendError::TimedOut,
+                    (false, false) => SendError::Unreached,
+                });
             }
         }
     }
 
     /// A piece was taken of the request, or its end.
     fn restart(&self) {
-        *self.since() = Since { at: Instant::now(), is_clients: false };
+        *self.since() = Since { at: Instant::now(), is_clients: false, is_begun: true };
     }
 
     /// The next piece is not there.
     fn wait(&self) {
         let mut since = self.since();
         if !since.is_clients {
-            *since = Since { at: Instant::now(), is_clients: true };
+            *since = Since { at: Instant::now(), is_clients: true, ..*since };
         }
     }
 
@@ -171,7 +178,10 @@ mod tests {
             (&[(0, 11), (0, 0)], 0, Some(upstream)),
             (&[(9, 0), (11, 0)], 0, Some(client)),
         ] {
-            let found = ends(pieces, thinking).await.err().map(|error| error.to_string());
+            let found = ends(pieces, thinking).await.err();
+            let is_unsent = found.as_ref().is_some_and(SendError::is_unsent);
+            assert_eq!(is_unsent, expected.is_some() && pieces.is_empty(), "{pieces:?} {thinking}");
+            let found = found.map(|error| error.to_string());
             assert_eq!(found.as_deref(), expected, "{pieces:?} {thinking}");
         }
     }

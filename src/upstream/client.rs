@@ -47,10 +47,13 @@ pub enum SendError {
     /// The path is too long to be sent there.
     #[error("the path is too long")]
     Address,
-    /// No connection, or no answer, in time.
+    /// No answer in time.
     #[error("no answer in time")]
     TimedOut,
-    /// No connection in time through this proxy.
+    /// No connection in time.
+    #[error("no answer in time")]
+    Unreached,
+    /// The same through this proxy.
     #[error("no answer in time through the proxy {0}")]
     ProxyTimedOut(Box<Proxy>),
     /// It is the gateway that was to send it.
@@ -68,6 +71,9 @@ pub enum SendError {
     /// The connection ended before the head of an answer.
     #[error("the connection broke before an answer: {0}")]
     Broken(String),
+    /// The same, and the request was not written, or the upstream says that it has not looked at it.
+    #[error("the connection broke before an answer: {0}")]
+    Unread(String),
     /// Its body is encoded for the connection that it came by, and the next one has no words for that.
     #[error(
         "its answer came with `Transfer-Encoding: {0}`, and the client speaks a version of HTTP that has none"
@@ -144,24 +150,35 @@ where
 }
 
 impl SendError {
-    /// Whether there was no connection to send anything on. One that took too long is not told from an answer that did.
-    pub const fn is_of_connecting(&self) -> bool {
-        matches!(
-            self,
+    /// Whether it is certain that nobody has worked on the request.
+    pub const fn is_unsent(&self) -> bool {
+        match self {
             Self::Tls(_)
-                | Self::Address
-                | Self::Loop
-                | Self::ProxyLoop(_)
-                | Self::ProxyTimedOut(_)
-                | Self::Descriptors
-                | Self::Connect(_)
-        )
+            | Self::Address
+            | Self::Loop
+            | Self::ProxyLoop(_)
+            | Self::ProxyTimedOut(_)
+            | Self::Unreached
+            | Self::Descriptors
+            | Self::Connect(_)
+            | Self::Unread(_) => true,
+            Self::TimedOut | Self::Stalled | Self::Broken(_) | Self::Encoded(_) | Self::RequestBody => false,
+        }
+    }
+
+    /// The same of a request that nobody has worked on.
+    pub(super) fn unread(self) -> Self {
+        match self {
+            Self::TimedOut => Self::Unreached,
+            Self::Broken(cause) => Self::Unread(cause),
+            error => error,
+        }
     }
 
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
         let cause = root_cause(error);
         match advice(cause) {
-            _ if is_timeout(cause) => Self::TimedOut,
+            _ if is_timeout(cause) => Self::Unreached,
             _ if is_exhaustion(cause) => Self::Descriptors,
             Some(advice) => Self::Connect(format!("{cause}; {advice}")),
             None => Self::Connect(cause.to_string()),
@@ -174,7 +191,7 @@ impl SendError {
             (Self::Connect(cause), Some(proxy)) => {
                 Self::Connect(format!("through the proxy {proxy}: {cause}"))
             }
-            (Self::TimedOut, Some(proxy)) => Self::ProxyTimedOut(Box::new(proxy.clone())),
+            (Self::Unreached, Some(proxy)) => Self::ProxyTimedOut(Box::new(proxy.clone())),
             (Self::Loop, Some(proxy)) => Self::ProxyLoop(Box::new(proxy.clone())),
             (error, _) => error,
         }

@@ -77,7 +77,7 @@ impl Connector {
     {
         let stream = tokio::time::timeout(self.timeout, self.route.connect(address))
             .await
-            .map_err(|_elapsed| SendError::TimedOut)
+            .map_err(|_elapsed| SendError::Unreached)
             .and_then(|made| made.map_err(|error| SendError::from_connecting(error.as_ref())))
             .and_then(|made| if self.comes_round(&made) { Err(SendError::Loop) } else { Ok(made) })
             .map_err(|error| error.through(self.proxy.as_ref()))?;

@@ -106,7 +106,10 @@ where
                     (unread, self.take())
                 }
                 (None, Some(harmless)) if resend::is_break(&failed.error) => (harmless, None),
-                _ => return Err(SendError::from_sending(&failed.error)),
+                (again, _) => {
+                    let error = SendError::from_sending(&failed.error);
+                    return Err(if again.is_some() { error.unread() } else { error });
+                }
             };
         }
     }

@@ -655,6 +655,7 @@ fn rows_say_what_they_know() {
     let broke = Record {
         cost: Some(cost),
         output_is_lower_bound: true,
+        status: Some(200),
         outcome: Outcome::UpstreamBroke.into(),
         error: Some("no more".to_owned()),
         ..record("r1")
@@ -667,6 +668,8 @@ fn rows_say_what_they_know() {
         outcome: Outcome::ClientGone.into(),
         ..record("r2")
     };
+    let unanswered =
+        Record { outcome: Outcome::UpstreamBroke.into(), error: Some("too late".to_owned()), ..record("r6") };
     let made = Made { rules: "opening".to_owned(), before: 9, after: 90, ..Made::default() };
     let edits = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
     let (failed, read) =
@@ -674,13 +677,21 @@ fn rows_say_what_they_know() {
     let own = |id, error| Record { own: Some(read.clone()), error, ..record(id) };
     keep(
         home.path(),
-        rows(&[broke, again, Record { edits, ..record("r3") }, own("r4", failed), own("r5", None)]),
+        rows(&[
+            broke,
+            again,
+            Record { edits, ..record("r3") },
+            own("r4", failed),
+            own("r5", None),
+            unanswered,
+        ]),
     );
     let text = done(home.path(), &[&["inspect", "c", "--utc"], &CONFIG[..]].concat());
     let told: Vec<&str> = text.lines().map(str::trim).collect();
     for line in [
         "profile: careful",
         "the answer broke off; error: no more",
+        "no answer came; error: too late",
         "sent again, as its prompt had been too long",
         "the client did not wait for the end",
         "begins with a checkpoint",

@@ -60,6 +60,71 @@ fn a_request_that_is_not_answered_is_told_with_why() {
     assert!(told.len() == 1 && told[0]["status"] == 502 && why.starts_with("upstream `"), "{told:?}");
 }
 
+/// What an upstream does with a request, if it is there.
+#[derive(Debug)]
+enum Does {
+    Nothing,
+    Breaks,
+    Waits,
+    Fails,
+}
+
+/// A provider bills an answer that it made, whether it came or not: what that cost is not known, and not nothing.
+#[test]
+fn a_request_that_has_left_and_got_no_answer_may_have_cost_something() {
+    for (does, status, expected) in [
+        (None, 502, ("failed", 0)),
+        (Some(Does::Nothing), 504, ("failed", 0)),
+        (Some(Does::Fails), 500, ("complete", 0)),
+        (Some(Does::Breaks), 502, ("upstream_broke", 1)),
+        (Some(Does::Waits), 504, ("upstream_broke", 1)),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+        let scheme = if matches!(does, Some(Does::Nothing)) { "https" } else { "http" };
+        let url = format!("{scheme}://{}", upstream.local_addr().unwrap());
+        let case = format!("{does:?}");
+        let (done, until) = std::sync::mpsc::channel::<()>();
+        let server = does.map(|does| {
+            thread::spawn(move || {
+                let mut asked = upstream.accept().unwrap().0;
+                let mut read = Vec::new();
+                while !matches!(does, Does::Nothing) && !read.ends_with(b"-4-6\"}") {
+                    read.push(0);
+                    asked.read_exact(read.last_mut().map(std::slice::from_mut).unwrap()).unwrap();
+                }
+                match does {
+                    Does::Breaks => return,
+                    Does::Fails => {
+                        asked.write_all(b"HTTP/1.1 500 No\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+                    }
+                    Does::Nothing | Does::Waits => {}
+                }
+                let _ = until.recv();
+            })
+        });
+        let times = "response_timeout = '1s', connect_timeout = '1s'";
+        let upstream = format!("upstream.anthropic = {{ base_url = '{url}', {times} }}");
+        let gateway = Gateway::configured(
+            home.path(),
+            &format!("{CONFIG}state.dir = '{}'\n{upstream}", home.path().display()),
+        );
+        assert_eq!(gateway.post("/v1/messages", &[], &circling(0)).0, status, "{case}");
+        drop(done);
+        server.map(thread::JoinHandle::join).transpose().unwrap();
+        gateway.stop();
+        let (outcome, unknown) = expected;
+        let record = only_record(home.path());
+        assert_eq!(
+            (&record["outcome"], &record["cost"]),
+            (&outcome.into(), &Value::Null),
+            "{case}: {record}"
+        );
+        let totals = &printed(home.path(), &["report", "-c", "gateway.toml", "--json"])["total"];
+        assert_eq!((&totals["failed"], &totals["unknown_usage"]), (&1.into(), &unknown.into()), "{case}");
+    }
+}
+
 #[test]
 fn an_agent_that_goes_round_in_circles_is_told_with_its_tool() {
     let home = tempfile::tempdir().unwrap();

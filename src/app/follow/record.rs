@@ -46,7 +46,7 @@ impl Follow {
                 model: billed,
                 messages: self.facts.messages,
                 status: self.status.map(|status| status.as_u16()),
-                outcome: outcome(how, answer).into(),
+                outcome: self.outcome(how, answer).into(),
                 error: error(how, answer).map(|text| self.legible(text)),
                 bytes: self.bytes(how, answer),
                 edits: self.edits(answer),
@@ -123,8 +123,25 @@ impl Follow {
         usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)
     }
 
+    /// Whether an upstream may have worked on it.
+    const fn was_sent(&self, how: &End) -> bool {
+        self.has_left && !matches!(how, End::Unsent(_))
+    }
+
+    fn outcome(&self, how: &End, answer: &Answer) -> Outcome {
+        match how {
+            End::Complete if answer.pending => Outcome::Pending,
+            End::Complete => Outcome::Complete,
+            End::UpstreamBroke | End::UpstreamSilent(_) => Outcome::UpstreamBroke,
+            End::ClientGone => Outcome::ClientGone,
+            End::Stopped => Outcome::Stopped,
+            // An answer that was made all the same is billed.
+            End::Failed(_) if self.was_sent(how) => Outcome::UpstreamBroke,
+            End::Failed(_) | End::Unsent(_) => Outcome::Failed,
+        }
+    }
+
     fn bytes(&self, how: &End, answer: &Answer) -> Bytes {
-        let has_left = self.has_left && !matches!(how, End::Unsent(_));
         let left = if self.is_original { self.start.received } else { self.start.sent };
         let is_refused = self.overflow || super::fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
@@ -135,7 +152,7 @@ impl Follow {
         let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
             received: self.start.received,
-            sent: if has_left { left } else { 0 },
+            sent: if self.was_sent(how) { left } else { 0 },
             saved,
             saved_tokens_estimate: saved / BYTES_PER_TOKEN,
             would_have_saved,
@@ -225,17 +242,6 @@ impl Follow {
             first_byte_ms: self.body_at.map(since),
             total_ms: since(Instant::now()),
         }
-    }
-}
-
-fn outcome(how: &End, answer: &Answer) -> Outcome {
-    match how {
-        End::Complete if answer.pending => Outcome::Pending,
-        End::Complete => Outcome::Complete,
-        End::UpstreamBroke | End::UpstreamSilent(_) => Outcome::UpstreamBroke,
-        End::ClientGone => Outcome::ClientGone,
-        End::Stopped => Outcome::Stopped,
-        End::Failed(_) | End::Unsent(_) => Outcome::Failed,
     }
 }
 

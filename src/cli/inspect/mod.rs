@@ -332,7 +332,7 @@ fn went_wrong(record: &Record) -> Vec<String> {
     }
     let status = record.status.filter(|status| *status >= 400).map(|status| format!("status {status}"));
     let outcome = Some(&record.outcome).filter(|outcome| **outcome != Outcome::Complete);
-    let outcome = outcome.map(ended).filter(|outcome| !outcome.is_empty());
+    let outcome = outcome.map(|outcome| ended(outcome, record.status)).filter(|outcome| !outcome.is_empty());
     let error = record.error.as_ref().map(|error| format!("error: {error}"));
     let wrong: Vec<String> = [status, outcome, error, edits.why.clone()].into_iter().flatten().collect();
     if !wrong.is_empty() {
@@ -342,8 +342,9 @@ fn went_wrong(record: &Record) -> Vec<String> {
 }
 
 /// How an exchange ended, in words.
-fn ended(outcome: &Term<Outcome>) -> String {
+fn ended(outcome: &Term<Outcome>, status: Option<u16>) -> String {
     match outcome {
+        Term::Known(Outcome::UpstreamBroke) if status.is_none() => "no answer came".to_owned(),
         Term::Known(Outcome::UpstreamBroke) => "the answer broke off".to_owned(),
         Term::Known(Outcome::ClientGone) => "the client did not wait for the end".to_owned(),
         Term::Known(Outcome::Stopped) => "the gateway was stopped".to_owned(),
