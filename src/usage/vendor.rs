@@ -95,7 +95,7 @@ impl Vendor {
         match self {
             Self::Anthropic | Self::Xai => true,
             Self::OpenAi => !model.starts_with("gpt-oss"),
-            Self::Gemini => model.starts_with("gemini"),
+            Self::Gemini => !model.contains("gemma"),
             _ => false,
         }
     }

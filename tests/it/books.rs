@@ -176,7 +176,9 @@ fn what_others_keep_without_marks_is_no_saving() {
             json!({"input_tokens": tokens - read, "cache_read_input_tokens": read, "output_tokens": 7});
         (200, json!({"type": "message", "model": "deepseek-v4-pro", "usage": usage}).to_string())
     });
-    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let config =
+        format!("{CONFIG}[prices.model.'deepseek-v4-pro']\ninput = 1\noutput = 2\ncache_read = 0.1\n");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
     let first = "short ".repeat(2000);
     for results in [&[&*first][..], &[&*first, "short"]] {
         let mut body: Value = serde_json::from_str(&request(results)).unwrap();

@@ -40,6 +40,8 @@ fn what_is_said_is_what_is_billed() {
         "local/anything",
         "own-model",
         "moonshotai/kimi-k2.5",
+        "deepseek/deepseek-r1",
+        "mistral-small-latest",
         "nobodys-model",
     ];
     let upstream = Upstream::start(|request| {
@@ -60,7 +62,7 @@ fn what_is_said_is_what_is_billed() {
     let logs: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
     let records: Vec<Value> = logs.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let priced = records.iter().filter(|record| !record["cost"].is_null()).count();
-    assert_eq!((records.len(), priced), (names.len(), names.len() - 2));
+    assert_eq!((records.len(), priced), (names.len(), names.len() - 4));
     for record in records {
         let name = record["model"].as_str().unwrap();
         let ran = run(home.path(), &["prices", name, "--json", "-c", "gateway.toml"]);
@@ -108,6 +110,15 @@ fn a_list_has_all_that_have_a_price() {
                 .filter(|price| price["listed"]["seller"] == "groq")
                 .count(),
         ),
+        (
+            &["mistral/*"],
+            list["prices"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|price| price["listed"]["seller"] == "mistral")
+                .count(),
+        ),
         (&["own*"], 1),
         (&["claude-opus-5-5", "claude-sonnet-5"], 2),
         (&["local/x"], 1),
@@ -150,6 +161,24 @@ fn what_has_no_price_is_told_beside_what_has() {
             format!(
                 "no price is known of `moonshotai/kimi-k2.5`: {null}what it costs depends on who sells it: \
                  `openrouter/moonshotai/kimi-k2.5`\n"
+            ),
+        ),
+        (
+            &["deepseek-r1"],
+            1,
+            0,
+            format!(
+                "no price is known of `deepseek-r1`: {null}what it costs depends on who sells it: deepseek at its own \
+                 host\n"
+            ),
+        ),
+        (
+            &["deepseek/deepseek-r1"],
+            1,
+            0,
+            format!(
+                "no price is known of `deepseek/deepseek-r1`: {null}what it costs depends on who sells it: \
+                 `openrouter/deepseek/deepseek-r1`, deepseek at its own host\n"
             ),
         ),
         (

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{Failure, Output, books, files, say};
 use crate::app;
 use crate::config::{self, Config};
-use crate::usage::{Above, Catalogue, PerMillion, Price, Priced, Tier, Vendor};
+use crate::usage::{Above, Catalogue, Listed, PerMillion, Price, Priced, Tier, Vendor};
 
 /// What the JSON says.
 const SCHEMA: &str = "\
@@ -23,7 +23,8 @@ JSON:
    \"web_search\", \"window\"}]}
   catalogue     the day up to which the prices of the catalogue were collected
   model         the name as it was asked for
-  upstream      where it is billed so; null: wherever the name is asked for
+  upstream      where it is billed so; null: wherever the name is asked for, but in a list, of models whose makers give
+                them away, at the maker's own host
   source        `catalogue DATE` or `configuration`, as in the books; null where no price is known
   listed        {seller, name}: what it was found under in the catalogue; with `configuration` as the source, what is not
                 stated there is taken from it; null: nothing is
@@ -190,7 +191,7 @@ impl Market {
         let quote = |model: String| Quote {
             upstream: self.only.as_ref().map(|seller| seller.upstream.clone()),
             detail: Detail::Line,
-            priced: self.catalogue.billed(&model, vendor),
+            priced: self.catalogue.quoted(&model, vendor),
             model,
         };
         Ok(names.into_iter().map(quote).collect())
@@ -206,10 +207,16 @@ impl Market {
         let Quote { model, upstream, .. } = quote;
         let at = upstream.as_ref().map_or_else(String::new, |name| format!(" at `upstream.{name}`"));
         let resold = if upstream.is_some() { Vec::new() } else { Catalogue::resold(model) };
+        let mut sellers: Vec<String> = resold.iter().map(|name| format!("`{name}`")).collect();
+        if self.vendor().is_none()
+            && let Some(Listed { seller, .. }) =
+                self.catalogue.quoted(model, None).and_then(|priced| priced.listed)
+        {
+            sellers.push(format!("{} at its own host", seller.as_str()));
+        }
         let known = self.catalogue.names(None, self.vendor()).unwrap_or_default();
-        let hint = if !resold.is_empty() {
-            let names: Vec<String> = resold.iter().map(|name| format!("`{name}`")).collect();
-            format!("what it costs depends on who sells it: {}", names.join(", "))
+        let hint = if !sellers.is_empty() {
+            format!("what it costs depends on who sells it: {}", sellers.join(", "))
         } else if let Some(near) =
             config::nearest(model, &known.iter().map(String::as_str).collect::<Vec<_>>())
         {

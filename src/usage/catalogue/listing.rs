@@ -23,7 +23,7 @@ impl Catalogue {
         is_glob(models)
     }
 
-    /// The names that have a price, as of [`Self::billed`]: those of the list, or of the part of it that is `vendor`'s,
+    /// The names that have a price, as of [`Self::quoted`]: those of the list, or of the part of it that is `vendor`'s,
     /// and those that the configuration states a price for alone. With `models`, a name or a glob, those that it matches.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Catalogue {
         let stated = self.overrides.iter().filter_map(super::Override::name);
         let stated = stated.filter(|name| models.as_ref().is_none_or(|models| models.matches(name)));
         let names = listed.map(|row| row.name_at(vendor)).chain(stated.map(str::to_owned));
-        Ok(names.filter(|name| self.billed(name, vendor).is_some()).collect())
+        Ok(names.filter(|name| self.quoted(name, vendor).is_some()).collect())
     }
 
     /// The names by which resellers have a model, where its own name does not tell who sells it.
@@ -78,8 +78,11 @@ mod tests {
             let seller = Some(row.vendor);
             assert_eq!(row.name_at(seller), row.name);
             for (name, vendor) in [(row.name_at(None), None), (row.name.to_owned(), seller)] {
-                let found = catalogue.billed(&name, vendor).and_then(|priced| priced.listed);
+                let found = catalogue.quoted(&name, vendor).and_then(|priced| priced.listed);
                 assert_eq!(found, Some(row.listed()), "{name} {vendor:?}");
+                let is_given_away = Vendor::MAKERS.contains(&row.vendor) && !row.vendor.sells_alone(row.name);
+                let is_billed = vendor.is_some() || !is_given_away;
+                assert_eq!(catalogue.billed(&name, vendor).is_some(), is_billed, "{name} {vendor:?}");
             }
             assert!(names.contains(&row.name_at(None)), "{}", row.name);
         }

@@ -101,13 +101,19 @@ impl Catalogue {
         self.find(model, vendor).or_else(|| self.find(names::without_choice(model)?, vendor))
     }
 
-    /// The same for a bill: a reseller's price is nobody else's. `None` where neither `vendor` nor the name tells that
-    /// it is that reseller who sells it, and where it asks for one of several who take different prices. What OpenRouter
-    /// calls `:free` costs nothing.
+    /// The same for a bill: a reseller's price is nobody else's, nor is a maker's of a model whose weights it gives away.
+    /// `None` where neither `vendor` nor the name tells that it is they who sell it, and where it asks for one of several
+    /// who take different prices. What OpenRouter calls `:free` costs nothing.
     pub fn billed(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         let row = find_row(model, vendor).filter(|row| row.certainly_bills(model, vendor));
         let is_free = || names::is_free(model, vendor == Some(Vendor::OpenRouter));
         self.priced(model, row).or_else(|| is_free().then(Priced::nothing))
+    }
+
+    /// The same for a list, where a maker's price of what it gives away is told as well.
+    pub fn quoted(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
+        let maker = || Self::seller(model, vendor).filter(|seller| Vendor::MAKERS.contains(seller));
+        self.billed(model, vendor).or_else(|| self.billed(model, Some(maker()?)))
     }
 
     fn priced(&self, model: &str, row: Option<&Row>) -> Option<Priced> {
@@ -218,14 +224,17 @@ impl Row {
     fn certainly_bills(&self, model: &str, vendor: Option<Vendor>) -> bool {
         let decoded = names::decoded(model);
         let name = names::without_path(&decoded);
-        let is_told = |(prefix, _): (Vendor, &str)| prefix == self.vendor;
-        if vendor == Some(self.vendor)
-            || Vendor::MAKERS.contains(&self.vendor)
-            || split_vendor(name).is_some_and(is_told)
-        {
+        let prefix = split_vendor(name).map(|(prefix, _)| prefix);
+        if vendor == Some(self.vendor) {
             return true;
         }
         match self.vendor {
+            // What its maker gives away has its name wherever it runs, with the maker's before it or not.
+            maker if Vendor::MAKERS.contains(&maker) => {
+                let is_resold = |seller: Vendor| Vendor::RESELLERS.contains(&seller);
+                maker.sells_alone(self.name) || vendor.or(prefix).is_some_and(is_resold)
+            }
+            reseller if prefix == Some(reseller) => true,
             Vendor::Bedrock => true,
             Vendor::Vertex => {
                 let has_its_path = names::is_of_vertex(&decoded);

@@ -243,9 +243,26 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
         ("anthropic/claude-sonnet-4.6", None, true),
         ("x-ai/grok-4", None, true),
         ("google/gemini-2.0-flash-001", None, true),
-        // Makers' names.
+        // Makers' names. What a maker gives away is anyone's to sell, or to run.
         ("claude-opus-5-5", None, true),
-        ("deepseek/deepseek-v4-pro", None, true),
+        ("gpt-5.5", None, true),
+        ("openai/gpt-5.5", None, true),
+        ("gemini-3.8-flash", None, true),
+        ("deep-research-preview-04-2026", None, true),
+        ("grok-4.7", None, true),
+        ("deepseek/deepseek-v4-pro", None, false),
+        ("deepseek/deepseek-r1", None, false),
+        ("deepseek-r1", None, false),
+        ("deepseek-coder", None, false),
+        ("deepseek-v3.2", None, false),
+        ("deepseek-v3.2", Some(Vendor::Anthropic), false),
+        ("deepseek-v3.2", Some(Vendor::DeepSeek), true),
+        ("deepseek/deepseek-v3.2", Some(Vendor::DeepSeek), true),
+        ("deepseek/deepseek-v4-flash", Some(OpenRouter), true),
+        ("openrouter/deepseek/deepseek-v4-flash", None, true),
+        ("glm-5-2", None, false),
+        ("mistral-small-latest", None, false),
+        ("mistral-small-latest", Some(Vendor::Mistral), true),
     ] {
         let catalogue = Catalogue::embedded();
         assert_eq!(catalogue.billed(model, vendor).is_some(), is_billed, "{model} {vendor:?}");

@@ -57,7 +57,7 @@ mod tests {
         let mut compared = 0;
         for catalogue in [Catalogue::embedded(), stated] {
             for name in catalogue.names(None, None).unwrap() {
-                let price = catalogue.billed(&name, None).unwrap().price;
+                let price = catalogue.quoted(&name, None).unwrap().price;
                 let bounds = price.above.iter().flat_map(|above| [above.gt, above.gt + 1]);
                 for prompt in bounds.chain([0]) {
                     compared += compare(&price, prompt);
