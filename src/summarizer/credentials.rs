@@ -23,17 +23,21 @@ const OTHERS: &[&str] = &[
     "thread",
 ];
 
-/// The beginnings of tokens that belong to one client program.
-const PERSONAL_TOKENS: &[&str] = &["Bearer sk-ant-oat"];
+/// The beginnings of tokens that are for some client programs alone: Claude's subscription, Copilot's, Kimi's, and
+/// Alibaba's Coding Plan.
+const PERSONAL_TOKENS: &[&str] = &["sk-ant-oat", "tid=", "sk-kimi-", "sk-sp-"];
 
 /// Headers that come with the login of a person.
-const PERSONAL_HEADERS: &[&str] = &["chatgpt-account-id"];
+const PERSONAL_HEADERS: &[&str] = &["chatgpt-account-id", "copilot-integration-id"];
 
-/// The headers to make calls with; `None` if the client's credentials are its own alone.
-pub fn of(headers: &HeaderMap) -> Option<HeaderMap> {
-    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+/// Domains whose servers are for the programs of a subscription, whatever their tokens look like.
+const PERSONAL_DOMAINS: &[&str] = &["githubcopilot.com", "api.kimi.com"];
+
+/// The headers to make calls to `host` with; `None` if the client's credentials are its own alone.
+pub fn of(headers: &HeaderMap, host: &str) -> Option<HeaderMap> {
     let is_personal = PERSONAL_HEADERS.iter().any(|name| headers.contains_key(*name))
-        || PERSONAL_TOKENS.iter().any(|start| token.starts_with(start));
+        || PERSONAL_DOMAINS.iter().any(|domain| is_within(host, domain))
+        || [AUTHORIZATION.as_str(), "x-api-key"].iter().any(|name| has_personal_token(headers, name));
     if is_personal {
         return None;
     }
@@ -44,6 +48,19 @@ pub fn of(headers: &HeaderMap) -> Option<HeaderMap> {
         kept.append(name, value);
     }
     Some(kept)
+}
+
+fn is_within(host: &str, domain: &str) -> bool {
+    let host = host.to_ascii_lowercase();
+    let rest = host.trim_end_matches('.').strip_suffix(domain);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn has_personal_token(headers: &HeaderMap, name: &str) -> bool {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        let token = value.trim().split_once(' ').map_or(value, |(_, token)| token).trim_start();
+        PERSONAL_TOKENS.iter().any(|start| token.starts_with(start))
+    })
 }
 
 fn is_wanted(name: &HeaderName) -> bool {
@@ -59,7 +76,7 @@ mod tests {
         let headers = lines
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value)));
-        let kept = of(&headers.collect())?;
+        let kept = of(&headers.collect(), "api.example.com")?;
         Some(kept.keys().map(ToString::to_string).collect())
     }
 
@@ -87,10 +104,27 @@ mod tests {
         for (lines, expected) in [
             (&[("authorization", "Bearer sk-proj-1")][..], true),
             (&[("authorization", "Bearer sk-ant-oat01-x")], false),
+            (&[("authorization", "bearer  sk-ant-oat01-x")], false),
             (&[("authorization", "Bearer eyJ"), ("chatgpt-account-id", "1")], false),
+            (&[("authorization", "Bearer tid=1;exp=2;sku=monthly_subscriber;proxy-ep=x:3")], false),
+            (&[("authorization", "Bearer gho_1"), ("copilot-integration-id", "vscode-chat")], false),
+            (&[("authorization", "Bearer sk-kimi-1")], false),
+            (&[("x-api-key", "sk-kimi-1")], false),
+            (&[("x-api-key", "sk-sp-1")], false),
+            (&[("x-api-key", "sk-1")], true),
             (&[], true),
         ] {
             assert_eq!(kept(lines).is_some(), expected, "{lines:?}");
+        }
+        for (host, expected) in [
+            ("api.githubcopilot.com", false),
+            ("API.individual.GitHubCopilot.com.", false),
+            ("api.kimi.com", false),
+            ("notgithubcopilot.com", true),
+            ("api.moonshot.ai", true),
+            ("", true),
+        ] {
+            assert_eq!(of(&HeaderMap::new(), host).is_some(), expected, "{host}");
         }
     }
 }

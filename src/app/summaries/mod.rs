@@ -299,7 +299,10 @@ impl Summaries {
                 let protocol = protocol::named(dialect.or_else(|| writer.dialects.first())?)?;
                 (&writer.upstream, protocol, None, HeaderMap::new())
             }
-            None => (upstream, prospect.protocol, Some(like?), credentials::of(headers)?),
+            None => {
+                let headers = credentials::of(headers, upstream.base_url().domain())?;
+                (upstream, prospect.protocol, Some(like?), headers)
+            }
         };
         let vendor = Vendor::of_host(upstream.base_url().domain());
         let known = self.prices.find(&model, vendor).and_then(|priced| priced.price.context_window);
