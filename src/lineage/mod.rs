@@ -170,7 +170,8 @@ impl Lineage {
         Self { store, memory }
     }
 
-    /// The place of a request whose sender has this empty history and this [`cache`]. `new_id` makes an id for a new thread; `now_ms` is the clock's reading.
+    /// The place of a request whose sender has this empty history and this [`cache`]. `new_id` makes an id for a new thread;
+    /// `now_ms` is the clock's reading.
     ///
     /// # Errors
     /// When the store cannot be read; the request then passes through.

@@ -436,7 +436,6 @@ mod tests {
         }
     }
 
-    /// Requests in the order in which they were booked: when they came, and how long they took.
     /// By the id of its answer in its conversation, if it is one of the newest; what is damaged is none.
     #[test]
     fn a_record_is_found_by_its_answer() {
@@ -469,6 +468,7 @@ mod tests {
         }
     }
 
+    /// Requests in the order in which they were booked: when they came, and how long they took.
     #[test]
     fn rows_of_a_conversation_keep_their_order_when_the_clock_is_set_back() {
         const HOUR: i64 = 3_600_000;
