@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::Core;
 use super::context::RequestContext;
 use super::rewritten::{RequestFacts, Rewritten};
+use super::{Core, clock};
 use crate::ledger::words::State;
 use crate::lineage;
 use crate::protocol::{self, Protocol, Unlisted};
@@ -25,7 +25,14 @@ impl Core {
         let caller = lineage::caller(headers, session.as_deref());
         let root = self.root(protocol, headers, lineage::principal(headers, url::keys(asked.query)));
         // What cannot be looked up now is a conversation of its own.
-        let thread = self.lineage.thread_of_kept(root, &continues, &caller).unwrap_or_default();
+        let found =
+            self.lineage.thread_of_kept(root, &continues, &caller, &clock::new_id, (self.now_ms)()).ok();
+        let thread = found.map(|(thread, fresh)| {
+            if let Some(batch) = fresh {
+                self.tally.stored(self.store.later(batch));
+            }
+            thread
+        });
         Some(Rewritten::of(RequestFacts {
             caller,
             goes_on_in: thread.map(|thread| (root, thread)),

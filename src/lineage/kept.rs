@@ -1,8 +1,9 @@
 //! Histories that the provider keeps, each by the name that a request goes on from: an answer's, or its own.
 
+use super::memory::Known;
 use super::{Caller, Lineage, Place, Sender};
 use crate::conversation::{Chain, Conversation, Digest};
-use crate::store::{Boundary, StoreError, Thread};
+use crate::store::{Batch, Boundary, StoreError, Thread};
 
 impl Place {
     /// What stands for the history before the body's own, if it has a name.
@@ -41,13 +42,14 @@ impl Lineage {
     ) -> Result<Thread, StoreError> {
         let mut parent = None;
         for seal in &conversation.seals {
-            parent = parent.or(self.thread_of_kept(sender.root, &seal_name(*seal), sender.caller)?);
+            parent = parent.or(self.answerer(Chain(kept(sender.root, &seal_name(*seal))), sender.caller)?);
         }
         // What was refused is not in it.
         self.new_thread(parent.map(|parent| Thread { observe: false, refused: None, ..parent }), sender)
     }
 
-    /// The thread in which an answer was given, or that goes on under this name, if it is of the same session.
+    /// The thread in which an answer was given, or that goes on under this name, if it is of the same session. Else one
+    /// begins, and what is to be stored of it. `new_id` makes its id; `now_ms` is the clock's reading.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -56,8 +58,17 @@ impl Lineage {
         root: Chain,
         name: &str,
         caller: &Caller,
-    ) -> Result<Option<Thread>, StoreError> {
-        self.answerer(Chain(kept(root, name)), caller)
+        new_id: &dyn Fn() -> String,
+        now_ms: i64,
+    ) -> Result<(Thread, Option<Batch>), StoreError> {
+        if let Some(thread) = self.answerer(Chain(kept(root, name)), caller)? {
+            return Ok((thread, None));
+        }
+        let thread = self.new_thread(None, &Sender { root, cache: root, caller, new_id, now_ms })?;
+        self.memory.know(Known::of(thread.clone()));
+        let boundaries = vec![self.answered(root, &thread.id, name)];
+        let batch = Batch { threads: vec![thread.clone()], boundaries, at_ms: now_ms, ..Batch::default() };
+        Ok((thread, Some(batch)))
     }
 
     /// The conversation in which an answer was given, whatever session asks for it.

@@ -311,15 +311,24 @@ fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
     }
 }
 
-/// The answer to a request that says nothing itself is gone on from like any other.
+/// Requests that say nothing themselves are gone on from like any other, and begin what others go on with.
 #[test]
 fn a_chain_goes_on_behind_what_says_nothing() {
     let from = |answer: usize| json!({"model": "gpt-5", "previous_response_id": format!("resp_{answer}")});
-    let said = merged(from(1), &json!({"input": "go on"}));
-    let bodies = [request("openai-responses", Nothing, 0, "a"), from(0).to_string(), said.to_string()];
-    for records in [booked("openai-responses", "", &bodies), booked_by_many("openai-responses", &bodies)] {
-        let conversations: Vec<_> = records.iter().map(|record| &record["conversation"]).collect();
-        assert_eq!(conversations, [conversations[0]; 3]);
+    let within = json!({"model": "gpt-5", "conversation": "conv_1"});
+    let saying = |body: &Value| merged(body.clone(), &json!({"input": "go on"}));
+    let first = json!({"model": "gpt-5", "input": "go"});
+    for bodies in [
+        [first, from(0), saying(&from(1)), from(2)],
+        [within.clone(), within.clone(), saying(&within), within.clone()],
+        [within.clone(), from(0), saying(&from(1)), within],
+    ] {
+        let bodies = bodies.map(|body| body.to_string());
+        let by_one = booked("openai-responses", "", &bodies);
+        for records in [by_one, booked_by_many("openai-responses", &bodies)] {
+            let conversations: Vec<_> = records.iter().map(|record| &record["conversation"]).collect();
+            assert_eq!(conversations, [conversations[0]; 4], "{bodies:?}");
+        }
     }
 }
 
