@@ -40,6 +40,10 @@ pub(super) fn part_key(
             text(new(&[b'T', role as u8]), raw, literal, layout)
         }
         (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
+        // A call that its result makes one is the same block before.
+        (PartKind::Opaque, _) if part.call_id.is_some() => {
+            whole(new(&[role as u8, PartKind::ToolCall as u8]), raw, layout.marks)
+        }
         _ => whole(new(&[role as u8, part.kind as u8]), raw, layout.marks),
     };
     let bytes = match part.kind {

@@ -108,6 +108,10 @@ impl Subject for Completions {
             Some(content) => usize::from(content.is_string()),
             None => 0,
         };
+        if message.get("function_call").is_some() {
+            let call = message.get_mut("function_call").filter(|_| part == thoughts + said);
+            return call.and_then(|call| call.get_mut("arguments"));
+        }
         let Some(Tree::List(calls)) = message.get_mut("tool_calls") else { return None };
         let call = calls.get_mut(part.checked_sub(thoughts + said)?)?;
         let (name, arguments) =
@@ -136,7 +140,7 @@ impl Subject for Completions {
     }
 
     fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)> {
-        if message.text_of("role").as_deref() != Some("tool") {
+        if !matches!(message.text_of("role").as_deref(), Some("tool" | "function")) {
             return Vec::new();
         }
         let content = message.get("content").cloned().unwrap_or(Tree::List(Vec::new()));
@@ -256,14 +260,20 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Node {
         Some(text) => texts(text, dice),
         None => Node::raw("null"),
     };
+    let arguments =
+        |call: &Call| format!("{{\"command\": {}}}", serde_json::Value::from(call.argument.as_str()));
+    if let Some(call) = single(step) {
+        let function = [("name", Node::text(call.tool)), ("arguments", Node::text(arguments(call)))];
+        let said = message("assistant", content).with("function_call", Node::map(function));
+        return thinking(said, step.thinking, &call.argument, dice);
+    }
     let list = step.calls.iter().enumerate().map(|(at, call)| {
-        let arguments = format!("{{\"command\": {}}}", serde_json::Value::from(call.argument.as_str()));
         let id = ("id", Node::text(id(first + at)));
         if dice.one_in(5) {
             let custom = [("name", Node::text(call.tool)), ("input", Node::text(&call.argument))];
             return block("custom", [id, ("custom", Node::map(custom))]);
         }
-        let function = [("name", Node::text(call.tool)), ("arguments", Node::text(arguments))];
+        let function = [("name", Node::text(call.tool)), ("arguments", Node::text(arguments(call)))];
         block("function", [id, ("function", Node::map(function))])
     });
     let list = Node::List(list.collect());
@@ -271,10 +281,21 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Node {
     thinking(said, step.thinking, &step.calls[0].argument, dice)
 }
 
+/// The call of a step that is written in the old way.
+fn single(step: &Step) -> Option<&Call> {
+    let [call] = &*step.calls else { return None };
+    call.argument.len().is_multiple_of(4).then_some(call)
+}
+
 /// A message for each, in any order.
 fn results(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     let mut messages: Vec<Node> =
         step.calls.iter().enumerate().map(|(at, call)| result(call, first + at, dice)).collect();
+    if let (Some(call), [Node::Map(members)]) = (single(step), &mut *messages) {
+        members.retain(|(key, _)| key == "content");
+        let old = [("role", Node::text("function")), ("name", Node::text(call.tool))];
+        members.splice(0..0, old.map(|(key, value)| (key.to_owned(), value)));
+    }
     if dice.one_in(4) {
         messages.reverse();
     }
@@ -324,12 +345,16 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
         let role = message.text_of("role").unwrap_or_default();
         let done = match role.as_str() {
             "tool" => turnover.close(&message.text_of("tool_call_id").unwrap_or_default()),
+            "function" => turnover.close(&message.text_of("name").unwrap_or_default()),
             _ => turnover.nothing_open(&role),
         };
         done.map_err(|error| format!("message {at}: {error}"))?;
         let list = message.get("tool_calls").map(Tree::items).unwrap_or_default();
         if role == "assistant" {
-            turnover.open(list.iter().map(|call| call.text_of("id").unwrap_or_default()).collect())?;
+            let single = message.get("function_call").and_then(|call| call.text_of("name"));
+            let ids = list.iter().map(|call| call.text_of("id").unwrap_or_default());
+            // One that nothing was made of.
+            turnover.open(ids.chain(single.filter(|name| name != "old")).collect())?;
         }
         let content = message.get("content").ok_or("no content")?;
         if let Tree::List(parts) = content
@@ -338,7 +363,10 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
         {
             return Err(format!("message {at}: empty content"));
         }
-        if *content == Tree::Raw("null".to_owned()) && list.is_empty() {
+        if *content == Tree::Raw("null".to_owned())
+            && list.is_empty()
+            && message.get("function_call").is_none()
+        {
             return Err(format!("message {at}: no content"));
         }
     }

@@ -4,6 +4,7 @@
 //! at worst something newborn before it is taken for old, and stays as it is.
 
 use super::dialect::DIALECT;
+use super::single_call;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
     Arguments, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Part, PartKind, Role, Slots,
@@ -34,7 +35,8 @@ const REASONING: &[&str] = &[
 const SIGNING: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let messages = frame.messages(DIALECT.name, memo, &message)?;
+    let mut messages = frame.messages(DIALECT.name, memo, &message)?;
+    single_call::pair(&mut messages);
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     Ok(Conversation {
         model: frame.name("model"),
@@ -206,10 +208,16 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
             parts.push(part);
         }
     }
-    // The old single call, a refusal, audio: kept as they are.
+    // The old single call, until its result is seen, a refusal, audio: kept as they are.
     for key in ["function_call", "refusal", "audio"] {
         if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
-            parts.push(opaque(object.bytes, value, hash)?);
+            let mut part = opaque(object.bytes, value, hash)?;
+            if key == "function_call" && value.kind == Kind::Object && parts.is_empty() {
+                let call = Object::read(object.bytes, value)?;
+                part.is_sealed = is_signed_beside || is_signed(&call);
+                single_call::note(&mut part, &call);
+            }
+            parts.push(part);
         }
     }
     Ok(parts)
@@ -241,8 +249,8 @@ fn call(item: &Object<'_>) -> Result<Part, Unread> {
 
 fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolResult, object.value.span);
-    part.call_id = object.text("tool_call_id");
     part.tool = object.text("name");
+    part.call_id = object.text("tool_call_id").or_else(|| single_call::id_of_result(object));
     fill_result(&mut part, object.bytes, object.get("content"), &RESULT, hash)?;
     Ok(part)
 }

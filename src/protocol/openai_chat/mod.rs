@@ -8,6 +8,7 @@ mod ask;
 mod dialect;
 mod include_usage;
 mod index;
+mod single_call;
 
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
 use crate::conversation::{Carriers, Conversation, Memo};

@@ -1,0 +1,88 @@
+//! The old way to call: an answer has one call (`function_call`), and a message in the role `function` its result, with the
+//! tool's name for an id.
+//!
+//! Only a call whose result stands right behind it is one. All else is kept as it came: some ask for a call alone, and
+//! never answer it.
+
+use std::sync::Arc;
+
+use crate::conversation::{Arguments, Message, MessageIndex, Part, PartKind, Role};
+use crate::json::scan::Kind;
+use crate::protocol::body::Object;
+
+/// Notes what a call says in the part that keeps it.
+pub(super) fn note(part: &mut Part, call: &Object<'_>) {
+    let (name, arguments) = (call.text("name"), call.of_kind("arguments", Kind::String));
+    let Some((name, arguments)) = name.zip(arguments) else { return };
+    part.call_id = Some(name.clone());
+    part.tool = Some(name);
+    part.arguments = Some(Arguments::Encoded(arguments.span));
+}
+
+/// The id of the call that a message answers in this way.
+pub(super) fn id_of_result(message: &Object<'_>) -> Option<Box<str>> {
+    message.text("name").filter(|_| message.says("role", "function"))
+}
+
+/// Makes calls of those whose results follow.
+pub(super) fn pair(messages: &mut [Message]) {
+    for at in 1..messages.len() {
+        if let Some(call) = answered(&messages[at - 1].index, &messages[at].index) {
+            Arc::make_mut(&mut messages[at - 1].index).parts[call].kind = PartKind::ToolCall;
+        }
+    }
+}
+
+/// The call of an answer that a message is the result of.
+fn answered(answer: &MessageIndex, result: &MessageIndex) -> Option<usize> {
+    let result = result.parts.first().filter(|part| part.kind == PartKind::ToolResult)?;
+    let is_answered = |call: &Part| {
+        call.kind == PartKind::Opaque && call.call_id.is_some() && call.call_id == result.call_id
+    };
+    answer.parts.iter().position(is_answered).filter(|_| answer.role == Role::Assistant)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use crate::conversation::NoMemo;
+    use crate::protocol;
+
+    #[test]
+    fn only_a_call_whose_result_follows_is_one() {
+        let call = |rest: &str| format!(r#"{{"role":"assistant","content":null{rest}}}"#);
+        let ls = |path: &str| {
+            call(&format!(r#","function_call":{{"name":"ls","arguments":"{{\"path\":\"{path}\"}}"}}"#))
+        };
+        let result = |rest: &str| format!(r#"{{"role":"function","content":"a.rs"{rest}}}"#);
+        let (of_ls, asks) = (result(r#","name":"ls""#), r#"{"role":"user","content":"List"}"#.to_owned());
+        let has_both = call(
+            r#","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}],"function_call":{"name":"ls","arguments":"{}"}"#,
+        );
+        // The results of the calls, by the places of the messages.
+        for (messages, calls) in [
+            (&[&ls("a"), &of_ls][..], &[Some(2)][..]),
+            (&[&ls("a"), &of_ls, &ls("a"), &of_ls, &ls("b"), &of_ls], &[Some(2), Some(4), Some(6)]),
+            (&[&ls("a"), &of_ls, &of_ls], &[Some(2)]),
+            (&[&ls("a"), &asks, &ls("b"), &of_ls], &[Some(4)]),
+            (&[&ls("a")], &[]),
+            (&[&of_ls], &[]),
+            (&[&ls("a"), &asks, &of_ls], &[]),
+            (&[&ls("a"), &result(r#","name":"cat""#)], &[]),
+            (&[&ls("a"), &result("")], &[]),
+            (&[&ls("a"), &result(r#","name":"ls","tool_call_id":"c""#)], &[]),
+            (&[&has_both, &of_ls], &[None]),
+            (&[&call(r#","function_call":{"name":"ls"}"#), &of_ls], &[]),
+            (&[&call(r#","function_call":{"name":"ls","arguments":{}}"#), &of_ls], &[]),
+            (&[&call(r#","function_call":"auto""#), &of_ls], &[]),
+        ] {
+            let messages: Vec<&str> =
+                std::iter::once(&&asks).chain(messages).map(|message| message.as_str()).collect();
+            let body = Bytes::from(format!(r#"{{"messages":[{}]}}"#, messages.join(",")));
+            let read = protocol::named("openai-chat").unwrap().index(&body, &NoMemo).unwrap();
+            let found = read.calls().into_iter().map(|(_, result)| result.map(|id| id.message));
+            assert!(found.eq(calls.iter().copied()), "{messages:?}");
+        }
+    }
+}
