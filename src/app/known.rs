@@ -28,7 +28,12 @@ impl Request<'_> {
         let end_ttl_ms = self.conversation.end_ttl_ms();
         let last_ms = self.track.lineage.last_read_ms(place);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
+        let thread = &place.thread.id;
+        let summaries = self.core.summaries.as_ref();
+        let (spent, awaits_summary) = summaries.map_or((0.0, false), |made| made.of_thread(thread));
         planner::Facts {
+            spent,
+            awaits_summary,
             rates: price
                 .and_then(|price| price.shares(end_ttl_ms))
                 .map(|(read, write)| Rates { read, write }),

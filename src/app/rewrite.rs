@@ -253,6 +253,8 @@ impl<'a> Request<'a> {
             splice: sent.splice.as_deref(),
             level,
             model,
+            price: self.price(),
+            vendor: self.asked.vendor,
             bytes_per_token: self.core.meter.bytes_per_token(model),
             now_ms: self.now_ms,
         })

@@ -140,9 +140,14 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     let size = |section: &mut Section<'_, '_>, key: &'static str, default: usize| {
         section.within(key, ByteSize::new(256)..=ByteSize::new(1 << 20), ByteSize::new(default)).bytes()
     };
+    let trigger = section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0;
+    // Who wants them from another share on wants them there.
+    let is_usual = (trigger - default.trigger).abs() < f64::EPSILON;
+    let most_loss = if is_usual { default.most_loss } else { 1.0 };
     Settings {
         enabled: section.value("enabled", default.enabled),
-        trigger: section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0,
+        trigger,
+        most_loss: section.within("most_loss", Share(0.0)..=Share(1.0), Share(most_loss)).0,
         split: section.value("split", default.split),
         keep_share: section.within("keep_share", Share(0.0)..=Share(0.95), Share(default.keep_share)).0,
         keep_messages: section.count("keep_messages", 1..=1000, default.keep_messages),

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use crate::conversation::{Conversation, PartId};
-use crate::strategy::gate::{self, Candidate, Rates, Reason};
+use crate::strategy::gate::{self, Account, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
 use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
@@ -41,6 +41,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether something is lost by it that a summary would stand for.
+    pub(super) fn loses(&self) -> bool {
+        self.rung != Rung::Ready && (self.dropped > 0 || self.cut > 0)
+    }
+
     /// One that does nothing yet.
     pub(super) const fn nothing(reason: Reason, rung: Rung, first_message: u32) -> Self {
         Self {
@@ -151,6 +156,12 @@ impl Before<'_> {
         self.standing.history()
     }
 
+    /// What the thread has cost, calls of the gateway's own included.
+    pub(super) fn account(&self) -> Account {
+        let account = self.standing.account();
+        Account { paid: account.paid + self.facts.spent, ..account }
+    }
+
     /// Where the window stands.
     pub(super) fn level(&self, settings: &window::Settings) -> Level {
         let bytes = |from: usize| -> u64 {
@@ -191,6 +202,8 @@ impl Before<'_> {
             defers: self.conversation.asks_for_edits,
             waits: false,
             can_wait: false,
+            patient: false,
+            account: self.account(),
         };
         Level { waits: self.waits(&level, settings), ..level }
     }
@@ -343,7 +356,7 @@ impl Before<'_> {
             return Verdict::default();
         }
         let tails = self.tails(gone);
-        let most = self.standing.account().allowance(clear.most_loss);
+        let most = self.account().allowance(clear.most_loss);
         let images = self.images_among(&candidates);
         let priced = |item: usize| self.written_by(item, images, &tails);
         let may_go = self.stays_cached();

@@ -28,6 +28,10 @@ pub struct Facts {
     pub max_output: Option<u64>,
     /// Tokens of the answer that the provider counts with the prompt when it judges whether that fits.
     pub counted_output: u64,
+    /// What calls of the gateway's own have cost for the thread, in bytes of plain input.
+    pub spent: f64,
+    /// A summary is being made, or will be when room is wanted.
+    pub awaits_summary: bool,
     /// The money or tokens of the conversation are nearly spent.
     pub over_budget: bool,
     /// Bytes of the prompt that the body does not hold.
@@ -78,6 +82,8 @@ impl Default for Facts {
             bytes_per_token: clear::BYTES_PER_TOKEN as f64,
             max_output: None,
             counted_output: 0,
+            spent: 0.0,
+            awaits_summary: false,
             over_budget: false,
             hidden_bytes: 0,
             prelude: Prelude::default(),

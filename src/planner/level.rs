@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::LeafEdit;
 use crate::strategy::estimate::{Estimate, Message, Sum};
+use crate::strategy::gate::Account;
 use crate::strategy::window::{self, Gauge, Growth, Reading};
 
 use super::arguments;
@@ -38,6 +39,10 @@ pub struct Level {
     pub waits: bool,
     /// Room is not made yet: that would be dearer than what the thread may lose by it, and the prompt fits.
     pub can_wait: bool,
+    /// Room may wait to be made until there is none left, if that is dear or a summary may still come.
+    pub patient: bool,
+    /// What the thread has cost, calls of the gateway's own included.
+    pub account: Account,
 }
 
 impl Level {

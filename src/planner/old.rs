@@ -153,6 +153,7 @@ impl Before<'_> {
     /// What is due: to make room, or else for the money's sake.
     fn due(&self, ready: Option<&Splice>, policy: &Policy, recall: Recall<'_>) -> Due {
         let mut level = self.level(&policy.window);
+        level.patient = self.is_patient(policy);
         level.clearable_bytes = self.clearable_bytes(policy, &level);
         let may_change = !self.facts.compacting || self.facts.overflow.is_some();
         let room = self.make_room(ready, policy, &level, recall);

@@ -1,4 +1,5 @@
-//! Room that can be made later: an event that would cost more than a thread may lose waits for as long as the prompt fits.
+//! Room that can be made later: an event that would cost more than a thread may lose waits for as long as the prompt
+//! fits, and so does one that drops messages for which a summary may still come.
 //!
 //! What an event leaves is written to the provider's cache anew, and a thread that ends right behind it has paid for that
 //! in vain. Many end before they have no room left.
@@ -12,27 +13,39 @@ use super::level::Level;
 use super::room::LOSS;
 
 impl Before<'_> {
-    /// Whether the window demands an event that is dearer than what the thread may lose by it, and can do without for now.
+    /// Whether the window demands an event that is dearer than what the thread may lose by it, or takes what a summary
+    /// may still stand for, and can do without for now.
     pub(super) fn may_wait(&self, change: &Change, policy: &Policy, level: &Level) -> bool {
         let price = change.event.rewritten_bytes as f64 * self.rates.rewrite();
-        let is_dear = !self.facts.cold && price > self.standing.account().allowance(LOSS);
-        is_dear && self.has_time(policy, level)
+        let is_dear = !self.facts.cold && price > self.account().allowance(LOSS);
+        let is_early = self.facts.awaits_summary && change.event.loses();
+        // An error of a part of what is new takes what is kept free for the answer, which is better than to lose messages.
+        let doubt = u64::from(!is_early);
+        (is_dear || is_early) && self.has_time(policy, level, doubt)
     }
 
-    /// Whether the prompt fits, also if what is only estimated of it has twice as many tokens. Where nobody says how long an
-    /// answer may be, little is kept free for it, and it may need what is left. What known agents do at a trigger of theirs
-    /// is done there, whatever it costs.
-    fn has_time(&self, policy: &Policy, level: &Level) -> bool {
+    /// Whether the prompt fits, also if what is only estimated of it has so many times as many tokens more.
+    fn has_time(&self, policy: &Policy, level: &Level, doubt: u64) -> bool {
+        let known = level.gauge.zip(self.exact().filter(|_| level.patient));
+        known.is_some_and(|(gauge, exact)| {
+            gauge.reaches(policy.window.trigger, &policy.window)
+                && gauge.prompt + doubt * level.prompt_tokens.saturating_sub(exact) < gauge.usable()
+        })
+    }
+
+    /// Whether room may wait to be made, as far as is known by now: the provider measures prompts. Where nobody says how
+    /// long an answer may be, little is kept free for it, and it may need what is left. What known agents do at a trigger
+    /// of theirs is done there, whatever it costs.
+    pub(super) fn is_patient(&self, policy: &Policy) -> bool {
         let is_by_worth =
             policy.clear.policy == clear::Policy::Worth && policy.window.count == Estimate::Usage;
         let is_reserved = self.facts.max_output.is_some() || policy.window.reserve_output.is_some();
-        let (true, None, Some(gauge)) = (is_by_worth && is_reserved, self.facts.overflow, level.gauge) else {
-            return false;
-        };
-        let exact = self.known_figure().filter(|_| !self.facts.measured_elsewhere);
-        exact.is_some_and(|(_, exact)| {
-            gauge.reaches(policy.window.trigger, &policy.window)
-                && gauge.prompt + level.prompt_tokens.saturating_sub(exact) < gauge.usable()
-        })
+        let is_measured = self.sent == 0 || self.exact().is_some();
+        is_by_worth && is_reserved && is_measured && self.facts.overflow.is_none()
+    }
+
+    /// The provider's figure for the last prompt.
+    fn exact(&self) -> Option<u64> {
+        self.known_figure().filter(|_| !self.facts.measured_elsewhere).map(|(_, exact)| exact)
     }
 }

@@ -84,8 +84,7 @@ impl Before<'_> {
     /// Whether something is lost to make room that a summary would stand for, or there is none with all that is done.
     pub(super) fn needs_summary(&self, change: Option<&Change>, policy: &Policy, level: &Level) -> bool {
         let event = change.map(|change| &change.event);
-        let loses =
-            event.is_some_and(|event| event.rung != Rung::Ready && (event.dropped > 0 || event.cut > 0));
+        let loses = event.is_some_and(Event::loses);
         let freed = event.map_or(0, |event| event.freed_bytes);
         loses || self.need(policy, level).is_some_and(|need| need.is_urgent() && freed < need.least)
     }
@@ -220,7 +219,7 @@ impl Before<'_> {
     /// more than the thread may lose to write again all that stands behind it. Then it is the first that does not, and
     /// of which on there are enough, or the last such.
     fn start(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
-        let most = self.standing.account().allowance(LOSS);
+        let most = self.account().allowance(LOSS);
         let (tails, images) = (self.tails(gone), self.images_among(results));
         let mut left: u64 = results.iter().map(|result| u64::from(result.frees)).sum();
         let mut start = 0;

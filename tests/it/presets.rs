@@ -12,6 +12,7 @@ use plimsoll::config::{Config, Tuning};
 use plimsoll::planner::Level;
 use plimsoll::shape::{Leaf, Shaped, Subject, shape};
 use plimsoll::strategy::estimate::Estimate;
+use plimsoll::strategy::gate::Account;
 use plimsoll::strategy::summary::split::{self, Message};
 use plimsoll::strategy::window::{Gauge, Settings};
 use serde_json::{Value, json};
@@ -202,6 +203,8 @@ fn messages_are_counted_as_there() {
             defers: false,
             waits: false,
             can_wait: false,
+            patient: true,
+            account: Account::default(),
         };
         assert!(!level(few).is_crowded(&window) && level(many).is_crowded(&window), "{name}");
     }
@@ -426,6 +429,8 @@ fn played(name: &str, window: u64, step: usize) -> &'static str {
     let gauge = gauge(0, window, Some(8_000), &settings);
     let share = |share| gauge.share(share, &settings) as usize;
     let (ready, used) = (share(tuning.summarize.settings.trigger), share(settings.trigger));
+    // What is dear for a talk that is known from there on alone waits until room is wanted.
+    let begun = if tuning.summarize.settings.most_loss < 1.0 { used } else { ready };
     // The first prompt is only estimated: that of the second is known.
     let before = window as usize / 20 / step + 2;
     let begin = (ready - 100).saturating_sub(before * step).max(used.saturating_sub(6 * step));
@@ -456,7 +461,7 @@ fn played(name: &str, window: u64, step: usize) -> &'static str {
         if let Some(first) = *first.lock().unwrap() {
             return first;
         }
-        if at > 0 && tokens >= ready && !std::mem::replace(&mut is_written, true) && !written(home.path()) {
+        if at > 0 && tokens >= begun && !std::mem::replace(&mut is_written, true) && !written(home.path()) {
             return "no summary is begun";
         }
     }

@@ -10,6 +10,7 @@ mod observing;
 mod rig;
 mod room;
 mod stakes;
+mod summaries;
 mod thoughts;
 mod unchanged;
 mod unmark;

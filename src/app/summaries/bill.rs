@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::price::Spending;
 use crate::app::budget::Budget;
 use crate::app::clock;
 use crate::app::tally::Tally;
@@ -12,8 +13,14 @@ use crate::summarizer::{Called, Done, Failure, Report};
 use crate::usage::{self, Tokens, Usage};
 
 /// Books what a job's calls cost, and stores what came of it.
-pub(super) fn report(store: Arc<dyn Store>, tally: Arc<Tally>, budget: Arc<Budget>) -> Report {
+pub(super) fn report(
+    store: Arc<dyn Store>,
+    tally: Arc<Tally>,
+    budget: Arc<Budget>,
+    spending: Spending,
+) -> Report {
     Box::new(move |done| {
+        spending.ended(done);
         let now_ms = clock::now_ms();
         let calls = done.calls.iter().enumerate();
         let records = calls.map(|(at, call)| record(done, at, call, now_ms));

@@ -11,6 +11,11 @@ impl Prospect {
         &self.thread
     }
 
+    /// Bytes that its writer reads, about.
+    pub(in crate::app) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// The summary that a job would make of it, if the model wrote `text`; `None` if that would free nothing.
     pub(in crate::app) fn written(&self, text: &str) -> Option<Summary> {
         let made = Summary {
@@ -32,6 +37,11 @@ impl Prospect {
 }
 
 impl Summaries {
+    /// A summary of this thread is paid for, and none is ready.
+    pub(in crate::app) fn pay(&self, thread: &str) {
+        self.spending.begins(thread);
+    }
+
     /// A summary is ready.
     pub(in crate::app) fn file(&self, summary: Summary) {
         let thread = summary.thread.clone();

@@ -3,11 +3,13 @@
 //! A summary stands for exactly the history whose chain it carries: it is offered to no other. One is begun when a
 //! request has been answered whose prompt comes near the window, in tokens and in requests, and none that could be used is
 //! ready or being made. Of one that is made too early nothing may come but its price; where one comes too late, messages
-//! are dropped, which is worse.
+//! are dropped, which is worse: one that is dear for what the conversation has cost waits until room is wanted, and no
+//! longer.
 
 mod bill;
 #[cfg(test)]
 mod made;
+mod price;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +36,9 @@ use crate::strategy::summary::{self, Demand, Split, cut, split};
 use crate::strategy::window::{self, Gauge};
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
-use crate::usage::{self, Binding, Catalogue, Vendor};
+use crate::usage::{self, Binding, Catalogue, Price, Vendor};
+
+use price::{Expected, Spending};
 
 /// Threads of which it is remembered that the store was asked for their summaries.
 const ASKED: u64 = 65_536;
@@ -63,6 +67,7 @@ pub(super) struct Summaries {
     store: Arc<dyn Store>,
     prices: Arc<Catalogue>,
     asked: Recent<String, ()>,
+    spending: Spending,
 }
 
 /// A request, as far as it matters here.
@@ -78,6 +83,9 @@ pub(super) struct Seen<'a> {
     pub(super) splice: Option<&'a Splice>,
     pub(super) level: Level,
     pub(super) model: Option<&'a str>,
+    /// What its model costs, and who sells it.
+    pub(super) price: Option<&'a Price>,
+    pub(super) vendor: Option<Vendor>,
     pub(super) bytes_per_token: f64,
     pub(super) now_ms: i64,
 }
@@ -126,6 +134,15 @@ impl Terms {
         level.gauge.is_some_and(is_near) || level.is_crowded(&self.window)
     }
 
+    /// What one may cost, in bytes of plain input: as soon as room is wanted, or where that is made at once then, whatever
+    /// it does.
+    fn most(&self, level: Level) -> f64 {
+        let is_wanted = |gauge: Gauge| gauge.reaches(self.window.trigger, &self.window);
+        let is_late = level.gauge.is_none_or(is_wanted) || level.is_crowded(&self.window);
+        let is_bound = self.settings.most_loss < 1.0 && level.patient && !is_late;
+        if is_bound { level.account.allowance(self.settings.most_loss) } else { f64::INFINITY }
+    }
+
     /// Whether one that is ready has to be used.
     fn must_be_used(&self, level: Level) -> bool {
         level.is_full(&self.window) || level.is_crowded(&self.window)
@@ -171,9 +188,10 @@ impl Summaries {
         tally: Arc<Tally>,
         budget: Arc<Budget>,
     ) -> io::Result<Self> {
-        let report = bill::report(Arc::clone(&store), tally, budget);
+        let spending = Spending::new();
+        let report = bill::report(Arc::clone(&store), tally, budget, spending.clone());
         let summarizer = Summarizer::start(limits, Arc::clone(&prices), report)?;
-        Ok(Self { summarizer, store, prices, asked: Recent::of_entries(ASKED) })
+        Ok(Self { summarizer, store, prices, asked: Recent::of_entries(ASKED), spending })
     }
 
     /// The splice that the newest summary of a request's history could be sent as.
@@ -229,10 +247,18 @@ impl Summaries {
             return None;
         }
         let (cut, bytes) = choose(seen, demand)?;
-        let is_made = newest.as_ref().is_some_and(|newest| newest.end >= cut.end);
-        if is_made || self.take_over(terms, place, 0) {
+        if newest.as_ref().is_some_and(|newest| newest.end >= cut.end) {
             return None;
         }
+        let expected = Expected::of(&seen, &cut, newest.as_deref(), &self.prices);
+        if expected.is_some_and(|expected| expected.bytes > terms.most(level)) {
+            self.spending.waits(thread);
+            return None;
+        }
+        if self.take_over(terms, place, 0) {
+            return None;
+        }
+        self.spending.expects(thread, expected);
         let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
         Some(Prospect {
             terms: Arc::clone(terms),
@@ -312,7 +338,18 @@ impl Summaries {
 
     /// Begins a job, unless there is too much to do.
     pub(super) fn begin(&self, job: Job) {
-        self.summarizer.begin(job);
+        let thread = job.thread.clone();
+        self.spending.begins(&thread);
+        if !self.summarizer.begin(job) {
+            self.spending.is_not_begun(&thread);
+        }
+    }
+
+    /// What a thread's summaries have cost so far, in bytes of plain input, and whether one is being made, or waits for
+    /// room to be wanted.
+    pub(super) fn of_thread(&self, thread: &str) -> (f64, bool) {
+        let is_awaited = self.spending.is_waiting(thread) || self.summarizer.is_running(thread);
+        (self.spending.of(thread), is_awaited)
     }
 
     /// Makes no further calls for the threads of a request: its client sums the history up by itself.

@@ -486,6 +486,26 @@ fn a_file_goes_before_its_preset() {
 
 /// Whether instructions are divided is said on its own: where marks are off in what a profile or a file goes before, they
 /// are divided again where these turn marks on.
+/// What a summary costs is weighed unless somebody has said when one is to be begun: in a file, or by a preset.
+#[test]
+fn whoever_says_when_summaries_are_begun_has_them_then() {
+    let settings = |text: &str| good(text).tuning.summarize.settings;
+    for (text, expected) in [
+        ("", 0.15),
+        ("summarize.trigger = 0.75", 0.15),
+        ("summarize.trigger = 0.6", 1.0),
+        ("summarize = { trigger = 0.6, most_loss = 0.2 }", 0.2),
+        ("preset = 'codex'\nsummarize.trigger = 0.75", 1.0),
+        ("preset = 'codex'\nsummarize.most_loss = 0.15", 0.15),
+    ] {
+        assert!((settings(text).most_loss - expected).abs() < 1e-9, "{text}");
+    }
+    for preset in Preset::all().filter(|preset| *preset != Preset::Default) {
+        let settings = settings(&format!("preset = '{}'", preset.as_str()));
+        assert!(!settings.enabled || settings.most_loss >= 1.0, "{preset:?}");
+    }
+}
+
 #[test]
 fn marks_that_are_off_say_nothing_about_dividing() {
     let last = |config: Config| config.profiles.first().map_or(config.tuning, |own| own.tuning.clone());

@@ -63,7 +63,8 @@ proptest! {
     }
 }
 
-/// Room that would be dearer than what the thread may lose is made when it must be, and not before.
+/// Room that would be dearer than what the thread may lose is made when it must be, and not before; so is room that drops
+/// messages while a summary may still come, by what is estimated of the prompt.
 #[test]
 fn dear_room_is_made_late() {
     // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it 2,000
@@ -77,7 +78,11 @@ fn dear_room_is_made_late() {
     guessed.window.count = Estimate::Chars4Floor;
     let elsewhere = Facts { measured_elsewhere: true, ..usual };
     let uncached = Facts { rates: Some(Rates { read: 1.0, write: 1.0 }), ..usual };
+    let awaits = |facts| Facts { awaits_summary: true, ..facts };
     for (name, policy, facts, is_counted, expected) in [
+        ("a summary may come", &by_worth, awaits(uncached), true, 11),
+        ("a summary may come, and nobody has counted", &by_worth, awaits(usual), false, 4),
+        ("a known agent's policy, and a summary may come", &oldest, awaits(usual), true, 6),
         ("by worth", &by_worth, usual, true, 10),
         ("nothing is cached", &by_worth, uncached, true, 6),
         ("nobody has counted the prompt", &by_worth, usual, false, 4),

@@ -80,6 +80,8 @@ pub struct Settings {
     pub enabled: bool,
     /// The share of the usable window from which on one is made ready.
     pub trigger: f64,
+    /// The share of what the conversation has cost that it may be dearer for one before room is wanted; 1 is no bound.
+    pub most_loss: f64,
     /// How the place to cut is found.
     pub split: Split,
     /// The share of the bytes that stays, for [`Split::Share`].
@@ -111,6 +113,7 @@ impl Default for Settings {
         Self {
             enabled: true,
             trigger: 0.75,
+            most_loss: 0.15,
             split: Split::Enough,
             keep_share: 0.3,
             keep_messages: 4,

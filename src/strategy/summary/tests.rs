@@ -46,6 +46,23 @@ fn talk() -> Conversation {
     protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap()
 }
 
+/// What the writer will read is known without reading it, but for what stands around it.
+#[test]
+fn about_how_much_the_writer_reads() {
+    let talk = talk();
+    for (result_bytes, spared) in [(1 << 20, 0), (20, 0), (1 << 20, 10)] {
+        let sent = |_: PartId| None;
+        let messages: Vec<usize> = (1..9).collect();
+        let entries = transcript::render(&talk, &messages, &sent, result_bytes);
+        let shown: usize = entries.iter().map(|entry| entry.text.len()).sum();
+        let of_first = |id: PartId| if id == (PartId { message: 2, part: 0 }) { spared } else { 0 };
+        let about = transcript::about(&talk, 1..9, &of_first, result_bytes);
+        assert!(about.abs_diff(shown as u64 - spared) < 300, "{result_bytes} {spared}: {about} {shown}");
+        let less = transcript::about(&talk, 1..9, &|_| 0, result_bytes).saturating_sub(about);
+        assert_eq!(less, spared, "{result_bytes}");
+    }
+}
+
 #[test]
 fn what_the_writer_reads() {
     let talk = talk();

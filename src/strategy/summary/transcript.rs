@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
@@ -42,6 +43,27 @@ pub fn render(
     };
     let there = messages.iter().copied().filter(|message| *message < conversation.messages.len());
     there.filter_map(entry).collect()
+}
+
+/// About how many bytes [`render`] makes of some messages, without reading them; `spared` are those by which a part is sent
+/// shorter.
+pub fn about(
+    conversation: &Conversation,
+    messages: Range<usize>,
+    spared: &dyn Fn(PartId) -> u64,
+    result_bytes: usize,
+) -> u64 {
+    let shown = |(id, part): (PartId, &Part)| {
+        let sent = (part.read_len() as u64).saturating_sub(spared(id));
+        let most = match part.kind {
+            PartKind::Text => u64::MAX,
+            PartKind::ToolResult => result_bytes as u64,
+            PartKind::ToolCall | PartKind::Hosted => ARGUMENTS as u64,
+            PartKind::Thinking | PartKind::Media | PartKind::Opaque => 0,
+        };
+        sent.min(most)
+    };
+    messages.flat_map(|message| conversation.parts_of(message)).map(shown).sum()
 }
 
 fn show(

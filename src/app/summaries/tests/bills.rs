@@ -40,7 +40,7 @@ fn summaries_are_paid_from_the_budget() {
     {
         let store = store();
         let budget = budget(Arc::clone(&store));
-        let report = bill::report(store, Arc::clone(&tally), Arc::clone(&budget));
+        let report = bill::report(store, Arc::clone(&tally), Arc::clone(&budget), Spending::new());
         assert_eq!(used(&budget), None);
         report(&done);
         assert_eq!(used(&budget), expected);
@@ -81,7 +81,7 @@ fn calls_without_an_answer_are_booked() {
             bytes: 9,
         };
         let job = Arc::new(job(talk("ucc", &[])));
-        let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget));
+        let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget), Spending::new());
         report(&Done { job, calls: vec![call], outcome: Err(failure) });
         drop((report, store));
         let totals = tally.sums().totals;
@@ -92,6 +92,88 @@ fn calls_without_an_answer_are_booked() {
         let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
         let record: Record = serde_json::from_str(log.trim_end()).unwrap();
         assert_eq!((record.outcome, record.error.as_deref()), (outcome.into(), Some(error)));
+    }
+}
+
+/// What a summary will cost, in bytes of the conversation's plain input: what its writer reads and writes, at the writer's
+/// price; and what its calls have cost takes the place of that.
+#[test]
+fn what_a_summary_costs_is_known_beforehand() {
+    use crate::summarizer::{Called, Done, Failure};
+    use crate::usage::{Catalogue, Price, Stated, Tokens, Usage, bill};
+
+    let rate = |millionths: u64| Some(crate::usage::Rate::from_picodollars(millionths));
+    let stated = |model: &str, input, output| {
+        (model.to_owned(), Stated { input: rate(input), output: rate(output), ..Stated::default() })
+    };
+    let prices = vec![stated("own", 1_000_000, 4_000_000), stated("cheap", 100_000, 200_000)];
+    let prices = Catalogue::with_overrides(prices).unwrap();
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let cut = cuts(&conversation, None, None, ours.sent).pop().unwrap();
+    let policy = Policy::default();
+    let priced = |model: &str| prices.find(model, None).map(|priced| Price::clone(&priced.price));
+    let own: Option<Price> = priced("own");
+    let free = own.clone().map(|mut price| {
+        price.base.input = crate::usage::Rate::from_picodollars(0);
+        price
+    });
+    // 2,500 tokens of four bytes are written, and results of 2,000 bytes are read.
+    for (price, writer, shares) in [
+        (&own, None, Some((1.0, 4.0))),
+        (&None, None, Some((1.0, 5.0))),
+        (&free, None, Some((1.0, 5.0))),
+        (&own, Some("cheap"), Some((0.1, 0.2))),
+        (&own, Some("of unknown price"), None),
+        (&None, Some("cheap"), None),
+    ] {
+        let terms = terms(writer, &policy);
+        let seen = Seen { price: price.as_ref(), ..seen((&conversation, &ours), &terms, "own") };
+        let expected = Expected::of(&seen, &cut, None, &prices).map(|expected| expected.bytes);
+        let within = |(reads, writes): (f64, f64)| {
+            let (told, written) = (7.0 * 2_000.0, 10_000.0 * writes);
+            let least = told * reads + written;
+            least..least + 7_000.0 * reads
+        };
+        let is_right = match (expected, shares) {
+            (Some(bytes), Some(shares)) => within(shares).contains(&bytes),
+            (expected, shares) => expected.is_none() && shares.is_none(),
+        };
+        assert!(is_right, "{writer:?} {expected:?} {shares:?}");
+    }
+
+    let terms = terms(None, &policy);
+    let seen = Seen { price: own.as_ref(), ..seen((&conversation, &ours), &terms, "own") };
+    let expected = Expected::of(&seen, &cut, None, &prices).unwrap();
+    let call = |input: Option<u64>| {
+        let usage =
+            Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };
+        let bill = input.and_then(|_| bill(&prices, &usage, "own", None));
+        let (model, status, lost, missed, usage) = (None, Some(200), None, None, Some(usage));
+        Called { model, status, lost, missed, bill, usage, took: Duration::ZERO, bytes: 9 }
+    };
+    // Tokens of four bytes.
+    for (calls, paid) in [
+        (vec![], Some(0.0)),
+        (vec![call(Some(1_000))], Some(4_000.0)),
+        (vec![call(Some(1_000)), call(Some(500))], Some(6_000.0)),
+        (vec![call(Some(1_000)), call(None)], None),
+    ] {
+        let (spending, job) = (Spending::new(), Arc::new(job(talk("ucc", &[]))));
+        spending.waits("t");
+        assert!(spending.is_waiting("t") && !spending.is_waiting("other"));
+        spending.expects("t", Some(expected));
+        assert!(!spending.is_waiting("t") && spending.of("t") <= 0.0);
+        spending.begins("t");
+        assert!((spending.of("t") - expected.bytes).abs() < 1e-6);
+        spending.ended(&Done { job, calls, outcome: Err(Failure::NoGain) });
+        let total = paid.unwrap_or(expected.bytes);
+        assert!((spending.of("t") - total).abs() < 1e-6, "{paid:?} {}", spending.of("t"));
+        // The next one comes on top of that, unless it is not begun.
+        spending.expects("t", Some(expected));
+        spending.begins("t");
+        spending.is_not_begun("t");
+        assert!((spending.of("t") - total).abs() < 1e-6, "{paid:?} {}", spending.of("t"));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::conversation::NoMemo;
 use crate::lineage::Relation;
 use crate::planner::Cut;
 use crate::store::{Batch, Outputs, Sqlite, Thread};
+use crate::strategy::gate::Account;
 
 /// A history in few letters (`u` the user, `c` a call and its result), each message saying its number and what
 /// `said` has for it.
@@ -191,7 +192,8 @@ fn summaries(store: &Arc<dyn Store>) -> Summaries {
 }
 
 fn terms(model: Option<&str>, policy: &Policy) -> Arc<Terms> {
-    let settings = summary::Settings { keep_tokens: 500, minimum_gain: 100, ..Default::default() };
+    let settings =
+        summary::Settings { keep_tokens: 500, minimum_gain: 100, most_loss: 1.0, ..Default::default() };
     let given = Summarize { settings, model: model.map(str::to_owned), ..Summarize::default() };
     Arc::new(Terms::new(&given, None, policy))
 }
@@ -203,6 +205,14 @@ fn due(
     terms: &Arc<Terms>,
     model: &str,
 ) -> Option<Prospect> {
+    summaries.due(seen((conversation, place), terms, model))
+}
+
+fn seen<'a>(
+    (conversation, place): (&'a Conversation, &'a Place),
+    terms: &'a Arc<Terms>,
+    model: &'a str,
+) -> Seen<'a> {
     let gauge = window::Gauge { prompt: 4600, window: 6000, reserve: 1000, margin: 0 };
     let level = Level {
         prompt_tokens: gauge.prompt,
@@ -215,8 +225,10 @@ fn due(
         defers: conversation.asks_for_edits,
         waits: false,
         can_wait: false,
+        patient: true,
+        account: Account::default(),
     };
-    summaries.due(Seen {
+    Seen {
         protocol: protocol::named("openai-chat").unwrap(),
         conversation,
         place,
@@ -225,9 +237,11 @@ fn due(
         splice: None,
         level,
         model: Some(model),
+        price: None,
+        vendor: None,
         bytes_per_token: 4.0,
         now_ms: 0,
-    })
+    }
 }
 
 /// One is begun from its share of the window on, 75,000 tokens here, and not before room may be needed soon, at 90,000.
@@ -268,6 +282,8 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
                 defers: false,
                 waits: false,
                 can_wait: false,
+                patient: true,
+                account: Account::default(),
             })
         };
         let is_early = first > 0 && is_due(first - 1);

@@ -1,0 +1,131 @@
+//! Summaries that are paid for, and time: a conversation may end before there is any use for one.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::keys;
+use super::rig::{Rig, headers, set_clock};
+use crate::config::Summarize;
+use crate::planner::Policy;
+use crate::protocol;
+use crate::strategy::ladder;
+use crate::strategy::summary::{Settings, prompt};
+use crate::usage::{Catalogue, Rate, Stated};
+
+/// Tokens that the model takes.
+const WINDOW: u64 = 20_000;
+/// What a token of an answer costs, in tokens of plain input.
+const ANSWER: f64 = 5.0;
+/// The share of what it has cost that a conversation may be dearer.
+const LOSS: f64 = 0.15;
+/// Bytes that stand around what is said, and what a reckoning without them may be wrong by.
+const AROUND: f64 = 1.01;
+
+/// What models cost, of which none keeps a prompt for marks.
+fn prices() -> Catalogue {
+    let rate = |picodollars| Some(Rate::from_picodollars(picodollars));
+    let price = Stated {
+        input: rate(1_000_000),
+        output: rate(ANSWER as u64 * 1_000_000),
+        cache_read: rate(100_000),
+        context_window: Some(WINDOW),
+        ..Stated::default()
+    };
+    Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
+}
+
+fn settings(most_loss: f64) -> Settings {
+    Settings { length: 200, keep_tokens: 50, minimum_gain: 1, most_loss, ..Settings::default() }
+}
+
+/// A talk of messages that are so long, the user's and the model's in turn, up to each of the user's.
+fn requests(lengths: &[usize]) -> impl Iterator<Item = Bytes> {
+    let said = |(at, length): (usize, &usize)| {
+        let text: String =
+            (at..).flat_map(|word| format!("{word} ").into_bytes()).map(char::from).take(*length).collect();
+        let role = ["user", "assistant"][at % 2];
+        json!({"role": role, "content": text})
+    };
+    let talk: Vec<Value> = lengths.iter().enumerate().map(said).collect();
+    (0..lengths.len()).step_by(2).map(move |last| {
+        Bytes::from(json!({"model": "m", "max_tokens": 1000, "messages": talk[..=last]}).to_string())
+    })
+}
+
+/// What was begun in a talk: how full the window was then, and by how much the talk was dearer for it, were it to end there.
+#[derive(Debug, Default)]
+struct Begun {
+    /// Before room was wanted.
+    early: Vec<f64>,
+    /// Where it was.
+    late: Vec<f64>,
+}
+
+/// A talk whose summaries are all paid for, and none is ever ready, up to where there is no room left. Nothing else makes any.
+fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
+    let rig = Rig::new();
+    set_clock(0);
+    let given = Summarize { settings: settings(most_loss), ..Summarize::default() };
+    let limits = Some(crate::summarizer::Limits { per_hour: None, ..Default::default() });
+    let ladder = ladder::Settings { enabled: false, ..ladder::Settings::default() };
+    let policy = Policy { ladder, ..Policy::default() };
+    let core = rig.summarising(rig.store("store"), policy.clone(), prices(), &given, limits);
+    let protocol = protocol::named("openai-chat").unwrap();
+    let task = prompt::write(prompt::Material { goal: "", previous: None, transcript: "" }, &given.settings);
+    let (mut direct, mut own, mut before) = (0.0, 0.0, Bytes::new());
+    let mut begun = Begun::default();
+    for body in requests(lengths) {
+        let sent = rig.send(&core, protocol, &headers(key, "s"), &body);
+        let gauge = sent.facts.level.unwrap().gauge.unwrap();
+        if gauge.prompt >= gauge.usable() {
+            break;
+        }
+        let kept = body.iter().zip(&before).take_while(|(one, other)| one == other).count() as f64;
+        direct += body.len() as f64 - 0.9 * kept;
+        let (head, bytes) = (sent.facts.place.as_ref().unwrap().head(), body.len() as u64);
+        let messages = sent.facts.messages as usize;
+        core.meter.learn(head, (Some("m"), messages), Some(bytes), bytes / 4);
+        before = body;
+        let Some(prospect) = sent.prospect else { continue };
+        let answer = given.settings.length as f64 * core.meter.bytes_per_token(Some("m")) * ANSWER;
+        own += prospect.bytes() as f64 + task.len() as f64 + answer;
+        core.summaries.as_ref().unwrap().pay(prospect.thread());
+        let is_wanted = gauge.reaches(policy.window.trigger, &policy.window);
+        if is_wanted { &mut begun.late } else { &mut begun.early }.push((direct + own) / direct);
+    }
+    begun
+}
+
+/// However long messages are and whenever a conversation ends before room is wanted: what it has cost more than without
+/// the gateway, for summaries that it has no use for, is 15 % at most. Where room is wanted, one is begun.
+#[test]
+fn what_nobody_may_need_is_seldom_summed_up() {
+    let (key, seen) = (keys(), RefCell::new(Begun::default()));
+    let lengths = |most: usize, counts| prop::collection::vec(100..most, counts);
+    let talks = prop_oneof![lengths(1_000, 80..160), lengths(6_000, 8..60), lengths(20_000, 4..30)];
+    let config = ProptestConfig { cases: 30, failure_persistence: None, ..ProptestConfig::default() };
+    proptest!(config, |(lengths in talks)| {
+        let begun = begun(&lengths, LOSS, &key());
+        prop_assert!(begun.early.iter().all(|share| *share <= (1.0 + LOSS) * AROUND), "{begun:?}");
+        seen.borrow_mut().early.extend(begun.early);
+        seen.borrow_mut().late.extend(begun.late);
+    });
+    let seen = seen.into_inner();
+    assert!(!seen.early.is_empty() && seen.late.iter().any(|share| *share > 1.0 + LOSS), "{seen:?}");
+}
+
+/// A talk of a few long messages has none before room is wanted; who wants one in any case has it at its share.
+#[test]
+fn few_long_messages_are_summed_up_late() {
+    let key = keys();
+    let lengths: Vec<usize> = (0..60).map(|at| if at < 3 { 12_000 } else { 700 }).collect();
+    for (most_loss, is_early) in [(0.0, false), (LOSS, false), (1.0, true)] {
+        let begun = begun(&lengths, most_loss, &key());
+        assert_eq!(begun.early.iter().any(|share| *share > 1.2), is_early, "{most_loss} {begun:?}");
+        assert_eq!(begun.early.is_empty(), !is_early, "{most_loss} {begun:?}");
+        assert!(!begun.late.is_empty() || is_early, "{most_loss} {begun:?}");
+    }
+}
