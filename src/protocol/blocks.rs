@@ -7,15 +7,30 @@ use super::prompt::{Block, Layout, Share};
 use super::weight;
 use crate::conversation::{BlockKey, Conversation, Hold, MEDIA, Part, PartId, PartKind, Role};
 use crate::json::Span;
-use crate::json::scan::{self, Value};
+use crate::json::scan::{self, Kind, Value};
 use crate::usage::cache_model::Ttl;
 
 /// A block of what stands around the messages.
 pub(super) fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
-    let (said, mark) = whole(Said::new(b"F", false), raw, layout.marks);
+    let new = Said::new(b"F", false);
+    let (said, mark) = match lone_text(raw).filter(|_| share == Share::System) {
+        Some(literal) => text(new, raw, literal, layout),
+        None => whole(new, raw, layout.marks),
+    };
     let (key, bytes, weight) = (said.key(), raw.len() as u32, said.bytes as u32);
     Block { key, bytes, weight, counted: None, span: value.span, mark, part: None, share }
+}
+
+/// The literal of a text that stands alone, or is all that a block of that type says.
+fn lone_text(raw: &[u8]) -> Option<Span> {
+    let root = scan::document(raw).ok()?;
+    if root.kind == Kind::String {
+        return Some(root.span);
+    }
+    let members = scan::members_unchecked(raw, root.span).ok()?;
+    scan::get(raw, &members, "type").filter(|kind| kind.span.of(raw) == b"\"text\"")?;
+    scan::get(raw, &members, "text").filter(|text| text.kind == Kind::String).map(|text| text.span)
 }
 
 /// What a part is known by, and what it counts for.

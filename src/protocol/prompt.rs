@@ -242,6 +242,16 @@ impl Prompt {
         });
     }
 
+    /// Which block before the messages of a prompt stands in this one in two, if nothing else there is another.
+    pub fn splits(&self, whole: &Self) -> Option<usize> {
+        let keys = |prompt: &Self| -> Vec<u128> {
+            prompt.blocks[..prompt.frame()].iter().map(|block| block.key).collect()
+        };
+        let (ours, whole) = (keys(self), keys(whole));
+        let at = ours.iter().zip(&whole).take_while(|(ours, whole)| ours == whole).count();
+        (at < whole.len() && ours.get(at + 2..)? == &whole[at + 1..]).then_some(at)
+    }
+
     /// How many blocks stand before the messages.
     pub fn frame(&self) -> usize {
         self.blocks.iter().take_while(|block| block.part.is_none()).count()
@@ -442,6 +452,55 @@ mod tests {
             if !message.contains("null") {
                 assert_eq!(marked.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{message}");
             }
+        }
+    }
+
+    /// So are instructions that stand alone and in a list, with a mark or without; tools that say the same are not.
+    #[test]
+    fn instructions_are_the_same_alone_and_in_a_list() {
+        let protocol = protocol::named("anthropic").unwrap();
+        let prompt = |frame: &str| {
+            let body = format!(r#"{{"model":"m",{frame},"messages":[{{"role":"user","content":"hi"}}]}}"#);
+            protocol.prompt(&protocol.index(&Bytes::from(body), &NoMemo).unwrap())
+        };
+        let alone = prompt(r#""system":"be \"brief\"""#);
+        for (frame, expected) in [
+            (r#""system":[{"type":"text","text":"be \"brief\""}]"#, true),
+            (
+                r#""system":[{"text":"be \"brief\"", "cache_control":{"type":"ephemeral"},"type":"text"}]"#,
+                true,
+            ),
+            (r#""system":[{"type":"text","text":"be \"brief\"","citations":null}]"#, false),
+            (r#""system":[{"type":"other","text":"be \"brief\""}]"#, false),
+            (r#""system":[{"type":"text","text":["be \"brief\""]}]"#, false),
+            (r#""tools":[{"type":"text","text":"be \"brief\""}]"#, false),
+        ] {
+            let (one, other) = (&alone.blocks[0], &prompt(frame).blocks[0]);
+            assert_eq!((one.key, one.weight) == (other.key, other.weight), expected, "{frame}");
+        }
+    }
+
+    /// Instructions that are marked where they stop being the same are sent in two.
+    #[test]
+    fn a_block_may_be_sent_in_two() {
+        let protocol = protocol::named("anthropic").unwrap();
+        let prompt = |system: &[&str], said: &str| {
+            let texts: Vec<_> =
+                system.iter().map(|text| serde_json::json!({"type": "text", "text": text})).collect();
+            let body = serde_json::json!({"model": "m", "system": texts, "tools": [{"name": "f"}],
+                "messages": [{"role": "user", "content": said}, {"role": "user", "content": "on"}]});
+            protocol.prompt(&protocol.index(&Bytes::from(body.to_string()), &NoMemo).unwrap())
+        };
+        for (sent, whole, said, expected) in [
+            (&["ab", "cd"][..], &["abcd"][..], "hi", Some(1)),
+            (&["x", "ab", "cd"], &["x", "abcd"], "ho", Some(2)),
+            (&["ab", "cd", "x"], &["abcd", "x"], "hi", Some(1)),
+            (&["abcd"], &["abcd"], "hi", None),
+            (&["abcd"], &["ab"], "hi", None),
+            (&["ab", "cd", "x"], &["abcd", "y"], "hi", None),
+            (&["ab"], &["ab", "cd"], "hi", None),
+        ] {
+            assert_eq!(prompt(sent, said).splits(&prompt(whole, "hi")), expected, "{sent:?} {whole:?}");
         }
     }
 

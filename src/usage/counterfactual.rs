@@ -42,6 +42,9 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) ->
     let modelled = split_of(sent).map(|tokens| tokens * scale);
     let direct = split_of(original).map(|tokens| tokens * scale);
     let prompt = sum(&direct);
+    if original.is_unmarked && !sent.is_unmarked {
+        return tokens(billed, prompt, 0.0, [0.0, prompt, 0.0, 0.0, 0.0]);
+    }
 
     let pool = pool(&modelled);
     let (modelled, direct) = if real[READ] >= modelled[READ] {
@@ -316,6 +319,26 @@ mod tests {
         }
     }
 
+    /// What has no mark is read from no cache, however much more was read of what was sent with one than was expected.
+    #[test]
+    fn what_is_not_marked_is_not_read() {
+        let unmarked = |uncached| CacheUse { uncached, is_unmarked: true, ..CacheUse::default() };
+        for (what, real, sent, original, expected) in [
+            ("read", billed(9000, 0, 1000), said(8000, 0, 2000), unmarked(9500), billed(0, 0, 9500)),
+            ("written", billed(0, 9000, 1000), said(0, 8000, 2000), unmarked(9500), billed(0, 0, 9500)),
+            // Whoever reads of this keeps prompts without marks.
+            (
+                "nor was what was sent",
+                billed(5000, 0, 5000),
+                unmarked(10_000),
+                unmarked(20_000),
+                billed(10_000, 0, 10_000),
+            ),
+        ] {
+            assert_eq!(untouched(real, 0, sent, original, false), expected, "{what}");
+        }
+    }
+
     fn any_use() -> impl Strategy<Value = CacheUse> {
         (0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64, 0..1_000_000_u64).prop_map(
             |(read, write_5m, write_1h, uncached, lapsed)| CacheUse {
@@ -324,6 +347,7 @@ mod tests {
                 write_1h,
                 uncached,
                 lapsed,
+                is_unmarked: false,
             },
         )
     }

@@ -241,6 +241,10 @@ impl Caches {
         if billed > 0 {
             self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
         }
+        // Instructions that were sent in two are as large as both.
+        if let Some(at) = forms.sent.splits(&forms.original) {
+            original.blocks[at].tokens = sent.blocks[at..=at + 1].iter().map(|half| half.tokens).sum();
+        }
         // Where something is missing from a history, there is one, however much the body seems to be.
         let hidden = if lacking == Lacking::NOTHING { hidden } else { hidden.max(1) };
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {

@@ -96,7 +96,8 @@ impl Automatic {
             Writes::Billed => whole_steps(chain.tokens()) - read,
         };
         let lapsed = whole_steps(chain.tokens_of(lapsed_blocks)).saturating_sub(read);
-        CacheUse { read, write_5m, write_1h: 0, uncached: chain.tokens() - read - write_5m, lapsed }
+        let uncached = chain.tokens() - read - write_5m;
+        CacheUse { read, write_5m, uncached, lapsed, ..CacheUse::default() }
     }
 }
 

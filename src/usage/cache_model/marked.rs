@@ -59,7 +59,8 @@ impl Marked {
             self.touch(chain, Mark { ttl, ..mark }, now_ms);
         }
         self.make_room(now_ms);
-        divide(chain, &marks, read)
+        let is_unmarked = shape.automatic.is_none() && shape.blocks.iter().all(|block| block.mark.is_none());
+        CacheUse { is_unmarked, ..divide(chain, &marks, read) }
     }
 
     /// The marks that count, in the order of the prompt.
@@ -121,5 +122,5 @@ fn divide(chain: &Chain, marks: &[Mark], read_blocks: usize) -> CacheUse {
     let hour = chain.tokens_of(last(Ttl::OneHour)).max(read);
     let short = chain.tokens_of(last(Ttl::FiveMinutes)).max(hour);
     let uncached = chain.tokens() - short;
-    CacheUse { read, write_1h: hour - read, write_5m: short - hour, uncached, lapsed: 0 }
+    CacheUse { read, write_1h: hour - read, write_5m: short - hour, uncached, ..CacheUse::default() }
 }

@@ -206,6 +206,8 @@ pub struct CacheUse {
     pub uncached: u64,
     /// What more would be read if the provider kept prompts for as long as it may, and not as it promises.
     pub lapsed: u64,
+    /// Prompts are kept up to marks, and it has none: nothing of it is read, whatever is kept of others.
+    pub is_unmarked: bool,
 }
 
 impl CacheUse {

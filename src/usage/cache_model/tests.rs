@@ -303,8 +303,8 @@ fn no_cache_reads_nothing() {
     let shape = prompt(&[(1, 5000, M5)]);
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
-    let tokens =
-        CacheUse { read: 1, write_5m: 20, write_1h: 300, uncached: 4000, lapsed: 0 }.with_output(7, 3);
+    let tokens = CacheUse { read: 1, write_5m: 20, write_1h: 300, uncached: 4000, ..CacheUse::default() }
+        .with_output(7, 3);
     assert_eq!((tokens.prompt(), tokens.input, tokens.output, tokens.reasoning), (4321, 4000, 7, 3));
 }
 
