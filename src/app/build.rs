@@ -16,6 +16,7 @@ use super::budget::Budget;
 use super::last_use::LastUse;
 use super::memo::Indexes;
 use super::meter::Meter;
+use super::models::Models;
 use super::origin_policy::OriginPolicy;
 use super::recall::reached;
 use super::route::{Routes, Served};
@@ -234,6 +235,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         tunings,
         meter: Meter::new(),
         windows,
+        caches: Models::new(),
         acceptance: Acceptance::new(),
         systems: Mutex::default(),
         recover: config.recover,

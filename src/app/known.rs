@@ -24,10 +24,7 @@ impl Request<'_> {
             && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
             && self.core.windows.is_clear(self.asked.upstream)
             && !said.is_nothing();
-        let requested_ttl_ms = self.conversation.requested_ttl_ms;
         let end_ttl_ms = self.conversation.end_ttl_ms();
-        let last_ms = self.track.lineage.last_read_ms(place);
-        let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
         let thread = &place.thread.id;
         let summaries = self.core.summaries.as_ref();
         let (spent, awaits_summary) = summaries.map_or((0.0, false), |made| made.of_thread(thread));
@@ -37,7 +34,7 @@ impl Request<'_> {
             rates: price
                 .and_then(|price| price.shares(end_ttl_ms))
                 .map(|(read, write)| Rates { read, write }),
-            cold: place.sent > 0 && kind.gone_ms(requested_ttl_ms).is_some_and(|gone| idle_ms > gone),
+            cold: self.is_cold(place),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
             measured: said.figure(),

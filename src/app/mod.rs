@@ -25,6 +25,7 @@ mod metrics;
 mod models;
 mod opening;
 mod origin_policy;
+mod pauses;
 mod preview;
 mod recall;
 mod rewrite;
@@ -99,6 +100,8 @@ struct Core {
     tunings: Tunings,
     meter: Meter,
     windows: Windows,
+    /// How long prompts are kept that nobody uses.
+    caches: pauses::Caches,
     acceptance: Acceptance,
     /// What is known of clients' instructions.
     systems: Mutex<Systems>,

@@ -450,6 +450,7 @@ impl<'a> Request<'a> {
             spliced,
             kept_long: self.conversation.is_kept_long(),
             frame_mark,
+            uncertain: self.uncertain(),
             compaction: self.compaction,
             event: None,
             level: None,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::books::{Planned, Reading};
 use super::context::RequestContext;
 use super::frame::FrameMark;
+use super::pauses::Uncertain;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
 use crate::conversation::{Chain, Conversation};
@@ -75,6 +76,8 @@ pub(super) struct RequestFacts {
     pub(super) kept_long: bool,
     /// What stands before its messages is marked by the gateway.
     pub(super) frame_mark: Option<FrameMark>,
+    /// The provider's cache, where it may keep prompts for longer than it promises.
+    pub(super) uncertain: Option<Uncertain>,
     /// What the client does about its history.
     pub(super) compaction: Option<Compaction>,
     /// The change to old parts that this request carries.

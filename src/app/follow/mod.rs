@@ -185,6 +185,9 @@ impl Follow {
         // What never was sent is billed as little as what was refused, and as little of it is kept.
         let is_unsent = matches!(how, End::Unsent(_));
         let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
+        if let (Fate::Told { read, .. }, false) = (fate, self.is_original) {
+            self.core.pause_told(self.upstream.name(), &self.facts, self.at_ms, read);
+        }
         // What was not marked tells nothing of what marks would have kept.
         let plain = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
         self.core.lineage.ended(place, if self.is_unedited() { plain } else { fate });

@@ -7,6 +7,7 @@ mod faulty;
 mod idle;
 mod late;
 mod observing;
+mod pauses;
 mod rig;
 mod room;
 mod stakes;

@@ -16,6 +16,7 @@ use crate::app::last_use::LastUse;
 use crate::app::memo::Indexes;
 use crate::app::meter::Meter;
 use crate::app::origin_policy::OriginPolicy;
+use crate::app::pauses::Caches;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
@@ -33,6 +34,7 @@ use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
 use crate::summarizer::Limits;
+use crate::usage::cache_model::Pause;
 use crate::usage::{Catalogue, Rate, Stated, Vendor};
 
 /// How many different [`settings`] there are.
@@ -129,6 +131,7 @@ impl Rig {
             tunings: Tunings::new(Tuning::new(None, Preset::Default, policy, terms), Vec::new()),
             meter: Meter::new(),
             windows: Windows::new(),
+            caches: dropping(),
             acceptance: Acceptance::new(),
             systems: std::sync::Mutex::default(),
             recover: Recover::default(),
@@ -213,6 +216,17 @@ impl Rig {
     pub(super) fn remove(&self, file: &str) {
         std::fs::remove_file(self.home.path().join(file)).unwrap();
     }
+}
+
+/// Caches without marks that have dropped what was not used for long, as their providers have said: no laws' agent waits
+/// for that.
+fn dropping() -> Caches {
+    let caches = Caches::new();
+    for model in ["gpt-5", "gpt-6", "gpt-6.2", "gemini-2.5-pro", "anthropic/claude-opus-5.5"] {
+        let name = (String::new(), model.to_owned());
+        caches.learn(&name, |pauses| pauses.ended(Pause { ms: 1, kept: 1, read: 0 }));
+    }
+    caches
 }
 
 /// The headers of one principal's session.

@@ -16,7 +16,7 @@ pub(super) struct Automatic {
     min_tokens: u64,
     step: u64,
     ttl_ms: u64,
-    /// When nothing of a prompt is left for sure.
+    /// When nothing of a prompt is left, whatever is promised.
     gone_ms: u64,
     writes: Writes,
     trails: Vec<Trail>,

@@ -13,6 +13,7 @@
 mod automatic;
 mod chain;
 mod marked;
+mod pauses;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use self::automatic::Automatic;
 use self::chain::Chain;
 use self::marked::Marked;
+pub use self::pauses::{Pause, Pauses};
 use super::price::{Price, Rates};
 use super::tokens::Tokens;
 
@@ -112,6 +114,9 @@ pub enum Writes {
 
 /// An hour in milliseconds.
 pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
+/// For so long what is kept without marks may be there, in milliseconds. `OpenAI` and Google tell of a day, `DeepSeek` of
+/// hours to days.
+const LONGEST_MS: u64 = 7 * 24 * HOUR_MS;
 
 impl CacheKind {
     /// That of a model, by the dialect it is spoken to in, whether marks are read there, and its price. Where reading costs
@@ -146,8 +151,9 @@ impl CacheKind {
         }
     }
 
-    /// After how long nothing of a prompt that nobody uses is left, in milliseconds. What is kept without marks and without
-    /// a price may be there for longer than it is promised: `OpenAI` tells of five to ten minutes, and of an hour at most.
+    /// How long a prompt that nobody uses is kept at least, in milliseconds, before it may be taken for gone. What is kept
+    /// without marks may be there for longer than it is promised: without a price it is not taken for gone within an hour,
+    /// and whether it is then the provider's figures say alone ([`Pauses`]).
     pub fn gone_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
         let most = matches!(self, Self::Automatic { writes: Writes::Free, .. }).then_some(HOUR_MS);
         self.ttl_ms(requested_ttl_ms).map(|ttl| ttl.max(most.unwrap_or(0)))
@@ -246,8 +252,7 @@ impl CacheModel {
             CacheKind::None => State::None,
             CacheKind::Marked { min_tokens, lookback } => State::Marked(Marked::new(min_tokens, lookback)),
             CacheKind::Automatic { min_tokens, step, ttl_ms, writes } => {
-                let gone_ms = kind.gone_ms(None).unwrap_or(ttl_ms);
-                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, gone_ms, writes))
+                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, LONGEST_MS, writes))
             }
         };
         Self { state, is_bound: kind.is_bound() }

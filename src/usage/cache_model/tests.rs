@@ -220,10 +220,12 @@ fn what_has_lapsed_is_told_apart() {
         (openai, 9, &whole[..], 3840, 0),
         (openai, 10, &whole, 0, 3840),
         (openai, 59, &whole, 0, 3840),
-        (openai, 60, &whole, 0, 0),
+        (openai, 60, &whole, 0, 3840),
+        (openai, 7 * 24 * 60 - 1, &whole, 0, 3840),
+        (openai, 7 * 24 * 60, &whole, 0, 0),
         (openai, 10, &short, 0, 1280),
         (CacheKind::gemini(1024), 10, &whole, 0, 3840),
-        (CacheKind::openai(Writes::Billed), 30, &whole, 0, 0),
+        (CacheKind::openai(Writes::Billed), 30, &whole, 0, 3840),
         (CacheKind::anthropic(1024), 5, &whole, 0, 0),
     ] {
         let mut model = CacheModel::new(kind);
@@ -410,7 +412,7 @@ proptest! {
     }
 }
 
-/// In minutes: how long a prompt is kept at least, and when nothing of it is left.
+/// In minutes: how long a prompt is kept at least, and before when it is never taken for gone.
 #[test]
 fn what_is_not_promised_may_be_there_still() {
     for (kind, requested, kept, gone) in [

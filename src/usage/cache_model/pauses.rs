@@ -1,0 +1,86 @@
+//! How long a provider keeps prompts without marks, by its own figures.
+//!
+//! What is promised is the least of it: prompts may be kept for hours or days, and nobody says for how long. To take one
+//! for gone that is there is dear, to take one for kept that is gone costs nothing but what could have been saved. So it
+//! is gone only behind a pause behind which a prompt was seen to be gone, and longer than all behind which one was read.
+
+/// The share of what should have been read that was there for the most part.
+const MOST: f64 = 0.5;
+/// By how much of itself a pause is about as long as another.
+const ABOUT: u64 = 8;
+
+/// A pause that has ended, and what was there of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// Its length, in milliseconds.
+    pub ms: u64,
+    /// Tokens that are there behind it if the prompt is kept.
+    pub kept: u64,
+    /// Tokens that were read.
+    pub read: u64,
+}
+
+/// What pauses have shown of the cache of one model at one provider.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Pauses {
+    /// The longest behind which a prompt was read, in milliseconds.
+    kept_ms: u64,
+    /// The shortest, of those that were clearly longer than that, behind which one was not.
+    gone_ms: Option<u64>,
+}
+
+impl Pauses {
+    /// A pause has ended.
+    pub fn ended(&mut self, Pause { ms, kept, read }: Pause) {
+        if kept == 0 {
+            return;
+        }
+        if read as f64 >= kept as f64 * MOST {
+            self.kept_ms = self.kept_ms.max(ms);
+            self.gone_ms.take_if(|gone| about(*gone) <= ms);
+        } else if about(ms) > self.kept_ms {
+            self.gone_ms = Some(self.gone_ms.map_or(ms, |gone| gone.min(ms)));
+        }
+    }
+
+    /// Whether what nobody has used for so long is gone.
+    pub fn is_gone(&self, ms: u64) -> bool {
+        self.gone_ms.is_some_and(|gone| ms >= about(gone) && ms > self.kept_ms)
+    }
+}
+
+/// The shortest pause that is about as long as this one.
+const fn about(ms: u64) -> u64 {
+    ms - ms / ABOUT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_kept_and_what_was_not_is_gone() {
+        // The minutes of a pause, what was read of a thousand tokens, and from how many minutes on it is gone then.
+        type Case = (&'static str, &'static [(u64, u64)], Option<u64>);
+        let cases: [Case; 10] = [
+            ("nothing is known", &[], None),
+            ("kept", &[(70, 900)], None),
+            ("gone", &[(70, 100)], Some(62)),
+            ("the shortest counts", &[(90, 0), (70, 0), (80, 0)], Some(62)),
+            ("kept for longer than it seemed", &[(70, 0), (90, 1000)], None),
+            ("kept for so long, and not for longer", &[(70, 1000), (90, 0)], Some(79)),
+            ("missed once, behind about as long a one", &[(70, 1000), (75, 0)], None),
+            ("missed once", &[(70, 1000), (65, 0)], None),
+            ("gone behind what was kept", &[(90, 0), (70, 500)], Some(79)),
+            ("gone and kept behind the same", &[(70, 0), (70, 600)], None),
+        ];
+        for (what, told, expected) in cases {
+            let mut pauses = Pauses::default();
+            for &(minutes, read) in told {
+                pauses.ended(Pause { ms: minutes, kept: 1000, read });
+                pauses.ended(Pause { ms: minutes, kept: 0, read: 0 });
+            }
+            assert_eq!((0..200).find(|minutes| pauses.is_gone(*minutes)), expected, "{what}");
+        }
+    }
+}
