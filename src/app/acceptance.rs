@@ -119,8 +119,8 @@ impl Acceptance {
         before >= TRIES || new.without(known.refused) != new
     }
 
-    /// The same of one whose answer began well and says that the request failed, with this status by its own word: one that
-    /// says what is wrong is as sure as one with that status.
+    /// The same of one whose answer began well and says that the request failed, with this status by its own word: one of a
+    /// bad request is sure, and where nothing is known of it the server may be at fault, or overloaded.
     pub(super) fn doubts_within(&self, upstream: &str, facts: &RequestFacts, status: Option<u16>) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if matches!(status, Some(400 | 422)) {
@@ -130,8 +130,9 @@ impl Acceptance {
             }
             return !is_acquitted;
         }
+        let status = status.filter(|status| (400..=500).contains(status));
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-        self.doubts(upstream, facts, status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
+        status.is_some_and(|status| self.doubts(upstream, facts, status))
     }
 
     /// Whether what was edited of a history is in doubt: it was refused before.

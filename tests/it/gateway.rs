@@ -558,9 +558,16 @@ fn an_edit_that_is_refused_within_a_good_answer_is_given_up() {
         (
             "gpt-5",
             r#"{"base_resp":{"status_code":2013,"status_msg":"invalid params"},"choices":null}"#.to_owned(),
-            2,
+            1,
         ),
-        ("gpt-5", r#"{"error":{"message":"Provider returned error","code":502}}"#.to_owned(), 2),
+        (
+            "gpt-5",
+            r#"{"base_resp":{"status_code":1002,"status_msg":"rate limit"},"choices":null}"#.to_owned(),
+            4,
+        ),
+        ("gpt-5", r#"{"error":{"message":"Provider returned error","code":500}}"#.to_owned(), 2),
+        ("gpt-5", r#"{"error":{"message":"Provider returned error","code":502}}"#.to_owned(), 4),
+        ("gpt-5", r#"{"error":{"message":"busy","code":"server_is_overloaded"}}"#.to_owned(), 4),
         ("gpt-5", r#"{"error":{"message":"slow down","code":429}}"#.to_owned(), 4),
     ] {
         const GOOD: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}]}"#;

@@ -38,6 +38,8 @@ impl Completion {
         // MiniMax's are no refusals by their status.
         if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
             self.answer.error = text(said, &["status_msg"]).or_else(|| Some(said.to_string()));
+            self.answer.error_words =
+                (count(said, &["status_code"]) == Some(BAD_PARAMETERS)).then(|| "code=400".to_owned());
         }
         let choices = document.get("choices").map(Value::items).unwrap_or_default();
         // Moonshot states them inside the last chunk of each choice. What stands at the top goes before it.
@@ -79,6 +81,9 @@ impl Completion {
         }
     }
 }
+
+/// MiniMax's number for a request that is wrong.
+const BAD_PARAMETERS: u64 = 2013;
 
 impl Fold for Completion {
     fn wants(&self, event: &[u8]) -> bool {
