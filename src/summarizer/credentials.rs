@@ -4,8 +4,7 @@
 //! the client program itself. What a provider gives to one program alone, such as the login of a subscription, is
 //! not used for anything else.
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// What the names of such headers have in them.
 const WORDS: &[&str] = &["auth", "key", "token", "organization", "project", "version", "tenant"];
@@ -37,7 +36,7 @@ const PERSONAL_DOMAINS: &[&str] = &["githubcopilot.com", "api.kimi.com"];
 pub fn of(headers: &HeaderMap, host: &str) -> Option<HeaderMap> {
     let is_personal = PERSONAL_HEADERS.iter().any(|name| headers.contains_key(*name))
         || PERSONAL_DOMAINS.iter().any(|domain| is_within(host, domain))
-        || [AUTHORIZATION.as_str(), "x-api-key"].iter().any(|name| has_personal_token(headers, name));
+        || headers.iter().any(|(name, value)| is_wanted(name) && is_personal_token(value));
     if is_personal {
         return None;
     }
@@ -56,11 +55,10 @@ fn is_within(host: &str, domain: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-fn has_personal_token(headers: &HeaderMap, name: &str) -> bool {
-    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        let token = value.trim().split_once(' ').map_or(value, |(_, token)| token).trim_start();
-        PERSONAL_TOKENS.iter().any(|start| token.starts_with(start))
-    })
+/// Whether that is such a token, alone or behind the name of a scheme.
+fn is_personal_token(value: &HeaderValue) -> bool {
+    let token = value.to_str().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
+    PERSONAL_TOKENS.iter().any(|start| token.starts_with(start))
 }
 
 fn is_wanted(name: &HeaderName) -> bool {
@@ -75,7 +73,7 @@ mod tests {
     fn kept(lines: &[(&'static str, &'static str)]) -> Option<Vec<String>> {
         let headers = lines
             .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let kept = of(&headers.collect(), "api.example.com")?;
         Some(kept.keys().map(ToString::to_string).collect())
     }
