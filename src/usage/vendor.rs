@@ -90,12 +90,17 @@ impl Vendor {
         self == Self::OpenRouter && maker == Some("anthropic")
     }
 
-    /// Whether it publishes no weights of its own model, so that all others pass its price on.
+    /// Whether it publishes no weights of its own model, so that all others pass its price on. What only its API calls so is
+    /// asked of that, too.
     pub(super) fn sells_alone(self, model: &str) -> bool {
+        /// Those of Mistral's that it keeps to itself.
+        const CLOSED: [&str; 4] = ["-medium", "mistral-code", "codestral", "mistral-vibe"];
         match self {
             Self::Anthropic | Self::Xai => true,
             Self::OpenAi => !model.starts_with("gpt-oss"),
             Self::Gemini => !model.contains("gemma"),
+            Self::Mistral => CLOSED.iter().any(|name| model.contains(name)),
+            Self::DeepSeek => matches!(model, "deepseek-chat" | "deepseek-reasoner"),
             _ => false,
         }
     }

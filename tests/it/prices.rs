@@ -192,6 +192,13 @@ fn what_has_no_price_is_told_beside_what_has() {
         // Two resellers have it, and one of them is configured.
         (&["openai/gpt-oss-120b"], 0, 6, String::new()),
         (&["openai/gpt-oss-120b", "--upstream", "fast"], 0, 6, String::new()),
+        // A list tells what the books have at that upstream.
+        (
+            &["deepseek*", "--upstream", "fast"],
+            1,
+            0,
+            "`deepseek*`: no model with a price is called so\n".to_owned(),
+        ),
         (&["zzz*"], 1, 0, "`zzz*`: no model with a price is called so\n".to_owned()),
         (&["zzz["], 2, 0, "`zzz[`: Pattern syntax error near position 3: invalid range pattern\n".to_owned()),
         (

@@ -1,5 +1,6 @@
 //! What is written down of a request: collects it while the answer passes, books it at the end.
 
+mod blame;
 mod record;
 
 use std::sync::Arc;
@@ -9,7 +10,6 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
 use super::Core;
-use super::acceptance::TRIES;
 use super::books::{Ended, Slot};
 use super::budget::Reached;
 use super::rewritten::RequestFacts;
@@ -232,47 +232,12 @@ impl Follow {
         input >= window * FILLED && input + output >= window * full
     }
 
-    /// Whether what is added to it may be why it was refused, as it was answered without.
-    fn is_refused_for_additions(&self) -> bool {
-        let refused = self.core.acceptance.refuse_additions(self.upstream.name(), &self.facts);
-        if refused == Some(TRIES) {
-            tracing::warn!(
-                upstream = self.upstream.name(),
-                model = self.facts.model,
-                "what is added to requests was refused, and requests without it were not: nothing is added from now on \
-                 (`cache_key`, `include_usage`)"
-            );
-        }
-        refused.is_some()
-    }
-
     /// Where its prompt may have been too long and was let go as it is, to be told so, any other failure may mean that too:
     /// of this upstream nothing is waited for any more, or all that the client tries again would end alike.
     fn doubt_waiting(&self, is_answered: bool) {
         let waits = self.facts.level.is_some_and(|level| level.waits);
         if waits && !is_answered && !self.overflow {
             self.core.windows.refuse_unclearly(self.upstream.name());
-        }
-    }
-
-    /// Whether what was edited may be why the answer, which began well, says that the request failed. That is counted once.
-    fn is_blamed_within(&mut self, answer: &Answer) -> bool {
-        if answer.error.is_none() || self.is_original || std::mem::replace(&mut self.is_doubted, true) {
-            return false;
-        }
-        let status = protocol::status_within(answer);
-        self.core.acceptance.doubts_within(self.upstream.name(), &self.facts, status)
-    }
-
-    /// What became of the edits in an answer that began well: it may have ended otherwise.
-    fn learn_acceptance(&mut self, answer: &Answer) {
-        if !self.status.is_some_and(|status| status.is_success()) || self.is_original || self.overflow {
-            return;
-        }
-        if answer.error.is_none() {
-            self.core.acceptance.answered(self.upstream.name(), &self.facts, false);
-        } else if protocol::refused_within(answer) == Refused::Other {
-            self.is_blamed_within(answer);
         }
     }
 

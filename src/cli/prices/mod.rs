@@ -188,13 +188,16 @@ impl Market {
         let names = self.catalogue.names(models, vendor);
         let names =
             names.map_err(|error| Failure::Usage(format!("`{}`: {error}", models.unwrap_or_default())))?;
-        let quote = |model: String| Quote {
-            upstream: self.only.as_ref().map(|seller| seller.upstream.clone()),
-            detail: Detail::Line,
-            priced: self.catalogue.quoted(&model, vendor),
-            model,
+        // What is billed at an upstream may be known of fewer than what is listed.
+        let quote = |model: String| {
+            let upstream = self.only.as_ref().map(|seller| seller.upstream.clone());
+            let priced = match &upstream {
+                Some(_) => Some(self.catalogue.billed(&model, vendor)?),
+                None => self.catalogue.quoted(&model, vendor),
+            };
+            Some(Quote { upstream, detail: Detail::Line, priced, model })
         };
-        Ok(names.into_iter().map(quote).collect())
+        Ok(names.into_iter().filter_map(quote).collect())
     }
 
     /// Who is behind the upstream that was asked about.

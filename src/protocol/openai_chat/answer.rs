@@ -82,7 +82,7 @@ impl Completion {
     }
 }
 
-/// MiniMax's number for a request that is wrong.
+/// The number of `MiniMax` for a request that is wrong.
 const BAD_PARAMETERS: u64 = 2013;
 
 impl Fold for Completion {
@@ -348,6 +348,12 @@ mod tests {
                 "gemini-3-flash",
                 r#"{"prompt_tokens":9,"completion_tokens":94,"total_tokens":103,"completion_tokens_details":{"reasoning_tokens":93}}"#,
                 (94, 93),
+            ),
+            // What was read, where that is counted beside the prompt.
+            (
+                "gemini-3-flash",
+                r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103,"prompt_tokens_details":{"cached_tokens":93}}"#,
+                (1, 0),
             ),
             // Of others nobody knows what the rest is.
             ("m", r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103}"#, (1, 0)),

@@ -103,9 +103,13 @@ impl Catalogue {
 
     /// The same for a bill: a reseller's price is nobody else's, nor is a maker's of a model whose weights it gives away.
     /// `None` where neither `vendor` nor the name tells that it is they who sell it, and where it asks for one of several
-    /// who take different prices. What OpenRouter calls `:free` costs nothing.
+    /// who take different prices. What OpenRouter calls `:free` costs nothing. Where a part of a price is stated, the rest is
+    /// the maker's.
     pub fn billed(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
-        let row = find_row(model, vendor).filter(|row| row.certainly_bills(model, vendor));
+        let is_stated = || self.overrides.iter().any(|entry| entry.matches(&names::decoded(model)));
+        let is_completed = |row: &Row| Vendor::MAKERS.contains(&row.vendor) && is_stated();
+        let row =
+            find_row(model, vendor).filter(|row| row.certainly_bills(model, vendor) || is_completed(row));
         let is_free = || names::is_free(model, vendor == Some(Vendor::OpenRouter));
         self.priced(model, row).or_else(|| is_free().then(Priced::nothing))
     }

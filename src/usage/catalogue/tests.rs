@@ -261,6 +261,11 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
         ("deepseek/deepseek-v4-flash", Some(OpenRouter), true),
         ("openrouter/deepseek/deepseek-v4-flash", None, true),
         ("glm-5-2", None, false),
+        // What it keeps to itself, or what its API alone calls so.
+        ("mistral-medium-latest", None, true),
+        ("magistral-medium-latest", None, true),
+        ("codestral-latest", None, true),
+        ("deepseek-chat", None, true),
         ("mistral-small-latest", None, false),
         ("mistral-small-latest", Some(Vendor::Mistral), true),
     ] {
@@ -291,6 +296,11 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
         let found = catalogue.billed("qwen/qwen3.8-27b", None).map(|priced| priced.price.base.input);
         assert_eq!(found, expected, "what is not stated is not the reseller's");
     }
+    let read = Stated { cache_read: Some(usd("0.01")), ..Stated::default() };
+    let catalogue = Catalogue::with_overrides(vec![("deepseek-*".to_owned(), read)]).unwrap();
+    let found = catalogue.billed("deepseek-v4-pro", None).map(|priced| priced.price.base);
+    let found = found.map(|base| (base.input, base.cache_read));
+    assert_eq!(found, Some((usd("1.32"), Some(usd("0.01")))), "what is not stated is the maker's");
 }
 
 #[test]

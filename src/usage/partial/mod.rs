@@ -289,7 +289,9 @@ impl Partial {
     pub fn reason_with_the_rest(&mut self) {
         if let (Some(Prompt::Total(prompt)), Some(output), None) = (self.prompt, self.output, self.reasoning)
         {
-            let rest = self.left(prompt.saturating_add(output)).filter(|rest| *rest > 0);
+            // Some count what was read beside the prompt.
+            let cached = self.cache_read.unwrap_or(0).saturating_add(self.cache_write.unwrap_or(0));
+            let rest = self.left(prompt.saturating_add(output)).filter(|rest| *rest > 0 && *rest != cached);
             self.reasoning = rest.map(Reasoning::Beside);
         }
     }
