@@ -2,7 +2,7 @@
 //!
 //! Nothing here is looked up: what stands in the request says it all.
 
-use crate::conversation::{Chain, Conversation, Digest, Message, PartKind, Role};
+use crate::conversation::{Chain, Conversation, Digest, Message, PartId, PartKind, Role};
 
 /// The messages at the beginning that are instructions in text, where anything follows them: clients put the date, the
 /// state of a repository or a number of their own there, so that they are told by what follows.
@@ -13,6 +13,59 @@ fn instructions(conversation: &Conversation) -> usize {
     };
     let count = conversation.messages.iter().take_while(instructs).count();
     if count < conversation.messages.len() { count } else { 0 }
+}
+
+/// The words at the end of a request's last message, behind other parts of it: what clients say of how things stand, and
+/// leave out of the next request, or say otherwise there.
+#[derive(Clone)]
+pub(super) struct LastWords {
+    /// Which message has them.
+    message: usize,
+    /// The history up to that.
+    before: Chain,
+    /// The parts of the message, as they came.
+    parts: Box<[Digest]>,
+    /// How many of them stand in front of the words, at least.
+    kept: usize,
+}
+
+impl LastWords {
+    /// Those of a request, if it has any.
+    pub(super) fn of(conversation: &Conversation, chains: &[Chain]) -> Option<Self> {
+        let message = conversation.messages.len().checked_sub(1)?;
+        let index = &conversation.messages[message].index;
+        let other = index.parts.iter().rposition(|part| part.kind != PartKind::Text);
+        let kept = other.map_or(1, |last| last + 1);
+        if index.role == Role::Assistant || kept >= index.parts.len() {
+            return None;
+        }
+        let parts = parts_of(conversation, message).collect();
+        Some(Self { message, before: *chains.get(message)?, parts, kept })
+    }
+
+    /// The part of a request from which on they do not stand in it, if it goes on from all that stands in front of them:
+    /// the model has answered that.
+    pub(super) fn left_out_of(
+        &self,
+        conversation: &Conversation,
+        chains: &[Chain],
+        answered: usize,
+    ) -> Option<PartId> {
+        let &Self { message, before, ref parts, kept } = self;
+        if answered <= message || chains.get(message) != Some(&before) {
+            return None;
+        }
+        let same =
+            parts.iter().zip(parts_of(conversation, message)).take_while(|(one, other)| **one == *other);
+        let same = same.count();
+        (same >= kept).then_some(PartId { message: message as u32, part: same as u32 })
+    }
+}
+
+/// The parts of a message as they came.
+fn parts_of(conversation: &Conversation, message: usize) -> impl Iterator<Item = Digest> {
+    let parts = conversation.parts_of(message);
+    parts.map(|(id, part)| Digest::of(&[conversation.bytes_of(id.message, part.span)]))
 }
 
 /// The messages up to the model's last answer; 0 if there is none.

@@ -10,6 +10,8 @@ use crate::conversation::{Chain, Digest, Hashed};
 use crate::planner::{Applied, Expected, Fate, Findings, Splice, Standing, Wager};
 use crate::store::{Recent, Thread};
 
+use super::ends::LastWords;
+
 /// A thread as its newest request left it.
 #[derive(Clone)]
 pub(super) struct Known {
@@ -17,6 +19,8 @@ pub(super) struct Known {
     /// Histories that its newest request was the first to send, behind the model's last answer: it goes on from one
     /// of them, if the client takes its last words out again.
     pub(super) stems: Arc<[Chain]>,
+    /// Words that it may take out of its newest request's last message.
+    pub(super) last_words: Option<Arc<LastWords>>,
     /// From which history on an event of its newest request holds, in messages.
     pub(super) event: usize,
 }
@@ -241,7 +245,7 @@ impl Sent {
 impl Known {
     /// A thread of which no more is known: what is decided anew about its newest request holds from the end of that on.
     pub(super) fn of(thread: Thread) -> Self {
-        Self { thread, stems: Arc::default(), event: usize::MAX }
+        Self { thread, stems: Arc::default(), last_words: None, event: usize::MAX }
     }
 }
 

@@ -28,7 +28,7 @@ pub use outlook::cache;
 pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
-use ends::{answered, chains, ends, first_end, may_end};
+use ends::{LastWords, answered, chains, ends, first_end, may_end};
 use kept::{kept, named};
 use memory::{Decided, Known, Senders};
 use threads::Found;
@@ -49,6 +49,8 @@ pub struct Place {
     pub relation: Relation,
     /// The first so many messages were sent before.
     pub sent: usize,
+    /// Where words stood in the request that it goes on from, within a message, that it leaves out.
+    pub left_out: Option<PartId>,
     /// The histories up to each message, the empty one first.
     pub chains: Vec<Chain>,
     /// The messages up to the model's last answer; 0 if there is none.
@@ -81,14 +83,16 @@ impl Place {
     pub fn ending(&self) -> Ending {
         match self.relation {
             Relation::Fork => Ending::Branches,
-            Relation::Continue if self.thread.head != self.chains[self.sent] => Ending::LeftOut,
+            Relation::Continue if self.thread.head != self.chains[self.sent] => {
+                Ending::LeftOut(self.left_out.unwrap_or_else(|| behind(self.sent)))
+            }
             Relation::New | Relation::Continue | Relation::Retry => Ending::Stands,
         }
     }
 
     /// The history of the request that this one goes on from, with what this one has left out of its end.
     fn goes_on_from(&self) -> Chain {
-        if self.ending() == Ending::LeftOut { self.thread.head } else { self.chains[self.sent] }
+        if matches!(self.ending(), Ending::LeftOut(_)) { self.thread.head } else { self.chains[self.sent] }
     }
 
     /// How many messages the histories have that an event of this request would hold for, behind the model's last
@@ -144,6 +148,11 @@ impl Place {
         }
         all
     }
+}
+
+/// The first part behind so many messages.
+const fn behind(messages: usize) -> PartId {
+    PartId { message: messages as u32, part: 0 }
 }
 
 /// Who sends a request, and when.
@@ -211,6 +220,7 @@ impl Lineage {
             thread,
             relation,
             sent: 0,
+            left_out: None,
             answered: answered(&conversation.messages),
             event: first_end(conversation, 1),
             ends: ends(conversation, &chains, 0),
@@ -231,7 +241,8 @@ impl Lineage {
     ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
         let answered = answered(&conversation.messages);
-        let found = Found { sent, answered, is_edited: !applied.is_empty() || splice.is_some() };
+        let is_edited = !applied.is_empty() || splice.is_some();
+        let found = Found { conversation, sent, answered, is_edited };
         let (known, relation) = self.thread_of(threads, &chains, found, sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
@@ -240,6 +251,7 @@ impl Lineage {
         Ok(Place {
             root: sender.root,
             cache: sender.cache,
+            left_out: found.left_out(&known, &chains),
             thread: known.thread,
             relation,
             sent,
@@ -263,8 +275,8 @@ impl Lineage {
     pub fn standing(&self, place: &Place) -> Option<Box<Standing>> {
         let from = place.goes_on_from();
         let (head, mut standing) = self.memory.take_standing(from)?;
-        if place.ending() == Ending::LeftOut {
-            standing = Box::new(standing.departed(place.sent));
+        if let Ending::LeftOut(part) = place.ending() {
+            standing = Box::new(standing.departed(part));
         }
         // What another thread left here is not what was answered.
         let is_answered = head == from && place.answered > place.sent;
@@ -297,7 +309,7 @@ impl Lineage {
             self.memory.wager(place.cache, wager);
         }
         self.expect(place, standing.expected());
-        let departed = (place.ending() == Ending::Branches).then(|| standing.departed(place.sent));
+        let departed = (place.ending() == Ending::Branches).then(|| standing.departed(behind(place.sent)));
         self.memory.end(head, Fate::Unknown);
         self.memory.keep_standing(head, (head, standing));
         if let Some(departed) = departed {
@@ -379,7 +391,8 @@ impl Lineage {
         for messages in place.stems().filter(|messages| from <= *messages) {
             self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
         }
-        self.memory.remember(place.head(), Known { thread, stems, event: place.event }, decided);
+        let last_words = LastWords::of(conversation, &place.chains).map(Arc::new);
+        self.memory.remember(place.head(), Known { thread, stems, last_words, event: place.event }, decided);
     }
 
     /// From now on nothing of this thread is edited; `false` when only this gateway knows, until it ends.

@@ -2,7 +2,7 @@
 
 use super::memory::Known;
 use super::{Lineage, Relation, Sender};
-use crate::conversation::Chain;
+use crate::conversation::{Chain, Conversation, PartId};
 use crate::store::{StoreError, Thread};
 
 /// How long after anything of a conversation was sent its first words begin another, where no client says what is one: a
@@ -11,7 +11,8 @@ const RESTS_MS: i64 = 3_600_000;
 
 /// How much of a request is known.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct Found<'a> {
+    pub(super) conversation: &'a Conversation,
     /// The first so many messages were sent before.
     pub(super) sent: usize,
     /// The messages up to the model's last answer.
@@ -20,7 +21,12 @@ pub(super) struct Found {
     pub(super) is_edited: bool,
 }
 
-impl Found {
+impl Found<'_> {
+    /// Where words stood in a thread's newest request, within a message, that this request leaves out to go on from there.
+    pub(super) fn left_out(self, known: &Known, chains: &[Chain]) -> Option<PartId> {
+        known.last_words.as_ref()?.left_out_of(self.conversation, chains, self.answered)
+    }
+
     /// Whether a thread that was set aside has had these messages taken in the form that they were sent in: its refused edit
     /// came behind them. Where they went as they came, leaving them alone changes nothing of them.
     fn was_taken_by(self, thread: &Thread, chains: &[Chain]) -> bool {
@@ -38,7 +44,7 @@ impl Lineage {
         &self,
         threads: &[String],
         chains: &[Chain],
-        found: Found,
+        found: Found<'_>,
         sender: &Sender<'_>,
     ) -> Result<(Known, Relation), StoreError> {
         let Found { sent, answered, .. } = found;
@@ -47,7 +53,9 @@ impl Lineage {
             candidates.extend(self.known(id)?);
         }
         let ends_here = |known: &Known| known.thread.head == chains[sent];
-        let goes_on = |known: &Known| ends_here(known) || known.stems.contains(&chains[sent]);
+        let goes_on = |known: &Known| {
+            ends_here(known) || known.stems.contains(&chains[sent]) || found.left_out(known, chains).is_some()
+        };
         candidates.sort_by_key(|known| {
             let same_session = known.thread.session == sender.caller.session;
             (same_session, ends_here(known), goes_on(known), known.thread.at_ms)

@@ -36,7 +36,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     let mut written = is_marked.then_some(PartId { message: u32::MAX, part: 0 });
     let free = conversation.marks.as_ref().map_or(0, Marks::free);
     if !is_marked && policy.marks.marks && free > 0 {
-        let end = stays.checked_sub(1).and_then(|last| marks::end_of(conversation, last));
+        let end = marks::in_front_of(conversation, stays);
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.kept.entries().before(part, facts.now_ms, facts.ttl_ms));
         let end = end.map(|end| if free > 1 { end } else { reached(conversation, (entry, end), &gone) });
@@ -52,12 +52,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     }
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
         let entry = entries.before(cut, facts.now_ms, facts.ttl_ms);
-        let fresh = PartId { message: cut.message, part: cut.part.wrapping_sub(1) };
-        let before = if cut.part > 0 {
-            Some(fresh)
-        } else {
-            (cut.message as usize).checked_sub(1).and_then(|message| marks::end_of(conversation, message))
-        };
+        let before = marks::in_front_of(conversation, cut);
         // An event can only fall back to an entry that is there, and no anchor is worth being written for itself.
         let before = before.filter(|before| written.is_some_and(|end| *before <= end));
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);

@@ -84,8 +84,8 @@ pub type KnownDecisions<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>
 pub enum Ending {
     /// It stands in this one too, or there was none.
     Stands,
-    /// It was left out: words that hold for one request, a state or a reminder.
-    LeftOut,
+    /// It was left out from this part on: words that hold for one request, a state or a reminder.
+    LeftOut(PartId),
     /// Another request goes on from there too.
     Branches,
 }

@@ -144,7 +144,12 @@ impl Request<'_> {
         if self.conversation.is_marked() {
             self.sent > 0 || self.conversation.messages.iter().any(|message| message.index.has_results())
         } else {
-            goes_on(self.conversation, self.sent)
+            // What stands in front of words that were left out was sent as well.
+            let sent = match self.ending {
+                Ending::LeftOut(part) if part.part > 0 => self.sent.max(part.message as usize + 1),
+                _ => self.sent,
+            };
+            goes_on(self.conversation, sent)
         }
     }
 }

@@ -382,6 +382,14 @@ pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> i
     parts.chain(last)
 }
 
+/// The part in front of another one.
+pub fn in_front_of(conversation: &Conversation, part: PartId) -> Option<PartId> {
+    match part.part.checked_sub(1) {
+        Some(before) => Some(PartId { part: before, ..part }),
+        None => end_of(conversation, (part.message as usize).checked_sub(1)?),
+    }
+}
+
 /// The last part of a message, or of one before it.
 pub fn end_of(conversation: &Conversation, message: usize) -> Option<PartId> {
     (0..=message).rev().find_map(|message| conversation.parts_of(message).last().map(|(id, _)| id))

@@ -470,6 +470,44 @@ fn what_is_not_kept_is_seldom_written() {
     }
 }
 
+/// Where the last message ends with words that the next request leaves out of it, or says otherwise there, what stands in
+/// front of them is read; and where nothing is kept the conversation is within its bound.
+#[test]
+fn what_stands_before_words_that_are_left_out_is_read() {
+    let system = json!("Be brief. ".repeat(900));
+    let request = |at: usize, every: usize, instead: &str| {
+        let block = |text: String| json!({"type": "text", "text": text});
+        let said = |message: usize| {
+            let state = match message / 2 {
+                turn if turn % every + 1 < every => String::new(),
+                turn if turn == at => format!("{at} {}", "now ".repeat(100)),
+                _ => instead.to_owned(),
+            };
+            let state = Some(state).filter(|state| !state.is_empty() && message.is_multiple_of(2));
+            let text = block(format!("{message} {}", "words ".repeat(1_200)));
+            let blocks: Vec<Value> = [text].into_iter().chain(state.map(block)).collect();
+            let role = ["user", "assistant"][message % 2];
+            json!({"role": role, "content": blocks})
+        };
+        let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+        let body =
+            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+        (MINUTE / 6, "one".to_owned(), Bytes::from(body.to_string()))
+    };
+    for (every, instead, most) in
+        [(1, "", 0.3), (1, "gone", 0.3), (2, "", 0.35), (2, "gone", 0.35), (5, "", 0.27), (5, "gone", 0.27)]
+    {
+        let requests: Vec<_> = (0..30).map(|at| request(at, every, instead)).collect();
+        for (forgets, most) in [(Forgets::Nothing, most), (Forgets::History, 1.04), (Forgets::All, 1.04)] {
+            let provider = Provider { forgets, ..Provider::default() };
+            let all = beginnings_at(provider, &requests, &|_| true);
+            let bound = |count: usize| if count <= 3 { 1.2 } else { 1.151 };
+            let is_within = all.iter().zip(1..).all(|(share, count)| *share <= bound(count));
+            assert!(is_within && all[29] <= most, "{every} {instead} {forgets:?}: {all:.3?}");
+        }
+    }
+}
+
 /// Where each request is brought to one of several caches by chance, what is not there is there once all of them are filled.
 #[test]
 fn what_some_caches_keep_is_written() {

@@ -11,7 +11,7 @@ use super::price::{self, Found};
 use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
 use crate::cli::history::holds_at;
-use crate::conversation::{Conversation, Memo, MessageIndex};
+use crate::conversation::{Conversation, Memo, MessageIndex, PartId};
 use crate::planner::{self, Applied, Ending, Facts, Fate, Past, Policy, Recall, Splice, Standing};
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
@@ -253,7 +253,8 @@ impl<'a> Session<'a> {
         let (standing, ending) = match thread.standing.take() {
             // What the request before ended with does not stand in this one.
             Some(standing) if standing.messages() > asked.sent => {
-                (Some(Box::new(standing.departed(asked.sent))), Ending::LeftOut)
+                let part = PartId { message: asked.sent as u32, part: 0 };
+                (Some(Box::new(standing.departed(part))), Ending::LeftOut(part))
             }
             standing => (standing, Ending::Stands),
         };

@@ -4,6 +4,7 @@ mod events;
 mod gateways;
 mod held;
 mod idle;
+mod last_words;
 mod outlook;
 mod refused;
 mod runs;

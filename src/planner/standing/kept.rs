@@ -149,8 +149,8 @@ impl Kept {
         }
     }
 
-    /// What a request knows that goes a way of its own behind the first so many messages.
-    pub(super) fn departed(&self, messages: usize) -> Self {
+    /// What a request knows that goes a way of its own from a part on.
+    pub(super) fn departed(&self, part: PartId) -> Self {
         let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
         let mut departed = Self {
             entries,
@@ -162,7 +162,7 @@ impl Kept {
             before: Some(self.stake.plain),
             ..Self::default()
         };
-        departed.cut(PartId { message: messages as u32, part: 0 });
+        departed.cut(part);
         departed
     }
 
@@ -211,7 +211,7 @@ mod tests {
                 for kept in [&mut kept, &mut departed] {
                     assert_eq!(kept.was_paused(minute * 60_000, 300_000), expected, "{requests:?}");
                 }
-                departed = departed.departed(0);
+                departed = departed.departed(PartId { message: 0, part: 0 });
                 kept.ended(fate);
                 departed.ended(fate);
             }

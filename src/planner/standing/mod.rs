@@ -36,8 +36,8 @@ pub struct Standing {
     calls: HashMap<PartId, Arc<Action>>,
     /// Messages that are in it.
     messages: usize,
-    /// Messages of the last request that are likely to stand in the next one.
-    stays: usize,
+    /// The part of the last request from which on nothing is likely to stand in the next one.
+    stays: Option<PartId>,
     /// The last message is the model's.
     answering: bool,
     /// The request that ends here has been counted.
@@ -138,14 +138,18 @@ impl Standing {
         self.velocity.growth()
     }
 
-    /// How many messages of this request are likely to stand in the next one. One that is made again ends as it did.
-    pub(super) fn stays(&mut self, all: usize, sent: usize, ending: Ending) -> usize {
-        let is_again = sent == all && self.stays > 0;
-        if !is_again {
-            // What the next request leaves out as this one does is not worth writing.
-            self.stays = if ending == Ending::Stands { all } else { sent };
-        }
-        self.stays
+    /// The part of this request from which on nothing is likely to stand in the next one. One that is made again ends as it
+    /// did.
+    pub(super) fn stays(&mut self, all: usize, sent: usize, ending: Ending) -> PartId {
+        let behind = |messages: usize| PartId { message: messages as u32, part: 0 };
+        // What the next request leaves out as this one does is not worth writing.
+        let stays = match ending {
+            Ending::Stands => behind(all),
+            Ending::LeftOut(part) => part,
+            Ending::Branches => behind(sent),
+        };
+        let before = self.stays.filter(|_| sent == all);
+        *self.stays.insert(before.unwrap_or(stays))
     }
 
     /// What the last request would cost as it came, at least, with nothing of it cached that the client does not mark;
@@ -176,11 +180,11 @@ impl Standing {
         self.kept.expected()
     }
 
-    /// What a request knows that goes a way of its own behind the first so many messages: what the provider's cache
-    /// holds of these, and what marks have cost.
+    /// What a request knows that goes a way of its own from a part on: what the provider's cache holds of what stands in
+    /// front of it, and what marks have cost.
     #[must_use]
-    pub fn departed(&self, messages: usize) -> Self {
-        Self { kept: self.kept.departed(messages), ..Self::default() }
+    pub fn departed(&self, part: PartId) -> Self {
+        Self { kept: self.kept.departed(part), ..Self::default() }
     }
 
     /// Books an event of this request: what it frees, and what it costs now beyond a request without it.

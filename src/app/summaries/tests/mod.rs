@@ -59,6 +59,7 @@ fn place(conversation: &Conversation, root: Chain) -> Place {
         thread,
         relation: Relation::Continue,
         sent: conversation.messages.len() - 1,
+        left_out: None,
         chains,
         answered: 0,
         event: conversation.messages.len(),
