@@ -96,10 +96,8 @@ impl Cut {
             Some(inserted(layout))
         };
         let others = [appended(), Some(inserted(&Layout::Answer)), Some(inserted(&Layout::User))];
-        let all: Vec<Splice> = std::iter::once(wanted).chain(others).flatten().collect();
-        let (fit, doubtful): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|splice| splice.layout.may_stand_in(conversation));
-        fit.into_iter().chain(doubtful).find(|splice| {
+        let mut all = std::iter::once(wanted).chain(others).flatten();
+        all.find(|splice| {
             let plan = Plan { ops: splice.operations() };
             plan::check(conversation, &plan).is_ok()
         })

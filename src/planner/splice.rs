@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{Conversation, Message, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::Op;
 
 /// The rule of splices whose text only says that messages are gone.
@@ -28,23 +28,6 @@ pub enum Layout {
     Acknowledged(Arc<str>),
     /// The user asks for it so, and the model says it.
     Asked(Arc<str>),
-}
-
-impl Layout {
-    /// Whether the model is made to say something.
-    const fn answers(&self) -> bool {
-        matches!(self, Self::Answer | Self::Acknowledged(_) | Self::Asked(_))
-    }
-
-    /// Whether any server would take it. Some that want a model's reasoning back refuse an answer without any, and none is
-    /// made up.
-    pub(super) fn may_stand_in(&self, conversation: &Conversation) -> bool {
-        let beside = |message: &Message| {
-            let lasts = |part: &Part| part.kind == PartKind::Thinking && part.slots.is_none();
-            message.index.parts.iter().any(lasts) && !message.index.parts.iter().all(lasts)
-        };
-        !self.answers() || !conversation.messages.iter().any(beside)
-    }
 }
 
 /// What is sent in place of some messages.

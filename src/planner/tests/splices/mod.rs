@@ -311,39 +311,6 @@ fn layouts() {
     }
 }
 
-/// Some servers want reasoning with every answer, and none is made up: where answers have some that is not Claude's, the
-/// model is not made to say anything.
-#[test]
-fn nothing_is_said_for_a_model_that_reasons() {
-    let answer = |members: &str| format!(r#"{{"role":"assistant","content":"a"{members}}}"#);
-    let user = r#"{"role":"user","content":"go"}"#;
-    let (ack, question) = (Layout::Acknowledged("got it".into()), Layout::Asked("what was it?".into()));
-    let chat = protocol::named("openai-chat").unwrap();
-    let signed = r#","thinking_blocks":[{"type":"thinking","thinking":"so","signature":"s"}]"#;
-    for (members, speaks) in [
-        ("", true),
-        (r#","reasoning_content":"""#, true),
-        (signed, true),
-        (r#","reasoning_content":"hm""#, false),
-        (r#","reasoning":"hm""#, false),
-    ] {
-        // Wherever it stands: the text is there for good, and clients may drop reasoning from old turns.
-        for (first, second) in [(members, ""), ("", members)] {
-            let (first, second) = (answer(first), answer(second));
-            let body = format!(r#"{{"messages":[{user},{first},{user},{second},{user}]}}"#);
-            let conversation = chat.index(&Bytes::from(body), &NoMemo).unwrap();
-            let cut = &cuts(&conversation, None, None, usize::MAX)[0];
-            for layout in [&Layout::Answer, &ack, &question] {
-                let splice = cut.splice(&conversation, SUMMARY, "THE TEXT", layout, None).unwrap();
-                let expected = if speaks { layout } else { &Layout::Appended };
-                assert_eq!(&splice.layout, expected, "{first} {second}");
-                let plan = Plan { ops: splice.operations() };
-                assert!(protocol::rewritten(chat, &conversation, &plan, &NoMemo).is_ok());
-            }
-        }
-    }
-}
-
 /// A splice takes all that the one before it took, and is not made again.
 #[test]
 fn the_next_one_takes_all_of_the_last() {
