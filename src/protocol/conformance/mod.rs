@@ -74,6 +74,11 @@ pub(crate) trait Subject: Sync {
     /// A message with one text.
     fn said(&self, role: Role, text: &str) -> Tree;
 
+    /// The same in place of others.
+    fn said_for(&self, _others: &[Tree], role: Role, text: &str) -> Tree {
+        self.said(role, text)
+    }
+
     /// What the calls of a talk are told apart by, as far as the provider takes that.
     fn ids(&self, talk: &Talk) -> Ids {
         talk.ids

@@ -128,6 +128,16 @@ impl Subject for Completions {
         }
     }
 
+    fn said_for(&self, others: &[Tree], role: Role, text: &str) -> Tree {
+        let is_answer = |message: &Tree| message.text_of("role").as_deref() == Some("assistant");
+        let reasons = |message: &Tree| is_answer(message) && message.get("reasoning_content").is_some();
+        let mut said = self.said(role, text);
+        if let (Role::Assistant, true, Tree::Map(members)) = (role, others.iter().any(reasons), &mut said) {
+            members.push(("reasoning_content".to_owned(), Tree::Text(String::new())));
+        }
+        said
+    }
+
     fn said(&self, role: Role, text: &str) -> Tree {
         let role = match role {
             Role::User => "user",

@@ -211,6 +211,12 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
         return root;
     }
     let Tree::List(messages) = list else { panic!("no messages: {body}") };
+    let gone: Vec<Tree> = plan
+        .ops
+        .iter()
+        .filter_map(|op| if let Op::Drop { first, end } = op { Some(*first..*end) } else { None })
+        .flat_map(|range| messages[range].to_vec())
+        .collect();
     let mut dropped = vec![false; messages.len()];
     let mut inserted: Vec<Vec<Tree>> = vec![Vec::new(); messages.len() + 1];
     let mut omitted = Vec::new();
@@ -234,7 +240,7 @@ pub(crate) fn planned(subject: &dyn Subject, body: &str, plan: &Plan) -> Tree {
             Op::Omit { part } => omitted.push((part.message as usize, part.part as usize)),
             Op::Split { .. } | Op::MarkFrame { .. } => {}
             Op::Drop { first, end } => dropped[*first..*end].fill(true),
-            Op::Insert { before, role, text } => inserted[*before].push(subject.said(*role, text)),
+            Op::Insert { before, role, text } => inserted[*before].push(subject.said_for(&gone, *role, text)),
         }
     }
     omitted.sort_unstable();

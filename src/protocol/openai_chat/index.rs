@@ -5,11 +5,14 @@
 
 use super::dialect::DIALECT;
 use super::single_call;
+use memchr::memmem;
+
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
     Arguments, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Part, PartKind, Role, Slots,
 };
 use crate::json::scan::{self, Kind, Value};
+use crate::plan::{Op, Plan};
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{Blocks, data_url, feed, fill_result, text_part, within};
 use crate::protocol::{Unread, openai, request_marks};
@@ -92,6 +95,19 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         parts
     };
     Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_stand_in(raw)))
+}
+
+/// Whether answers that a plan leaves out have reasoning in a member that some servers want with each answer: they take an
+/// empty one. Only what is left out is asked: it is old, and what clients drop of old answers is gone from it by then.
+pub(super) fn takes_the_place_of_reasoning(conversation: &Conversation, plan: &Plan) -> bool {
+    let has_reasoning = |message: &Message| {
+        let raw = message.span.of(&conversation.body);
+        message.index.role == Role::Assistant && memmem::find(raw, b"\"reasoning_content\"").is_some()
+    };
+    plan.ops.iter().any(|op| match op {
+        Op::Drop { first, end } => conversation.messages[*first..*end].iter().any(has_reasoning),
+        _ => false,
+    })
 }
 
 /// A message in a role that nobody knows.
@@ -441,6 +457,33 @@ mod tests {
         assert_eq!(read(r#""no ENCRYPTED text""#).parts[0].leaves.len(), 1);
         assert!(read(&one).fingerprint != read(&other).fingerprint);
         assert_eq!(read(&one).fingerprint, read(&list(&one)).fingerprint);
+    }
+
+    /// DeepSeek refuses an answer without the member that the others have, and takes an empty one.
+    #[test]
+    fn an_answer_stands_for_others_with_an_empty_member() {
+        let protocol = crate::protocol::named("openai-chat").unwrap();
+        let said = r#"{"role":"assistant","content":"SO FAR""#;
+        for (member, expected) in [
+            ("", format!("{said}}}")),
+            (r#","reasoning_content":"hm""#, format!(r#"{said},"reasoning_content":""}}"#)),
+            (r#","reasoning_content":"""#, format!(r#"{said},"reasoning_content":""}}"#)),
+            (r#","reasoning":"hm""#, format!("{said}}}")),
+            (r#","name":"\"reasoning_content\"""#, format!("{said}}}")),
+        ] {
+            let user = r#"{"role":"user","content":"go"}"#;
+            let old = format!(r#"{{"role":"assistant","content":"a"{member}}}"#);
+            // What stays says nothing of it: clients may leave it out later.
+            let new = r#"{"role":"assistant","content":"b","reasoning_content":"hm"}"#;
+            let body = format!(r#"{{"messages":[{user},{old},{user},{new},{user}]}}"#);
+            let read = protocol.index(&body.into(), &crate::conversation::NoMemo).unwrap();
+            let insert = |role| Op::Insert { before: 2, role, text: "SO FAR".into() };
+            let plan = Plan { ops: vec![Op::Drop { first: 1, end: 2 }, insert(Role::Assistant)] };
+            let sent =
+                crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).unwrap();
+            let whole = format!(r#"{{"messages":[{user},{expected},{user},{new},{user}]}}"#);
+            assert_eq!(std::str::from_utf8(&sent).unwrap(), whole);
+        }
     }
 
     /// Where what stands within a result is left as it is, the message carries the mark, whatever its content is made of.

@@ -10,9 +10,12 @@ mod include_usage;
 mod index;
 mod single_call;
 
+use super::content::said_by;
+use super::splice::{self, Lowering};
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
-use crate::conversation::{Carriers, Conversation, Memo};
-use crate::json::Edit;
+use crate::conversation::{Carriers, Conversation, Memo, Role};
+use crate::json::{Edit, Edits};
+use crate::plan::{self, Plan};
 
 /// The dialect.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,17 @@ impl Protocol for OpenAiChat {
 
     fn with_marks(&self, conversation: Conversation, carriers: Carriers) -> Conversation {
         index::with_marks(conversation, carriers)
+    }
+
+    fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
+        plan::check(conversation, plan)?;
+        let has_reasoning = index::takes_the_place_of_reasoning(conversation, plan);
+        splice::lower(conversation, plan, &|role, text| match role {
+            Role::Assistant if has_reasoning => {
+                format!(r#"{{{},"reasoning_content":""}}"#, said_by(role, text))
+            }
+            _ => self.message(role, text),
+        })
     }
 
     fn ask(&self, question: &Ask<'_>) -> Asked {
