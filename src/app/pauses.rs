@@ -7,6 +7,7 @@ use super::Core;
 use super::models::Models;
 use super::rewrite::Request;
 use super::rewritten::RequestFacts;
+use crate::conversation::{Conversation, Role};
 use crate::lineage::{Place, Relation};
 use crate::usage::cache_model::{Pause, Pauses};
 
@@ -20,6 +21,8 @@ pub(super) struct Uncertain {
     gone_ms: u64,
     /// Tokens of the shortest that is kept.
     least: u64,
+    /// Bytes of the request that stand before what anyone has said: others may have used them meanwhile.
+    frame: u64,
 }
 
 impl Request<'_> {
@@ -40,7 +43,11 @@ impl Request<'_> {
     pub(super) fn uncertain(&self) -> Option<Uncertain> {
         let kind = self.cache();
         let gone_ms = kind.gone_ms(self.conversation.requested_ttl_ms).filter(|_| kind.is_automatic())?;
-        Some(Uncertain { gone_ms, least: kind.min_prefix_tokens() })
+        let Conversation { body, array, messages, .. } = &self.conversation;
+        let instructions = messages.iter().take_while(|message| message.index.role == Role::System);
+        let said: usize = instructions.map(|message| message.span.len()).sum();
+        let frame = (body.len() - array.len() + said) as u64;
+        Some(Uncertain { gone_ms, least: kind.min_prefix_tokens(), frame })
     }
 }
 
@@ -48,7 +55,8 @@ impl Core {
     /// A request that left then was answered, and so much of it was read: after a pause that tells whether its history was
     /// kept.
     pub(super) fn pause_told(&self, upstream: &str, facts: &RequestFacts, at_ms: i64, read: u64) {
-        let Some((place, Uncertain { gone_ms, least })) = facts.place.as_ref().zip(facts.uncertain) else {
+        let Some((place, Uncertain { gone_ms, least, frame })) = facts.place.as_ref().zip(facts.uncertain)
+        else {
             return;
         };
         let idle_ms = u64::try_from(at_ms.saturating_sub(self.lineage.last_read_ms(place))).unwrap_or(0);
@@ -58,11 +66,14 @@ impl Core {
         let model = facts.model.as_deref();
         let said = self.meter.said(place.chains[place.sent]);
         let Some((_, before)) = said.figure().filter(|_| !said.is_of_another(model)) else { return };
-        // What an event has changed is not read, nor what stands behind it.
+        let tokens = |bytes: u64| (bytes as f64 / self.meter.bytes_per_token(model)) as u64;
+        // What an event has changed is not read, nor what stands behind it. Of the history alone the pause tells.
         let changed = facts.event.as_ref().map_or(0, |event| event.freed_bytes + event.rewritten_bytes);
-        let kept = before.saturating_sub((changed as f64 / self.meter.bytes_per_token(model)) as u64);
-        if kept >= 2 * least {
-            let pause = Pause { ms: idle_ms, kept, read };
+        let frame = tokens(frame);
+        let kept = before.saturating_sub(tokens(changed)).saturating_sub(frame);
+        // What the frame comes to is an estimate.
+        if kept >= (2 * least).max(frame / 2) {
+            let pause = Pause { ms: idle_ms, kept, read: read.saturating_sub(frame) };
             self.caches.learn(&name(upstream, model), |pauses| pauses.ended(pause));
         }
     }

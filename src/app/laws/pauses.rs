@@ -18,9 +18,15 @@ const STEPS: usize = 3;
 /// Bytes that come with each request, about.
 const NEW: u64 = 10_500;
 
+/// Instructions that others use as well, in bytes.
+const FRAME: usize = 20_000;
+
 /// A history with so many results.
 fn history(results: usize) -> Bytes {
-    let mut messages = vec![json!({"role": "user", "content": "Go on. ".repeat(2000)})];
+    let mut messages = vec![
+        json!({"role": "system", "content": "Be brief. ".repeat(FRAME / 10)}),
+        json!({"role": "user", "content": "Go on. ".repeat(2000)}),
+    ];
     for at in 0..results {
         let call =
             json!({"id": format!("c{at}"), "type": "function", "function": {"name": "f", "arguments": "{}"}});
@@ -44,7 +50,7 @@ fn prices() -> Catalogue {
     Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
 }
 
-/// Pauses of so many minutes, how much of a prompt's beginning is read behind each, and whether results are cleared there
+/// Pauses of so many minutes, how much of a prompt behind its instructions is read behind each, and whether results are cleared there
 /// because nothing of it was there.
 type Pauses = &'static [(i64, f64, bool)];
 
@@ -86,7 +92,9 @@ fn what_nobody_marks_is_gone_when_the_provider_says_so() {
                 }
                 let again = event.map_or(NEW, |event| event.rewritten_bytes + NEW);
                 let share = if step == 0 { *share } else { 1.0 };
-                let read = (wire.saturating_sub(again) as f64 * share) as u64 / 4;
+                // The instructions are there, whoever has used them.
+                let history = wire.saturating_sub(again).saturating_sub(FRAME as u64);
+                let read = (FRAME as u64 + (history as f64 * share) as u64) / 4;
                 core.pause_told("", facts, rig::clock(), read);
                 core.lineage.ended(place, Fate::Told { read, written: 0 });
                 core.meter.learn(

@@ -6,6 +6,8 @@
 
 /// The share of what should have been read that was there for the most part.
 const MOST: f64 = 0.5;
+/// So many misses in a row behind pauses behind which prompts were read: they are not kept for so long any more.
+const MISSES: u32 = 3;
 /// By how much of itself a pause is about as long as another.
 const ABOUT: u64 = 8;
 
@@ -27,6 +29,8 @@ pub struct Pauses {
     kept_ms: u64,
     /// The shortest, of those that were clearly longer than that, behind which one was not.
     gone_ms: Option<u64>,
+    /// How often in a row one was not behind any other.
+    missed: u32,
 }
 
 impl Pauses {
@@ -38,9 +42,17 @@ impl Pauses {
         if read as f64 >= kept as f64 * MOST {
             self.kept_ms = self.kept_ms.max(ms);
             self.gone_ms.take_if(|gone| about(*gone) <= ms);
-        } else if about(ms) > self.kept_ms {
-            self.gone_ms = Some(self.gone_ms.map_or(ms, |gone| gone.min(ms)));
+            self.missed = 0;
+            return;
         }
+        if about(ms) <= self.kept_ms {
+            self.missed += 1;
+            if self.missed < MISSES {
+                return;
+            }
+            (self.kept_ms, self.missed) = (about(ms).saturating_sub(1), 0);
+        }
+        self.gone_ms = Some(self.gone_ms.map_or(ms, |gone| gone.min(ms)));
     }
 
     /// Whether what nobody has used for so long is gone.
@@ -62,7 +74,7 @@ mod tests {
     fn what_was_read_is_kept_and_what_was_not_is_gone() {
         // The minutes of a pause, what was read of a thousand tokens, and from how many minutes on it is gone then.
         type Case = (&'static str, &'static [(u64, u64)], Option<u64>);
-        let cases: [Case; 10] = [
+        let cases: [Case; 12] = [
             ("nothing is known", &[], None),
             ("kept", &[(70, 900)], None),
             ("gone", &[(70, 100)], Some(62)),
@@ -71,6 +83,8 @@ mod tests {
             ("kept for so long, and not for longer", &[(70, 1000), (90, 0)], Some(79)),
             ("missed once, behind about as long a one", &[(70, 1000), (75, 0)], None),
             ("missed once", &[(70, 1000), (65, 0)], None),
+            ("not kept for so long any more", &[(70, 1000), (65, 0), (66, 0), (68, 0)], Some(60)),
+            ("missed now and then", &[(70, 1000), (65, 0), (66, 0), (65, 900), (68, 0), (66, 0)], None),
             ("gone behind what was kept", &[(90, 0), (70, 500)], Some(79)),
             ("gone and kept behind the same", &[(70, 0), (70, 600)], None),
         ];
