@@ -3,7 +3,7 @@
 
 use super::{Lineage, Place};
 use crate::conversation::{Chain, Digest};
-use crate::planner::{Expected, Fate, Outlook};
+use crate::planner::{Expected, Fate, Found, Outlook};
 
 /// First stakes of a sender's threads that may be lost. Those of agents that work side by side are made at the same time and
 /// won; those of a batch of short talks are not.
@@ -41,7 +41,11 @@ impl Lineage {
             && let Some(expected) = self.memory.take_expected(place.asks())
         {
             let found = expected.found(expected.missing(read, written), read);
-            self.memory.find(cache, self.memory.findings(cache).found(found, TRIES));
+            let findings = self.memory.findings(cache);
+            // What was written before the rest began has been judged with that.
+            if found != Found::Nothing || !findings.rests() {
+                self.memory.find(cache, findings.found(found, TRIES));
+            }
         }
         self.memory.end(place.head(), fate);
     }

@@ -145,7 +145,9 @@ fn within(
     let is_doubtful = facts.outlook == Outlook::SeldomKept;
     let is_first = facts.outlook == Outlook::SeldomGoesOn && before.is_untouched();
     let is_vain = is_doubtful || is_first || before.is_vain(after_pause);
-    let waits = is_vain && rates.write > 1.0 && entry.is_none();
+    // What was not there for it, nor for others, most likely is not yet.
+    let is_gone = entry.is_none() || (is_doubtful && before.missing_in.is_some());
+    let waits = is_vain && rates.write > 1.0 && is_gone;
     let allowed = if waits { None } else { before.allows(entry.map_or(0.0, up_to), is_doubtful, rates) };
     let (known, entry) = if allowed.is_none() && entry.is_some() { (None, None) } else { (known, entry) };
     let waits = allowed.is_none();

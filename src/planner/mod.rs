@@ -50,7 +50,7 @@ pub use splice::{Layout, Splice};
 pub use standing::{Fate, Standing};
 pub use transcript::left_out;
 
-pub use crate::strategy::findings::{Expected, Findings, Outlook};
+pub use crate::strategy::findings::{Expected, Findings, Found, Outlook};
 pub use crate::strategy::marks::Wager;
 
 /// What the user wants.

@@ -30,3 +30,19 @@ fn what_is_expected_of_one_cache_is_not_found_in_another() {
     );
     assert_eq!(desk.lineage.outlook(cache(Chain::root("x", b"you"), "b", Some("m"))), Outlook::Fair);
 }
+
+/// What was written before the rest began, and is not there while it lasts, makes the next one no longer.
+#[test]
+fn who_rests_is_told_nothing_new_by_what_is_not_there() {
+    let desk = Desk::new();
+    let rates = Rates { read: 0.1, write: 1.25 };
+    let expected = Expected { bytes: 900.0, before: 0.0, tokens: Some(300), least: None, rates };
+    let place = desk.place(&session("s"), &talk("u a u"));
+    for _ in 0..5 {
+        desk.lineage.expect(&place, Some(expected));
+        desk.lineage.ended(&place, Fate::Told { read: 0, written: 400 });
+    }
+    assert_eq!(desk.lineage.outlook(place.cache), Outlook::SeldomKept);
+    desk.lineage.expect(&place, None);
+    assert_eq!(desk.lineage.outlook(place.cache), Outlook::Fair);
+}
