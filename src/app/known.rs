@@ -34,6 +34,7 @@ impl Request<'_> {
             rates: price
                 .and_then(|price| price.shares(end_ttl_ms))
                 .map(|(read, write)| Rates { read, write }),
+            price: price.map(|price| price.base.input.picodollars() as f64),
             cold: self.is_cold(place),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),

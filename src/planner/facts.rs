@@ -11,6 +11,8 @@ use crate::usage::Binding;
 pub struct Facts {
     /// Tokens' prices, as shares of plain input; `None`: not known.
     pub rates: Option<Rates>,
+    /// What plain input costs, in any unit that is the same for all models; `None`: not known.
+    pub price: Option<f64>,
     /// The provider's cache of this thread has expired, or there never was one.
     pub cold: bool,
     /// What the model takes, in tokens, if that is known.
@@ -74,6 +76,7 @@ impl Default for Facts {
     fn default() -> Self {
         Self {
             rates: None,
+            price: None,
             cold: false,
             window: None,
             measured: None,

@@ -73,6 +73,7 @@ impl Request<'_> {
     fn take_in(&self, outcome: &Outcome, standing: &mut Standing) {
         let known = Known { applied: &outcome.applied, sent: self.sent };
         let (is_first, is_forgotten) = (!standing.kept.is_departed(), standing.messages() == 0);
+        standing.kept.goes_at(self.facts.price);
         standing.advance(self.conversation, known, (self.facts.hidden_bytes, self.facts.prelude), self.terms);
         if self.ending == Ending::Branches && is_first {
             standing.branch(self.terms.rates, is_forgotten);

@@ -162,6 +162,8 @@ pub struct Stake {
     /// What it has brought of late to write the whole history, or would have, in what that costs beyond plain input: with
     /// requests that came soon, and with those that came after a pause.
     pub brought: [f64; 2],
+    /// What plain input costs where these bytes are counted; 0: not known.
+    pub price: f64,
     /// The cache that the last request went to.
     pub cache: u64,
     /// What has become of what was to be read there.
@@ -227,6 +229,16 @@ impl Stake {
     /// Whether the thread has neither written nor read anything because of marks.
     pub fn is_untouched(&self) -> bool {
         self.spent == 0.0
+    }
+
+    /// A request goes to a model whose plain input costs so much, if that is known: what was paid at another price was so
+    /// many of its bytes.
+    pub fn goes_at(&mut self, price: Option<f64>) {
+        let Some(price) = price.filter(|price| *price > 0.0) else { return };
+        let before = std::mem::replace(&mut self.price, price);
+        if before > 0.0 {
+            (self.plain, self.spent) = (self.plain * before / price, self.spent * before / price);
+        }
     }
 
     /// A request goes to this cache, of which that is to be expected: what another one has not kept tells nothing of it.
@@ -499,6 +511,24 @@ mod tests {
                 after_pause = false;
             }
             assert_eq!(found, expected, "{requests}");
+        }
+    }
+
+    /// What a cheap model's requests have cost is little at a dear one's price; where no price is known, it stays as it is.
+    #[test]
+    fn stakes_are_counted_at_the_price_of_the_model_that_is_asked() {
+        let mut stake = Stake { plain: 1_000.0, spent: 100.0, ..Stake::default() };
+        for (price, plain, spent) in [
+            (None, 1_000.0, 100.0),
+            (Some(1.0), 1_000.0, 100.0),
+            (Some(5.0), 200.0, 20.0),
+            (None, 200.0, 20.0),
+            (Some(0.0), 200.0, 20.0),
+            (Some(2.0), 500.0, 50.0),
+        ] {
+            stake.goes_at(price);
+            let off = (stake.plain - plain).abs() + (stake.spent - spent).abs();
+            assert!(off < 1e-6, "{price:?}: {stake:?}");
         }
     }
 

@@ -62,6 +62,14 @@ impl Kept {
         self.entries.behind(prelude);
     }
 
+    /// The next request goes to a model whose plain input costs so much, if that is known.
+    pub(in crate::planner) fn goes_at(&mut self, price: Option<f64>) {
+        let mut before = Stake { plain: self.before.unwrap_or(0.0), ..self.stake };
+        before.goes_at(price);
+        self.before = self.before.map(|_| before.plain);
+        self.stake.goes_at(price);
+    }
+
     /// A request of the history, which would have cost so much as it came, was followed by another.
     pub(super) fn was_followed(&mut self, plain: f64) {
         self.stake.plain += plain;
