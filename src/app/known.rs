@@ -2,6 +2,7 @@
 //! the provider keeps.
 
 use super::rewrite::Request;
+use super::summaries::Summaries;
 use crate::lineage::{Place, Relation};
 use crate::planner::{self, Overflow};
 use crate::strategy::compaction::Compaction;
@@ -25,9 +26,8 @@ impl Request<'_> {
             && self.core.windows.is_clear(self.asked.upstream)
             && !said.is_nothing();
         let end_ttl_ms = self.conversation.end_ttl_ms();
-        let thread = &place.thread.id;
-        let summaries = self.core.summaries.as_ref();
-        let (spent, awaits_summary) = summaries.map_or((0.0, false), |made| made.of_thread(thread));
+        let of_thread = |made: &Summaries| made.of_thread(&self.tuning(place).terms, &place.thread.id);
+        let (spent, awaits_summary) = self.core.summaries.as_ref().map_or((0.0, false), of_thread);
         planner::Facts {
             spent,
             awaits_summary,

@@ -225,12 +225,11 @@ impl Summaries {
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
         let Seen { conversation, place, terms, level, .. } = seen;
         let thread = &place.thread.id;
-        if !terms.settings.enabled
-            || !terms.is_due(level)
-            || conversation.continues.is_some()
-            || level.defers
-            || !self.summarizer.takes(thread)
-        {
+        if !terms.settings.enabled || !terms.is_due(level) {
+            return None;
+        }
+        self.spending.knows(thread);
+        if conversation.continues.is_some() || level.defers || !self.summarizer.takes(thread) {
             return None;
         }
         let newest = self.newest(terms, place);
@@ -346,9 +345,12 @@ impl Summaries {
     }
 
     /// What a thread's summaries have cost so far, in bytes of plain input, and whether one is being made, or waits for
-    /// room to be wanted.
-    pub(super) fn of_thread(&self, thread: &str) -> (f64, bool) {
-        let is_awaited = self.spending.is_waiting(thread) || self.summarizer.is_running(thread);
+    /// room to be wanted. One may do so of a thread that no request of this process has brought near the window.
+    pub(super) fn of_thread(&self, terms: &Terms, thread: &str) -> (f64, bool) {
+        let may_wait = terms.settings.enabled && terms.settings.most_loss < 1.0;
+        let is_awaited = self.spending.is_waiting(thread)
+            || may_wait && !self.spending.is_known(thread)
+            || self.summarizer.is_running(thread);
         (self.spending.of(thread), is_awaited)
     }
 

@@ -108,6 +108,18 @@ impl Spending {
         self.account(thread).waits
     }
 
+    /// Whether a request has brought a thread near the window.
+    pub(super) fn is_known(&self, thread: &str) -> bool {
+        self.0.get(thread).is_some()
+    }
+
+    /// A request brings a thread near the window.
+    pub(super) fn knows(&self, thread: &str) {
+        if !self.is_known(thread) {
+            self.0.insert(thread.to_owned(), Account::default());
+        }
+    }
+
     /// A thread's summary waits for room to be wanted.
     pub(super) fn waits(&self, thread: &str) {
         self.0.insert(thread.to_owned(), Account { waits: true, ..self.account(thread) });
@@ -153,4 +165,21 @@ fn input(price: &Price) -> f64 {
 
 fn output(price: &Price) -> f64 {
     price.base.output.picodollars() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What another process has made of a thread is not known until a request brings it near the window again.
+    #[test]
+    fn threads_are_known_once_they_are_near_the_window() {
+        let spending = Spending::new();
+        assert!(!spending.is_known("t"));
+        spending.waits("t");
+        spending.knows("t");
+        spending.knows("u");
+        let known = ["t", "u", "v"].map(|thread| (spending.is_known(thread), spending.is_waiting(thread)));
+        assert_eq!(known, [(true, true), (true, false), (false, false)]);
+    }
 }
