@@ -94,15 +94,17 @@ mod tests {
 
     use super::*;
 
-    /// Takes a line each time it is let to, and says so.
+    /// Says that it has a line, and takes it as soon as it is let to.
     struct Held {
+        has_one: SyncSender<()>,
         let_go: Receiver<()>,
         written: Arc<Mutex<String>>,
     }
 
     impl Write for Held {
         fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-            // Whoever does not hold it any more has let all go.
+            // Whoever does not listen, or hold it, any more has let all go.
+            let _ = self.has_one.send(());
             let _ = self.let_go.recv();
             self.written.lock().unwrap().push_str(std::str::from_utf8(line).unwrap());
             Ok(line.len())
@@ -115,26 +117,26 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_who_reads() {
-        let (hold, let_go) = sync_channel(0);
+        let ((has_one, holds), (hold, let_go)) = (sync_channel(1), sync_channel(0));
         let written = Arc::new(Mutex::new(String::new()));
-        let held = Held { let_go, written: Arc::clone(&written) };
+        let held = Held { has_one, let_go, written: Arc::clone(&written) };
         let lines = Lines::to(held, |lost| format!("{lost} lost\n")).unwrap();
         let say = |line: &str| (&lines).write_all(line.as_bytes()).unwrap();
-        // The first one has left the queue once it has been let go, and the second may have.
         say("first\n");
-        hold.send(()).unwrap();
+        holds.recv().unwrap();
         (0..WAITING + 10).for_each(|at| say(&format!("{at}\n")));
-        drop(hold);
-        lines.finish();
-        say("after\n");
-        lines.finish();
-        let written = written.lock().unwrap();
-        let said: Vec<&str> = written.lines().collect();
-        let lost = said.iter().position(|line| line.ends_with(" lost")).unwrap();
-        let kept: Vec<String> = (0..lost - 1).map(|at| at.to_string()).collect();
-        assert_eq!(said[0], "first");
-        assert_eq!(said[1..lost], kept, "in order");
-        assert_eq!(said[lost], format!("{} lost", WAITING + 10 - kept.len()));
-        assert!(kept.len() >= WAITING && said[lost + 1..] == ["after"], "{:?}", &said[lost..]);
+        drop((holds, hold));
+        // There is room as soon as the thread has its turn.
+        while !lines.own_up() {
+            thread::yield_now();
+        }
+        let (tell, told) = sync_channel(1);
+        for next in [Next::Line(b"after\n".to_vec()), Next::Told(tell)] {
+            lines.next.send(next).unwrap();
+        }
+        told.recv().unwrap();
+        let kept: Vec<String> = (0..WAITING).map(|at| at.to_string()).collect();
+        let expected = format!("first\n{}\n10 lost\nafter\n", kept.join("\n"));
+        assert_eq!(*written.lock().unwrap(), expected);
     }
 }
