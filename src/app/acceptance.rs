@@ -1,7 +1,8 @@
-//! Which changes providers take, where a refusal does not say what is wrong with a request.
+//! Learns which kinds of edits each upstream and model accepts, for refusals that do not say what is wrong with a
+//! request.
 //!
-//! A server may fail on what it does not know, and go on doing so however often the client tries. Bounded, and lost with
-//! the process: it is found out again.
+//! A server may fail on input that it does not know, and fail again however often the client retries. What is learned
+//! is bounded and lost with the process: it is then found out again.
 
 use http::StatusCode;
 
@@ -13,30 +14,30 @@ use crate::lineage::Place;
 use crate::plan::Kinds;
 use crate::store::Recent;
 
-/// Histories that are remembered to have been refused.
+/// How many refused histories are remembered.
 const REFUSED: u64 = 1024;
-/// How often the request of a history is refused before what was edited is in doubt: a provider has faults of its own, and
-/// SDKs try three times.
+/// How often a history must be refused before its edits are suspected: providers have faults of their own, and SDKs
+/// try three times.
 pub(super) const TRIES: u32 = 2;
 
-/// Refusals that are never for what was edited, but about the sender, the time, or how much there is to do; 529 is
-/// Anthropic's `overloaded_error`.
+/// Statuses that never concern the edits: they are about the sender, the timing or the load. 529 is Anthropic's
+/// `overloaded_error`.
 const NEVER: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 504, 529];
 
-/// What models of upstreams have taken so far.
+/// What upstreams are known to accept, by model.
 pub(super) struct Acceptance {
     /// By upstream and model.
     by_model: Models<(String, String), Changes>,
-    /// How often each was; `None`: so was its original.
+    /// How often each history was refused; `None`: its original was refused too, so the edits are not to blame.
     refused: Recent<Chain, Option<u32>, Hashed>,
 }
 
-/// What became of requests that something was added to.
+/// What became of requests with additions.
 #[derive(Debug, Clone, Copy)]
 enum Additions {
     /// One was answered.
     Taken,
-    /// So many were answered only without it.
+    /// So many were refused with the additions and answered without.
     Refused(u32),
 }
 
@@ -48,9 +49,9 @@ impl Default for Additions {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Changes {
-    /// Kinds that an answered request had.
+    /// Kinds of edits in requests that were answered.
     taken: Kinds,
-    /// Kinds that a request had whose original alone was answered.
+    /// Kinds of edits in requests that were refused while their originals were answered.
     refused: Kinds,
     additions: Additions,
 }
@@ -60,13 +61,13 @@ impl Acceptance {
         Self { by_model: Models::new(), refused: Recent::of_entries(REFUSED) }
     }
 
-    /// A request was answered with what is added to it.
+    /// Records that a request was answered with its additions.
     pub(super) fn take_additions(&self, upstream: &str, facts: &RequestFacts) {
         self.by_model.learn(&key(upstream, facts), |changes| changes.additions = Additions::Taken);
     }
 
-    /// A request was answered without what is added to it, and not with it. How often that has been; `None`: it was taken
-    /// before, so that it is not the reason.
+    /// Records that a request was refused with its additions and answered without. Returns how often that has
+    /// happened so far; `None` if additions were accepted before, so that they cannot be the reason.
     pub(super) fn refuse_additions(&self, upstream: &str, facts: &RequestFacts) -> Option<u32> {
         let refused = match self.known(upstream, facts).additions {
             Additions::Taken => return None,
@@ -77,7 +78,7 @@ impl Acceptance {
         Some(refused)
     }
 
-    /// Whether what is added to requests is taken, as far as that is known: a refusal may have been for something else.
+    /// Whether additions are accepted, as far as that is known: a refusal may have had another reason.
     pub(super) fn takes_additions(&self, upstream: &str, facts: &RequestFacts) -> bool {
         match self.known(upstream, facts).additions {
             Additions::Taken => true,
@@ -85,14 +86,14 @@ impl Acceptance {
         }
     }
 
-    /// The original of an edited request was refused as well: it was not the editing.
+    /// Records that the original of an edited request was refused as well: the edits were not the reason.
     pub(super) fn acquit(&self, facts: &RequestFacts) {
         if let Some(place) = &facts.place {
             self.refused.insert(place.head(), None);
         }
     }
 
-    /// A request was answered, if it was edited; `original`: only when it came as the client sent it.
+    /// Records that an edited request was answered; `original`: only in the form that the client sent.
     pub(super) fn answered(&self, upstream: &str, facts: &RequestFacts, original: bool) {
         if facts.state == State::Edited {
             self.by_model.learn(&key(upstream, facts), |changes| {
@@ -102,8 +103,8 @@ impl Acceptance {
         }
     }
 
-    /// An edited request was refused, and nothing says why: whether what was edited may be the reason. That takes a kind
-    /// of change that was never taken, and a client that goes on trying or a model that has refused such a one before.
+    /// Whether the edits may be the reason for an unexplained refusal. They are suspected only if they are of a kind
+    /// that was never accepted, and either the client keeps retrying or the model has refused that kind before.
     pub(super) fn doubts(&self, upstream: &str, facts: &RequestFacts, status: StatusCode) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if NEVER.contains(&status.as_u16()) {
@@ -119,8 +120,8 @@ impl Acceptance {
         before >= TRIES || new.without(known.refused) != new
     }
 
-    /// The same of one whose answer began well and says that the request failed, with this status by its own word: one of a
-    /// bad request is sure, and where nothing is known of it the server may be at fault, or overloaded.
+    /// The same for an answer with a good status that reports an error inside it, with `status` as the error's own
+    /// word for it. A bad request is certain; if `status` is unknown, the server may just be at fault or overloaded.
     pub(super) fn doubts_within(&self, upstream: &str, facts: &RequestFacts, status: Option<u16>) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if matches!(status, Some(400 | 422)) {
@@ -135,7 +136,7 @@ impl Acceptance {
         status.is_some_and(|status| self.doubts(upstream, facts, status))
     }
 
-    /// Whether what was edited of a history is in doubt: it was refused before.
+    /// Whether the edits of this history are suspected, because it was refused before.
     pub(super) fn is_in_doubt(&self, facts: &RequestFacts) -> bool {
         let head = facts.place.as_ref().filter(|_| facts.state == State::Edited).map(Place::head);
         head.and_then(|head| self.refused.get(&head)).flatten().is_some()

@@ -1,8 +1,8 @@
-//! What conversations and days have used up, against what they may.
+//! What conversations and days have spent, against their limits.
 //!
 //! Kept in memory from the records as they are made; what is not in memory is summed up from the store. Without a
-//! limit nothing is kept and nothing is read. Spending is money and tokens that providers stated: what has no
-//! known price counts in tokens only.
+//! limit nothing is kept and nothing is read. Money counts only where it is known: requests of unknown price count in
+//! tokens alone.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,32 +24,32 @@ const MODELS: u64 = 256;
 /// Milliseconds of a day. Days begin at midnight UTC.
 const DAY_MS: i64 = 86_400_000;
 
-/// The keys of the limits, in money and in tokens.
+/// The keys of the daily limits, in money and in tokens.
 const OF_DAYS: [&str; 2] = ["budget.day_usd", "budget.day_tokens"];
 const OF_CONVERSATIONS: [&str; 2] = ["budget.conversation_usd", "budget.conversation_tokens"];
 
-/// The books of the limits.
+/// Spending and its limits.
 pub(super) struct Budget {
     settings: Settings,
     store: Arc<dyn Store>,
     conversations: Recent<String, Arc<Mutex<Account>>>,
     today: Today,
-    /// Models whose price is not known, as far as the log has named them.
+    /// Models of unknown price that the log has already named.
     unpriced: Recent<String, ()>,
 }
 
-/// What was used up on a day.
+/// A day, in days since 1970, and what was spent on it.
 #[derive(Default)]
 struct Today(Mutex<Option<(i64, Account)>>);
 
-/// What was used up, and what the log says of it already.
+/// What was spent, and how much of the limit the log has reported already.
 #[derive(Debug, Default)]
 struct Account {
     spent: Spent,
     said: Option<Level>,
 }
 
-/// How much of a limit is used up.
+/// How much of a limit is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Near,
@@ -63,7 +63,7 @@ pub(super) struct Reached {
     /// The limit's key in the configuration.
     key: &'static str,
     share: f64,
-    /// How much of how much, for people.
+    /// Spending and limit, formatted for people.
     shown: String,
 }
 
@@ -73,14 +73,14 @@ impl Budget {
         Self { settings, store, conversations, today: Today::default(), unpriced }
     }
 
-    /// Sums up the day so far, so that no request waits for it.
+    /// Sums up the current day in advance, so that no request has to wait for it.
     pub(super) fn warm(&self, now_ms: i64) {
         if self.settings.day != Limits::default() {
             self.with_day(now_ms, |_| ());
         }
     }
 
-    /// Whether requests may be refused.
+    /// Whether requests over a limit are refused.
     pub(super) fn refuses(&self) -> bool {
         self.settings.on_exceeded == OnExceeded::Refuse && !self.is_idle()
     }
@@ -89,7 +89,7 @@ impl Budget {
         self.settings.day == Limits::default() && self.settings.conversation == Limits::default()
     }
 
-    /// The fullest of the limits that a request of a conversation counts towards, if it is nearly reached.
+    /// The most exhausted of the limits that apply to a conversation, if it is reached or nearly so.
     pub(super) fn reached(&self, conversation: &str, now_ms: i64) -> Option<Reached> {
         let (day, own) = (self.settings.day, self.settings.conversation);
         let mut found = Vec::new();
@@ -104,7 +104,7 @@ impl Budget {
         found.into_iter().max_by(|one, other| one.share.total_cmp(&other.share))
     }
 
-    /// Counts a record towards the limits, and says so once when one is reached.
+    /// Counts a record towards the limits, and logs once when one of them is reached.
     pub(super) fn book(&self, record: &Record, at_ms: i64) {
         if self.is_idle() {
             return;
@@ -126,7 +126,8 @@ impl Budget {
         }
     }
 
-    /// The model of a record that should count towards a limit in dollars, and does not for want of a price; each once.
+    /// The model of a record that cannot count towards a limit in dollars because its price is unknown; each model is
+    /// returned once.
     fn uncounted<'r>(&self, record: &'r Record) -> Option<&'r str> {
         let in_dollars =
             [self.settings.day, self.settings.conversation].iter().any(|limits| limits.usd.is_some());
@@ -175,7 +176,7 @@ impl Budget {
 
     fn with_day<T>(&self, now_ms: i64, then: impl FnOnce(&mut Account) -> T) -> T {
         let day = now_ms.div_euclid(DAY_MS);
-        // What is dated later is a clock's that was ahead.
+        // Records dated later come from a clock that ran ahead.
         let read = || self.read(None, day * DAY_MS..(day + 1) * DAY_MS);
         self.today.with(day, read, then)
     }
@@ -189,7 +190,7 @@ impl Budget {
         then(&mut account)
     }
 
-    /// What the store knows. What it cannot say counts as nothing: a broken store must not stop requests.
+    /// Spending according to the store. What cannot be read counts as nothing: a broken store must not stop requests.
     fn read(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Account {
         let spent = self.store.spent(conversation, within_ms).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was spent cannot be read: counted from now on");
@@ -200,8 +201,8 @@ impl Budget {
 }
 
 impl Today {
-    /// Nobody waits while another one reads: who has read first counts. What is booked meanwhile by one who has is in no
-    /// store yet, and what is read after that does not count.
+    /// Runs `then` on the account of a day, which is read first if it is not in memory. Nothing is locked while it is
+    /// read; of several threads that read at the same time, the first to finish wins.
     fn with<T>(&self, day: i64, read: impl Fn() -> Account, then: impl FnOnce(&mut Account) -> T) -> T {
         // A request that began before midnight and ended after it counts towards the new day. A day further back is
         // that of a clock that was set right.
@@ -224,7 +225,7 @@ impl Today {
 }
 
 impl Reached {
-    /// Why a request is not sent, if the limit is used up.
+    /// The error that a request is answered with instead of being sent, if the limit is reached.
     pub(super) fn refusal(&self) -> Option<Fault> {
         (self.level == Level::Spent).then(|| {
             let instead = if OF_DAYS.contains(&self.key) {
@@ -238,7 +239,7 @@ impl Reached {
         })
     }
 
-    /// As the books have it.
+    /// The limit as a record shows it.
     pub(super) fn record(&self) -> ledger::Budget {
         ledger::Budget {
             state: if self.level == Level::Spent { Used::Spent } else { Used::Near }.into(),

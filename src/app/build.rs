@@ -38,13 +38,13 @@ use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream, Variables};
 use crate::usage::Catalogue;
 
-/// Memory for decisions of threads that are being worked on, in bytes: those of several that fill the largest windows.
+/// Memory for the decisions of active threads, in bytes: enough for several that fill the largest windows.
 const DECISION_BYTES: u64 = 16 << 20;
 
-/// Of the time that may be spent on a request, one part in so many is waited for its decisions to be stored.
+/// The fraction of a request's time that it waits for its decisions to be stored: one in so many.
 const STORING: u32 = 4;
 
-/// A request body may be so many times as large, decoded, as the largest that is read.
+/// How many times `limits.max_body` a request body may have once it is decoded.
 const MOST_DECODED: usize = 2;
 
 const EXPOSED: &str = "other machines may reach this address and send requests with the keys of the configuration; \
@@ -54,18 +54,18 @@ const ADMIN_EXPOSED: &str = "other machines may reach this address and read what
 const TAKEN: &str = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any \
                      free port, \"off\" none";
 
-/// Why a gateway does not start.
+/// Why a gateway could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {cause}{}", way_out(cause))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// What the system reports.
         cause: io::Error,
     },
-    /// The state cannot be opened.
+    /// The state directory cannot be opened.
     #[error("cannot open the store {}: {cause}{}", path.display(), cause.way_out())]
     Store {
         /// The file.
@@ -73,17 +73,17 @@ pub enum StartError {
         /// What is wrong with it.
         cause: StoreError,
     },
-    /// An upstream is reached by the gateway itself.
+    /// An upstream leads back to the gateway itself.
     #[error("`upstream.{upstream}.{key}`: {place} is the gateway itself")]
     Loop {
         /// The name of the upstream.
         upstream: String,
-        /// The key that has it so.
+        /// The configuration key responsible.
         key: &'static str,
-        /// What that says.
+        /// The value of that key.
         place: String,
     },
-    /// A pattern of a price.
+    /// A price override whose model name is not a valid pattern.
     #[error("`prices.model`: {0}")]
     Price(glob::PatternError),
     /// A thread could not be started.
@@ -91,7 +91,7 @@ pub enum StartError {
     Start(#[from] io::Error),
 }
 
-/// What to do about an address that cannot be had, where that is known.
+/// What to do about an address that cannot be bound, where that is known.
 fn way_out(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
@@ -102,7 +102,7 @@ fn way_out(cause: &io::Error) -> &'static str {
     }
 }
 
-/// A gateway at work.
+/// A running gateway.
 pub struct App {
     address: SocketAddr,
     admin: Option<SocketAddr>,
@@ -116,8 +116,7 @@ pub struct App {
 impl App {
     /// Binds the addresses, opens the store, starts the workers.
     ///
-    /// # Errors
-    /// [`StartError`]; nothing is left running then.
+    /// # Errors [`StartError`]; nothing is left running then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let address = config.listen.address;
         let listener = Listener::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
@@ -144,27 +143,27 @@ impl App {
         Ok(Self { address, admin, running, housekeeping, shutdown, stats, tally })
     }
 
-    /// Where clients connect.
+    /// The address that clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the administrator connects, from this machine.
+    /// The address of the admin listener; `None` if there is none.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.map(reached)
     }
 
-    /// How many requests are not answered to their end.
+    /// How many requests have not been answered completely.
     pub fn under_way(&self) -> u64 {
         self.stats.open_requests.value()
     }
 
-    /// What has [`stop`](Self::stop) wait for no request any more.
+    /// A handle that makes [`stop`](Self::stop) wait for no further request.
     pub fn haste(&self) -> Haste {
         self.running.haste()
     }
 
-    /// Stops accepting, lets what is in flight finish, writes what is queued.
+    /// Stops accepting, finishes the requests in flight, writes out what is queued.
     pub fn stop(self) -> Drained {
         let _ = self.shutdown.send(true);
         let drained = self.running.join();
@@ -172,7 +171,7 @@ impl App {
         drained
     }
 
-    /// Stops, and gives what all requests came to.
+    /// Stops, and returns the totals of all requests.
     pub fn close(self) -> Totals {
         let tally = Arc::clone(&self.tally);
         self.stop();
@@ -180,14 +179,14 @@ impl App {
     }
 }
 
-/// The listeners that other machines may reach, and what that means.
+/// The listeners that other machines can reach, each with the consequence.
 fn exposed(listen: &config::Listen) -> impl Iterator<Item = (SocketAddr, &'static str)> {
     let admin = listen.admin.map(|admin| (admin, ADMIN_EXPOSED));
     let all = [Some((listen.address, EXPOSED)), admin].into_iter().flatten();
     all.filter(|(address, _)| !address.ip().to_canonical().is_loopback())
 }
 
-/// Several gateways may run on one machine: one that finds the admin's address taken does without.
+/// Binds the admin listener. If its address is taken, the gateway runs without: several may run on one machine.
 fn bind_admin(address: SocketAddr) -> Result<Option<admin::Listener>, StartError> {
     match admin::Listener::bind(address) {
         Ok(listener) => Ok(Some(listener)),
@@ -252,7 +251,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
     })
 }
 
-/// The windows that are known, where something is made of them.
+/// The windows learned so far, if anything makes use of them.
 fn windows(config: &Config, store: &dyn Store, routes: &Routes) -> Windows {
     if !config.recover.enabled || config.mode == config::Mode::Observe {
         return Windows::new();
@@ -282,8 +281,8 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     Tunings::new(tuning(None, config.preset, &config.tuning), profiles.collect())
 }
 
-/// What holds for summaries. Where the upstream that is to write them is not served, none are made: whoever the request
-/// goes to was not meant, and may not have the model.
+/// The settings for summaries. If the upstream that is to write them is not configured, there are none: the request's
+/// own upstream was not meant, and may not have the model.
 fn written(summarize: &config::Summarize, has_writer: bool, profile: Option<&str>) -> config::Summarize {
     let mut summarize = summarize.clone();
     let upstream = summarize.upstream.as_deref().filter(|_| !has_writer && summarize.settings.enabled);
@@ -298,7 +297,7 @@ fn written(summarize: &config::Summarize, has_writer: bool, profile: Option<&str
     summarize
 }
 
-/// The summariser, unless it is turned off or nothing is changed.
+/// The summariser, unless summaries are turned off or the gateway only observes.
 fn summaries(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -316,7 +315,7 @@ fn summaries(
     Summaries::start(limits, store, prices, Arc::clone(tally), Arc::clone(budget)).map(Some)
 }
 
-/// What a prompt is counted by: without events, and without marks.
+/// The policy by which prompts are counted: without events and cache marks.
 pub(super) fn counting(policy: &Policy) -> Policy {
     Policy {
         clear: clear::Settings { enabled: false, ..policy.clear.clone() },
@@ -335,7 +334,8 @@ fn routes(config: &Config) -> Routes {
     }
 }
 
-/// An upstream of the configuration, where the environment says that of proxies and the requests for it come in there.
+/// A configured upstream, with the proxy that the environment names for it. `listeners` are the gateway's own
+/// addresses, which cannot serve as proxies.
 pub fn upstream(upstream: &config::Upstream, proxies: &Variables, listeners: &[SocketAddr]) -> Upstream {
     let mut settings = upstream::Settings::new(&upstream.name, upstream.base_url.clone());
     settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
@@ -343,7 +343,7 @@ pub fn upstream(upstream: &config::Upstream, proxies: &Variables, listeners: &[S
     settings.timeouts.idle = upstream.idle_timeout;
     settings.timeouts.response = upstream.response_timeout;
     settings.ca_file.clone_from(&upstream.ca_file);
-    // What the environment names and cannot be used is as if it were not there.
+    // An unusable proxy in the environment is ignored.
     settings.proxy = upstream.proxy(proxies, listeners).unwrap_or_default();
     settings.listeners = listeners.to_vec();
     Upstream::new(settings)
@@ -372,10 +372,9 @@ fn settings(limits: &config::Limits) -> Settings {
     }
 }
 
-/// The prices that hold: the configuration's before the catalogue's.
+/// The effective prices: overrides of the configuration before the catalogue.
 ///
-/// # Errors
-/// When a name is no pattern.
+/// # Errors If the model name of an override is not a valid pattern.
 pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
     let prices = overrides.iter().map(|given| (given.pattern().to_owned(), given.stated));
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)

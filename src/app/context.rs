@@ -1,6 +1,6 @@
-//! What is known of a request beside its headers and body.
+//! What is known of a request besides its headers and body.
 //!
-//! A question for the length of a prompt knows the same of it as the prompt itself: it is treated the same.
+//! The same holds for a request that counts a prompt as for the prompt itself, so that both are treated alike.
 
 use std::time::{Duration, Instant};
 
@@ -11,35 +11,35 @@ use crate::server::Deadline;
 use crate::strategy::compaction::Compaction;
 use crate::usage::{self, Vendor};
 
-/// What is known of a request beside its headers and body.
+/// What is known of a request besides its headers and body.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RequestContext<'a> {
-    /// Whose price it is.
+    /// Whose prices apply.
     pub(super) vendor: Option<Vendor>,
-    /// The model that its path or its envelope names.
+    /// The model named by its path or envelope.
     pub(super) model: Option<&'a str>,
-    /// The parameters of its path.
+    /// The query of its path.
     pub(super) query: &'a str,
-    /// The name of the server it goes to.
+    /// The name of its upstream.
     pub(super) upstream: &'a str,
-    /// What its path says that the client does about its history.
+    /// Whether the client compacts its history, by what the path says.
     pub(super) compaction: Option<Compaction>,
-    /// The provider has said that its prompt is too long.
+    /// Set when the provider has refused the prompt as too long.
     pub(super) overflow: Option<Overflow>,
-    /// When it leaves, whatever has come of it by then; `None`: when it is ready.
+    /// When the request leaves, whatever is ready by then; `None`: when all is ready.
     pub(super) until: Option<&'a Deadline>,
 }
 
 impl RequestContext<'_> {
-    /// The time until it leaves, should nothing hold it.
+    /// The time until it leaves if nothing holds it.
     pub(super) fn left(&self) -> Duration {
         let left = |until: &Deadline| until.at().saturating_duration_since(Instant::now());
         self.until.map_or(Duration::MAX, left)
     }
 
-    /// What carries marks that are passed on to a model's provider where it goes, in a dialect that has none; `None`: none
-    /// are passed on. OpenRouter takes the mark of a text in a result for the result's own; LiteLLM leaves it where it is,
-    /// and Claude's provider refuses it there.
+    /// The parts that may carry cache marks in a dialect without marks of its own, if this upstream passes them on to
+    /// the model's provider; `None` if it does not. OpenRouter takes a mark on the text of a result for the result's
+    /// own; LiteLLM leaves it in place, where Claude's provider refuses it.
     pub(super) fn mark_carriers(&self, routes: &Routes, model: &str) -> Option<Carriers> {
         let passes = match routes.cache_marks(self.upstream) {
             Some(passes) => passes && usage::is_claude(model),

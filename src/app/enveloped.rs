@@ -1,5 +1,5 @@
-//! A request and what it came in. All that is done to a request is done to it alone; what leaves is in its envelope
-//! again.
+//! A request together with the envelope that it came in. Everything else handles the request alone; what leaves is
+//! put back into its envelope.
 
 use bytes::Bytes;
 
@@ -10,19 +10,19 @@ use crate::strategy::compaction::Compaction;
 use crate::url;
 use crate::usage::Vendor;
 
-/// A request and what it came in.
+/// A request together with the envelope that it came in.
 pub(super) struct Enveloped {
     /// The request; its body is without the envelope.
     pub(super) inbound: Inbound,
     pub(super) purpose: Purpose,
     pub(super) envelope: Option<Envelope>,
-    /// The model that the path names, without escapes.
+    /// The model named by the path, percent-decoded.
     model: Option<String>,
 }
 
 impl Enveloped {
-    /// A request that came alone, or in an envelope: where its path names the model, only a question for its length
-    /// may.
+    /// Takes a request out of its envelope, if it has one. If the path names the model, only a request that counts
+    /// tokens may be in one.
     pub(super) fn open(protocol: &dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
         let named = protocol.model_of_path(inbound.head.uri.path());
         let model = named.map(|named| url::unescaped(named).unwrap_or_else(|| named.to_owned()));
@@ -34,7 +34,7 @@ impl Enveloped {
         Self { inbound, purpose, envelope, model }
     }
 
-    /// What its head, its envelope and its destination say.
+    /// What the head, the envelope and the destination say.
     pub(super) fn asked(&self) -> RequestContext<'_> {
         let upstream = &self.inbound.upstream;
         RequestContext {
@@ -48,17 +48,17 @@ impl Enveloped {
         }
     }
 
-    /// The model that the path or the envelope names.
+    /// The model named by the path or the envelope.
     pub(super) fn model(&self) -> Option<&str> {
         self.model.as_deref().or_else(|| self.envelope.as_ref()?.model())
     }
 
-    /// Bytes that its envelope adds to a request.
+    /// The size of the envelope in bytes.
     pub(super) fn overhead(&self) -> usize {
         self.envelope.as_ref().map_or(0, Envelope::overhead)
     }
 
-    /// Another request in the same envelope.
+    /// Puts a request into this envelope.
     pub(super) fn sealed(&self, request: Bytes) -> Bytes {
         match &self.envelope {
             Some(envelope) => envelope.around(&request),

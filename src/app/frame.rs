@@ -1,4 +1,4 @@
-//! What stands before the messages, instructions and tools: where a mark for the provider's cache is worth what it costs.
+//! The frame of a prompt, that is tools and instructions: whether it is worth a mark for the provider's cache.
 
 use super::Core;
 use super::rewrite::Request;
@@ -11,11 +11,11 @@ use crate::strategy::system::{EntryKey, Expected, Frame, Source, Stable};
 use crate::usage::Usage;
 use crate::usage::cache_model::CacheKind;
 
-/// Bytes that a token of instructions is taken for.
+/// Bytes assumed for a token of instructions.
 const BYTES_PER_TOKEN: usize = 4;
 
 impl Request<'_> {
-    /// Learns from what stands before the messages, where the client sets no marks of its own.
+    /// Learns where the frame stops being stable, if the client sets no marks of its own.
     pub(super) fn learn(&self) -> Option<(Stable, EntryKey)> {
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         if self.conversation.continues.is_some() {
@@ -41,7 +41,7 @@ impl Request<'_> {
         self.core.systems().see(from, frame, least, now)
     }
 
-    /// What stands before the messages, as far as what is kept of these is bound to it, and to the cache where it is.
+    /// What the frame says, as far as cache entries of the messages are bound to it, and the cache that they are in.
     pub(super) fn prelude_for(&self, kind: CacheKind, place: &Place) -> Prelude {
         if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
@@ -54,8 +54,8 @@ impl Request<'_> {
         u64::try_from(self.now_ms).unwrap_or(0)
     }
 
-    /// A mark that begins an entry of the provider's cache is left out where another request has begun the same one, or
-    /// where too many were never read.
+    /// Removes the mark that would write the frame to the cache if another request has begun the same entry, or if
+    /// too many such entries were never read.
     pub(super) fn stake(&self, place: &Place, outcome: &mut Outcome) {
         let Some((Stable { mark: Expected::Writes, .. }, key)) = self.stable else { return };
         if place.sent > 0 || outcome.marks.frame.is_none() || self.core.observes() {
@@ -68,15 +68,15 @@ impl Request<'_> {
 }
 
 impl Core {
-    /// A request is answered, or refused: the provider keeps what it marks now, or does not.
+    /// Records whether the provider now keeps the marked frame: it does if the request was answered.
     pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool) {
         if let Some(mark) = &facts.frame_mark {
             self.systems().answered(mark.entry, is_kept, mark.writes(), self.unix_ms());
         }
     }
 
-    /// A request is over. Its usage tells whether what was to be read at the beginning of a conversation was; later on more
-    /// is read than that, or nothing, and it was not there either.
+    /// Learns from the usage of a finished request whether the marked frame was read. Only the first request of a
+    /// conversation tells: later ones read more than the frame, or nothing, whether or not the frame was cached.
     pub(super) fn frame_told(&self, facts: &RequestFacts, is_answered: bool, usage: Option<&Usage>) {
         let Some(mark) = &facts.frame_mark else { return };
         if !is_answered {
@@ -94,19 +94,19 @@ impl Core {
     }
 }
 
-/// A mark behind what stands before the messages.
+/// A cache mark at the end of the frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameMark {
-    /// What the provider is to keep.
+    /// The cache entry that ends there.
     pub(super) entry: EntryKey,
-    /// What the mark was to do.
+    /// What the mark was meant to do.
     pub(super) expected: Expected,
-    /// Its conversation begins with the request.
+    /// The request is the first of its conversation.
     pub(super) is_first: bool,
 }
 
 impl FrameMark {
-    /// Whether it was let write the entry.
+    /// Whether it was meant to write the entry.
     fn writes(&self) -> bool {
         self.is_first && self.expected == Expected::Writes
     }

@@ -1,8 +1,8 @@
-//! Values counted by size. Bounded: the bounds are fixed, and nothing tells whose a value was.
+//! Histograms. Bounded: the buckets are fixed, and nothing tells whose a value was.
 
 use std::fmt::Write as _;
 
-/// Counts of values up to some bounds, and of those beyond.
+/// Counts of values by upper bound, and of those beyond the last one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Histogram {
     bounds: &'static [f64],
@@ -12,7 +12,7 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// Of nothing yet.
+    /// An empty histogram with these upper bounds.
     pub(super) fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
@@ -25,7 +25,7 @@ impl Histogram {
         }
     }
 
-    /// Writes it as Prometheus reads it: each count with all below. `labels` go in front of the bound.
+    /// Writes it in Prometheus' text format, where every bucket includes all below it. `labels` go before the bound.
     pub(super) fn write(&self, name: &str, labels: &str, page: &mut String) {
         let mut count = 0;
         let bounds = self.bounds.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);

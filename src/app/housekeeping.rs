@@ -1,4 +1,4 @@
-//! The thread for what no request waits for: the admin listener, and removing what is too old.
+//! The thread for work that no request waits for: the admin listener, and removing what has expired.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,7 +17,7 @@ use crate::server::Stats;
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Batch, Bodies};
 
-/// How often what is too old is removed.
+/// How often expired data is removed.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// Starts the thread. It ends when `shutdown` turns true.
@@ -49,12 +49,12 @@ pub(super) fn start(
                 () = sweep(&core, &bodies, ages) => {}
             }
         });
-        // Nobody waits any more for what is being read of the books.
+        // Nobody waits any longer for reads of the books that are under way.
         runtime.shutdown_background();
     })
 }
 
-/// Serves, and never ends: what else is done here goes on without the listener.
+/// Serves the admin listener, and never returns: the other work of this thread goes on without it.
 async fn lasting(admin: Option<impl Future<Output = io::Result<()>>>) -> Infallible {
     if let Some(admin) = admin {
         let error = admin.await.err().map(tracing::field::display);
@@ -77,7 +77,7 @@ async fn sweep(core: &Core, bodies: &Bodies, ages: Ages) {
     }
 }
 
-/// How old what is kept may be.
+/// How long each kind of data is kept.
 #[derive(Clone, Copy)]
 struct Ages {
     outputs: Duration,
@@ -87,17 +87,17 @@ struct Ages {
 
 impl Ages {
     fn of(config: &Config) -> Self {
-        // The store may know that late that a thread was in use.
+        // The store may learn this much later that a thread was in use.
         let threads = config.lineage.retention.period().map(|period| period + lineage::NOTED_EVERY);
         Self { outputs: config.outputs.retention, ledger: config.ledger.retention.period(), threads }
     }
 
-    /// What is older goes.
+    /// A batch that removes whatever is older.
     fn batch(self, now_ms: i64) -> Batch {
         let before =
             |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         Batch {
-            // The store may know that late that a text was in use.
+            // The store may learn this much later that a text was in use.
             forget_outputs: Some(before(self.outputs + last_use::REPORTED_EVERY)),
             forget_ledger: self.ledger.map(before),
             forget_threads: self.threads.map(before),

@@ -1,5 +1,4 @@
-//! What is known of the world when a request is planned: what its model costs and takes, what was said of its thread, what
-//! the provider keeps.
+//! Gathers what the planner needs to know about the world: prices, window, previous figures, the provider's cache.
 
 use super::rewrite::Request;
 use super::summaries::Summaries;
@@ -10,17 +9,17 @@ use crate::strategy::gate::Rates;
 use crate::usage::{self, Price, Vendor};
 
 impl Request<'_> {
-    /// What is known of the world, for the gate.
+    /// The facts by which a request is planned.
     pub(super) fn known(&self, place: &Place) -> planner::Facts {
         let (model, price) = (self.model(), self.price());
         let kind = self.cache();
         let learned = self.core.windows.of(self.asked.upstream, model, self.now_ms);
         let head = place.chains[place.sent];
         let said = self.track.meter.said(head);
-        // An answer that ended because the window was full is as good as a refusal.
+        // An answer that ended because the window was full counts as a refusal.
         let filled =
             self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
-        // What is only observed is planned as it would be.
+        // An observing gateway plans as if it rewrote.
         let refuses = self.core.recover.enabled
             && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
             && self.core.windows.is_clear(self.asked.upstream)

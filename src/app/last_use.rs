@@ -1,4 +1,4 @@
-//! When each thread's texts were last reported to be in use.
+//! When each thread last reported that its full texts are in use.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::lineage::Place;
 use crate::planner::{self, Save};
 use crate::store::{Batch, Recent};
 
-/// How often a thread reports: the store may know of a use so much later.
+/// How often a thread reports. The store may learn of a use this much later.
 pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(3600);
 
-/// A bounded memory of reports.
+/// The times of the last reports; bounded.
 pub(super) struct LastUse(Recent<String, i64>);
 
 impl LastUse {
@@ -19,7 +19,7 @@ impl LastUse {
         Self(Recent::of_entries(4096))
     }
 
-    /// Whether a thread should report now; if so, it is taken to have done it.
+    /// Whether a thread should report now; if so, it counts as having done so.
     pub(super) fn is_due(&self, thread: &str, now_ms: i64) -> bool {
         let due =
             self.0.get(thread).is_none_or(|last| now_ms.abs_diff(last) >= REPORTED_EVERY.as_millis() as u64);
@@ -31,8 +31,8 @@ impl LastUse {
 }
 
 impl Request<'_> {
-    /// Now and then, tells the store that the texts this thread refers to are in use, and saves again what has
-    /// been removed meanwhile: the client sent the originals with this request.
+    /// Now and then reports to the store that the full texts of this thread are in use, and saves those again that
+    /// were removed meanwhile: the client has sent the originals with this request.
     pub(super) fn keep_alive(&self, place: &Place, decided: &InForce) {
         if !self.core.keeps_outputs() || !self.core.last_use.is_due(&place.thread.id, self.now_ms) {
             return;

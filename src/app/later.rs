@@ -1,4 +1,5 @@
-//! Follows a request for an answer that another one has begun: the books may still lack what that one took.
+//! Follows a request that fetches an answer begun by an earlier request, whose usage may still be missing from the
+//! books.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::upstream::Upstream;
 use crate::url;
 use crate::usage::{Usage, Vendor};
 
-/// Reads such an answer as it passes. All that comes of it is a line in the books.
+/// Reads such an answer as it passes. It affects nothing but the books.
 pub(super) struct LaterAnswer {
     core: Arc<Core>,
     protocol: &'static dyn Protocol,
@@ -34,7 +35,7 @@ impl LaterAnswer {
         Self { core, protocol, upstream, head, reader: None }
     }
 
-    /// The conversation in which the answer was begun, where that is known.
+    /// The conversation in which the answer was begun, if that is known.
     fn conversation(&self, id: &str) -> Option<String> {
         let headers = &self.head.headers;
         let principal = lineage::principal(headers, url::keys(self.head.uri.query().unwrap_or_default()));
@@ -69,7 +70,7 @@ impl Exchange for LaterAnswer {
         let Some(mut answer) = self.reader.take().map(|mut reader| reader.finish()) else { return };
         let Some((_, id)) = route::later(self.head.uri.path()) else { return };
         let conversation = self.conversation(id);
-        // Until it has ended there is nothing to book.
+        // There is nothing to book before the answer has ended.
         if answer.stop.is_none() {
             return;
         }

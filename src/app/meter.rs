@@ -1,5 +1,5 @@
-//! What providers' figures teach: how large a thread's last prompt really was, and how many bytes of a request
-//! make a token of a model. Bounded, and lost with the process: what is not known is estimated.
+//! Learns from the providers' usage figures: the real size of each thread's last prompt, and how many bytes make a
+//! token of each model. Bounded, and lost with the process: what is not known is estimated.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::usage::BytesPerToken;
 /// Threads whose last prompt is remembered.
 const THREADS: u64 = 4096;
 
-/// Figures of the past.
+/// See the module.
 pub(super) struct Meter {
     prompts: Recent<Chain, Said, Hashed>,
     ratios: Models<String, BytesPerToken>,
 }
 
-/// What a provider said of a prompt.
+/// What is known of the size of a prompt.
 #[derive(Clone, Default)]
 pub(super) enum Said {
     /// Nothing is known.
     #[default]
     Unknown,
-    /// It was answered, and nothing was said of it: the next answer is not likely to say more.
+    /// It was answered without usage; the next answer is not likely to have any.
     Nothing,
-    /// How many messages it had, its tokens, and the model that was asked.
+    /// The number of its messages, its tokens, and the model that was asked.
     Figure(usize, u64, Option<Arc<str>>),
 }
 
 impl Said {
-    /// Whether it was answered without a word on it.
+    /// Whether it was answered without usage.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
     }
@@ -40,7 +40,7 @@ impl Said {
         if let Self::Figure(messages, tokens, _) = self { Some((*messages, *tokens)) } else { None }
     }
 
-    /// Whether the figure is of another model: its tokens are others.
+    /// Whether the figure is that of another model, whose tokens differ.
     pub(super) fn is_of_another(&self, model: Option<&str>) -> bool {
         matches!(self, Self::Figure(.., asked) if asked.as_deref() != model)
     }
@@ -51,8 +51,8 @@ impl Meter {
         Self { prompts: Recent::of_entries(THREADS), ratios: Models::new() }
     }
 
-    /// Learns from an answer: a request that ended with `head` and had so many messages was billed for a prompt of
-    /// `tokens`, of which it held all in so many bytes of text, if it did.
+    /// Learns from the answer to a request whose history ends in `head`: it had so many messages, and was billed for
+    /// a prompt of `tokens` tokens. `bytes` are those of its text, if the body held the whole prompt.
     pub(super) fn learn(
         &self,
         head: Chain,
@@ -68,17 +68,17 @@ impl Meter {
         self.ratios.learn(model, |ratio| ratio.learn(bytes, tokens));
     }
 
-    /// What was said of the prompt that ended with `head`.
+    /// What is known of the prompt whose history ends in `head`.
     pub(super) fn said(&self, head: Chain) -> Said {
         self.prompts.get(&head).unwrap_or_default()
     }
 
-    /// The request that ended with `head` was answered without a word on its prompt.
+    /// Records that the request whose history ends in `head` was answered without usage.
     pub(super) fn learn_nothing(&self, head: Chain) {
         self.prompts.get_or_insert(head, Said::Nothing);
     }
 
-    /// Bytes of a request to a token.
+    /// Bytes to a token of this model.
     pub(super) fn bytes_per_token(&self, model: Option<&str>) -> f64 {
         let known = model.and_then(|model| self.ratios.read(model, |ratio| *ratio));
         known.unwrap_or_default().value()

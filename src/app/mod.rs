@@ -1,6 +1,6 @@
 //! The composition root: puts the parts together and runs them.
 //!
-//! `route` says where a request goes, `rewrite` what is done to it, `follow` what is written down of it.
+//! `route` decides where a request goes, `rewrite` what is done to it, and `follow` what is recorded about it.
 //! Nothing else in the crate knows more than one of these sides.
 
 mod acceptance;
@@ -87,7 +87,7 @@ use tally::Tally;
 use tuning::Tunings;
 use windows::Windows;
 
-/// Everything that requests share.
+/// State that all requests share.
 struct Core {
     routes: Routes,
     origins: OriginPolicy,
@@ -100,48 +100,48 @@ struct Core {
     tunings: Tunings,
     meter: Meter,
     windows: Windows,
-    /// How long prompts are kept that nobody uses.
+    /// How long providers really keep prompts, by upstream and model.
     caches: pauses::Caches,
     acceptance: Acceptance,
-    /// What is known of clients' instructions.
+    /// What is known of the clients' instructions.
     systems: Mutex<Systems>,
     recover: Recover,
     recall: Recall,
     prices: Arc<Catalogue>,
-    /// `None`: none are made, and none that were made are used.
+    /// `None`: no summaries are made, and existing ones are not used.
     summaries: Option<Summaries>,
     books: Books,
     budget: Arc<Budget>,
-    /// What rewriting would have decided; `None`: it is decided.
+    /// What rewriting would have decided, if the gateway only observes.
     shadow: Option<Shadow>,
-    /// Histories of different credentials are different.
+    /// Whether histories of different credentials are kept apart.
     isolate: bool,
-    /// The sums of what was booked, and what was lost.
+    /// Sums of what was booked, and of what was lost.
     tally: Arc<Tally>,
-    /// How long a request waits for its decisions to be stored; then it leaves with those that were stored before.
-    /// `None`: as long as that takes.
+    /// How long a request waits for its decisions to be stored before it leaves with those that were stored earlier;
+    /// `None`: as long as it takes.
     patience: Option<Duration>,
-    /// The clock, in milliseconds since 1970.
+    /// The current time, in milliseconds since 1970.
     now_ms: fn() -> i64,
 }
 
 impl Core {
-    /// The sentence that tells where the full text is.
+    /// The sentence that tells the model where the full text of this id is.
     fn recall(&self, id: &str) -> String {
         self.recall.sentence(&self.outputs, id)
     }
 
-    /// Whether a prompt that is too long is shortened and sent again.
+    /// Whether a prompt that was refused as too long is shortened and sent again.
     fn recovers(&self) -> bool {
         self.recover.enabled && !self.observes()
     }
 
-    /// What is known of what stands before the messages.
+    /// What is known of the clients' instructions.
     fn systems(&self) -> MutexGuard<'_, Systems> {
         self.systems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it plans, and changes nothing.
+    /// Whether the gateway only observes: it plans, and changes nothing.
     fn observes(&self) -> bool {
         self.shadow.is_some()
     }
@@ -153,7 +153,8 @@ impl Core {
         named.or_else(|| enveloped.model().map(str::to_owned))
     }
 
-    /// A request that nothing is done to but to book it: with others of its kind and day, unless its session is known.
+    /// A request that leaves as it came and is only booked, together with others of its kind and day unless its
+    /// session is known.
     fn unchanged(&self, enveloped: &Enveloped) -> Rewritten {
         let Inbound { head, body, .. } = &enveloped.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -162,13 +163,14 @@ impl Core {
         Rewritten::unchanged(&head.headers, model, self.series(kind))
     }
 
-    /// What requests of a kind are booked on for a day, where no more is known of them.
+    /// The conversation that requests of a kind are booked on for one day if nothing else is known of them.
     fn series(&self, kind: &str) -> String {
         let day = when::rfc3339((self.now_ms)());
         format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())])
     }
 
-    /// A request that is not read, and leaves as it came: with others of its day, unless its session is known.
+    /// A request that could not be read and leaves as it came, booked together with others of its day unless its
+    /// session is known.
     fn unread(&self, headers: &HeaderMap, asked: RequestContext<'_>, why: String) -> Rewritten {
         Rewritten::unread(headers, asked, why, self.series("unread"))
     }
@@ -281,7 +283,7 @@ impl Gateway for Sidecar {
 }
 
 impl Sidecar {
-    /// The key of the provider's cache for a request, where one is wanted.
+    /// The key for the provider's cache, if the request should carry one.
     fn cache_key(&self, upstream: &Upstream, rewritten: &Rewritten) -> Option<String> {
         let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
         let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observes())?;
@@ -295,7 +297,7 @@ impl Sidecar {
         }
     }
 
-    /// What leaves, with what is wanted beside its messages.
+    /// The body that leaves, with additions beside its messages.
     fn added(
         &self,
         protocol: &dyn Protocol,
@@ -321,13 +323,13 @@ impl Sidecar {
     ) -> Prepared {
         let rewritten = self.rewrite(protocol, &enveloped, None, until.clone()).await;
         if until.has_left() {
-            // Nobody takes it: it is not to be booked as sent.
+            // Nobody takes the result: it must not be booked as sent.
             return Prepared::untouched();
         }
         self.prepared(protocol, &enveloped, rewritten, Attempt::default())
     }
 
-    /// The request once more, if room can be made in it.
+    /// Prepares a refused request again, if more room can be made in it.
     async fn recovered(
         &self,
         protocol: &'static dyn Protocol,
@@ -372,7 +374,8 @@ impl Sidecar {
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
         let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
         let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
-        // What was not edited because the budget was spent is not sent, though another day may have begun since.
+        // A request that was left unedited because the budget was spent is not sent, even if a new day has begun
+        // since.
         let refusal = spent.or_else(|| rewritten.fault.take());
         let added = self.added(protocol, upstream, &rewritten, body);
         let filter =
@@ -409,7 +412,7 @@ impl Sidecar {
 }
 
 impl Sidecar {
-    /// Follows a request that leaves as it came, with nothing of it read.
+    /// The follower of a request that leaves as it came, unread.
     fn followed(
         &self,
         protocol: &'static dyn Protocol,
@@ -434,24 +437,24 @@ impl Sidecar {
         Box::new(follow::Follow::new(core, protocol, upstream, rewritten.facts, None, start, None))
     }
 
-    /// What the summariser is to do when this request is answered.
+    /// The job for the summariser once this request is answered.
     fn job(&self, prospect: Prospect, enveloped: &Enveloped) -> Option<Job> {
         let summaries = self.core.summaries.as_ref()?;
         let head = &enveloped.inbound.head;
         let like = match self.core.routes.route(head) {
-            // An envelope is what one program alone sends, with a login of its own.
+            // An envelope is sent by one program alone, with a login of its own.
             Route::Read(target) if enveloped.envelope.is_none() => {
                 Some(target.path_and_query.as_str().to_owned())
             }
             _ => None,
         };
         let job = summaries.job(prospect, &enveloped.inbound.upstream, like, &head.headers)?;
-        // Whoever may not use what is added to requests may not have others made with it.
+        // A page that may not use the configuration's headers may not cause other requests with them either.
         self.core.origins.refusal(&job.call.upstream, head).is_none().then_some(job)
     }
 }
 
-/// An answer without what was sent only because the gateway asked for it.
+/// Removes from an answer what is in it only because the gateway asked for usage.
 struct Sifted(EventFilter);
 
 impl Filter for Sifted {

@@ -1,5 +1,5 @@
-//! What answers teach about models. Clients choose the names, and there is no end of those: what was not asked for or
-//! learned of for longest is forgotten.
+//! What answers teach about models. Clients choose the names, so their number is unlimited: the least recently used
+//! are dropped.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -20,7 +20,7 @@ impl<K: Eq + Hash, V: Default> Models<K, V> {
         Self { known: Mutex::new(LruCache::new(MODELS)) }
     }
 
-    /// Reads what is known of a model, if something is.
+    /// Reads what is known of a model; `None` if nothing is.
     pub(super) fn read<Q, T>(&self, model: &Q, read: impl FnOnce(&V) -> T) -> Option<T>
     where
         K: Borrow<Q>,
@@ -29,7 +29,7 @@ impl<K: Eq + Hash, V: Default> Models<K, V> {
         self.known().get(model).map(read)
     }
 
-    /// Changes what is known of a model: nothing, at first.
+    /// Updates what is known of a model, starting from the default.
     pub(super) fn learn<Q>(&self, model: &Q, learn: impl FnOnce(&mut V))
     where
         K: Borrow<Q>,

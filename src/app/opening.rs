@@ -1,4 +1,4 @@
-//! The checkpoint that a new conversation starts from, if its client asks for one.
+//! Starts a new conversation from a checkpoint, if the client asks for one.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use crate::server::{Deadline, Fault};
 use crate::store::Checkpoints;
 use crate::strategy::summary::Checkpoint;
 
-/// The header whose value is the id of the conversation to go on from.
+/// The header that holds the id of the conversation to continue.
 static HEADER: HeaderName = HeaderName::from_static("x-plimsoll-checkpoint");
 
 /// The checkpoint that a request names.
@@ -24,8 +24,8 @@ pub(super) fn asked(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     Some(String::from_utf8_lossy(name)).filter(|name| !name.is_empty())
 }
 
-/// What a request is to begin with besides its own words, or why it cannot; `None`: nothing else is asked for, or its
-/// conversation has begun before.
+/// The text that a request's conversation begins with, or why it cannot; `None` if no checkpoint is asked for, or if
+/// the conversation began earlier.
 pub(super) fn of(
     checkpoints: &Checkpoints,
     headers: &HeaderMap,
@@ -44,22 +44,21 @@ pub(super) fn of(
     }))
 }
 
-/// The client's fault: to go on without would be to do other work than was asked for.
+/// A fault of the client: to go on without the checkpoint would be to do other work than was asked for.
 fn fault(name: &str, why: &str) -> Fault {
     let message = format!("`{HEADER}` names a checkpoint that cannot be used: `{name}`: {why}");
     Fault::client(http::StatusCode::BAD_REQUEST, message)
 }
 
-/// The gateway's: it cannot be kept to.
+/// A fault of the gateway: the checkpoint cannot be stored.
 fn unstored(why: &str) -> Fault {
     let message = format!("the checkpoint that `{HEADER}` names could not be put in: {why}; try again");
     Fault::gateway(http::StatusCode::SERVICE_UNAVAILABLE, message)
 }
 
-/// What a conversation that starts from a checkpoint begins with.
+/// The text that a conversation from this checkpoint begins with.
 ///
-/// # Errors
-/// The client's fault: it names none that can be used.
+/// # Errors A fault of the client, if the checkpoint does not exist or cannot be used.
 fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
     let json = checkpoints.read(name).map_err(|error| match error.kind() {
         ErrorKind::NotFound => fault(name, "there is none; `plimsoll checkpoint CONVERSATION` writes one"),
@@ -70,7 +69,7 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
 }
 
 impl Request<'_> {
-    /// What it is to begin with besides its own words. Who only observes begins nothing.
+    /// The text that the conversation begins with. An observing gateway begins nothing.
     pub(super) fn begins_with(&self, headers: &HeaderMap) -> Option<Result<String, Fault>> {
         asked(headers).filter(|_| !self.core.observes())?;
         match self.place() {
@@ -79,15 +78,15 @@ impl Request<'_> {
         }
     }
 
-    /// The request as it came, which is not to be sent: what it is to begin with cannot be had, and was not decided
-    /// before.
+    /// The request as it came, not to be sent: its checkpoint is not available and was not stored earlier.
     pub(super) fn without_opening(&self) -> Option<Rewritten> {
         let Some(Err(fault)) = &self.opening else { return None };
         let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
         Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
     }
 
-    /// The same where it could be had, but is not stored: a conversation that began without it would go on without it.
+    /// The same for a checkpoint that is available but could not be stored: a conversation that began without it
+    /// would continue without it.
     pub(super) fn unopened(&self, why: Option<&str>) -> Option<Rewritten> {
         let has_left = self.asked.until.is_some_and(Deadline::has_left);
         let Some(Ok(_)) = self.opening.as_ref().filter(|_| !has_left) else { return None };

@@ -1,7 +1,8 @@
-//! Web pages: which of them may use the headers that the configuration adds to requests.
+//! Which web pages may send requests that the configuration adds headers to.
 //!
-//! Any page can have the user's browser send requests to this machine. What goes out with nothing but what came is the
-//! page's own affair; what the configuration adds may be a key. Says nothing of requests that no browser has marked.
+//! Any page can make the user's browser send requests to this machine. A request that goes out as it came is the
+//! page's own affair, but a header of the configuration may hold a key. Requests without a browser's marks are not
+//! restricted.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,27 +16,28 @@ use crate::server::Fault;
 use crate::upstream::{BaseUrl, Upstream};
 use crate::url::HostName;
 
-/// Where browsers say whose request it is, also where it has no origin: that of an image, or of a link.
+/// The header in which browsers tell where a request comes from, even without an origin, as for an image or a link.
 const SITE: &str = "sec-fetch-site";
 
-/// The origin of pages that have none to say: sandboxed ones, and files.
+/// The origin of pages that have none, such as sandboxed ones and files.
 const NULL: &str = "null";
 
-/// The pages that may use the configuration's headers.
+/// The pages that may send requests with the configuration's headers.
 #[derive(Debug)]
 pub(super) struct OriginPolicy {
     named: NamePatterns,
-    /// No other machine can connect.
+    /// The gateway listens on the loopback interface only.
     is_local: bool,
 }
 
 impl OriginPolicy {
-    /// Pages of this machine, and those whose origins match one of the patterns; for a gateway that listens there.
+    /// Allows pages of this machine and pages whose origin matches a pattern. `listening` is the gateway's address.
     pub(super) fn new(named: NamePatterns, listening: IpAddr) -> Self {
         Self { named, is_local: listening.is_loopback() }
     }
 
-    /// What a request with this head is refused with, if it would be sent to `upstream` with more than came.
+    /// The fault that a request is refused with, if it would reach `upstream` with headers of the configuration and
+    /// comes from a page that may not use them.
     pub(super) fn refusal(&self, upstream: &Upstream, head: &Parts) -> Option<Fault> {
         if upstream.headers().is_empty() {
             return None;
@@ -50,7 +52,7 @@ impl OriginPolicy {
         Some(Fault::client(StatusCode::FORBIDDEN, message))
     }
 
-    /// The origin of a page that may not, empty where it has none.
+    /// The origin of a page that is not allowed, empty if it has none.
     fn stranger<'h>(&self, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
         let is_named = |origin: &str| self.named.matches(origin);
         if headers.contains_key(ORIGIN) {
@@ -61,9 +63,9 @@ impl OriginPolicy {
         (is_foreign && !is_named("")).then_some(Cow::from(""))
     }
 
-    /// The origin of a page whose name has been made to lead to this machine (DNS rebinding): to its browser, what it
-    /// reads here is its own, and has no mark. Programs on this machine that do not go by an address or `localhost` come
-    /// by way of a proxy, whose name can be given.
+    /// The origin of a page whose host name was made to resolve to this machine (DNS rebinding). Its browser takes
+    /// the gateway for the page's own server, and marks nothing. Local programs that use neither an address nor
+    /// `localhost` come through a proxy, which can be allowed by name.
     fn namesake<'h>(&self, head: &'h Parts) -> Option<Cow<'h, str>> {
         let reads = matches!(head.method, Method::GET | Method::HEAD) && !head.headers.contains_key(ORIGIN);
         if !reads || !self.is_local {
@@ -76,18 +78,18 @@ impl OriginPolicy {
     }
 }
 
-/// Whether a host is a name that may be anyone's.
+/// Whether a host is a name that anyone may own.
 fn may_be_registered(host: &str) -> bool {
     !host.parse().is_ok_and(|host| HostName::of(&host) != HostName::Public)
 }
 
-/// Whether an origin is that of a web page of another machine, or of one that may be. Other schemes are those of
-/// programs that the user has installed: extensions of browsers and editors, desktop applications.
+/// Whether an origin is that of a web page on another machine, or may be. Other schemes belong to programs that the
+/// user has installed: extensions of browsers and editors, desktop applications.
 fn is_foreign(origin: &str) -> bool {
     let Some((scheme, _)) = origin.split_once("://") else { return origin.eq_ignore_ascii_case(NULL) };
     match &*scheme.to_ascii_lowercase() {
         "http" | "https" => !origin.parse::<BaseUrl>().is_ok_and(|url| url.is_local()),
-        // Whatever was downloaded may be opened.
+        // Any file that was downloaded may be opened.
         "file" => true,
         _ => false,
     }

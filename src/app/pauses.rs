@@ -1,7 +1,7 @@
-//! Whether the provider has dropped a thread's prompt while nobody used it.
+//! Whether the provider has dropped a thread's prompt from its cache while the thread was idle.
 //!
-//! Where marks are read it has when their time is over. Where it keeps prompts without marks, what its answers say after
-//! pauses counts: by upstream and model, bounded, and lost with the process.
+//! With cache marks, it has when their time to live is over. For caches that keep prompts without marks, experience
+//! counts: what answers report after pauses, by upstream and model. Bounded, and lost with the process.
 
 use super::Core;
 use super::models::Models;
@@ -11,22 +11,22 @@ use crate::conversation::{Conversation, Role};
 use crate::lineage::{Place, Relation};
 use crate::usage::cache_model::{Pause, Pauses};
 
-/// What is known of the caches of models, by upstream and model.
+/// What is known of the caches, by upstream and model.
 pub(super) type Caches = Models<(String, String), Pauses>;
 
 /// A cache that may keep prompts for longer than it promises.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Uncertain {
-    /// No prompt is taken for gone that was used so many milliseconds ago.
+    /// A prompt used within so many milliseconds is not taken for dropped.
     gone_ms: u64,
-    /// Tokens of the shortest that is kept.
+    /// The shortest prompt that is cached, in tokens.
     least: u64,
-    /// Bytes of the request that stand before what anyone has said: others may have used them meanwhile.
+    /// Bytes of the frame: another thread with the same one may have kept it in the cache.
     frame: u64,
 }
 
 impl Request<'_> {
-    /// Whether what was sent before of a thread is gone.
+    /// Whether what was sent before of this thread has been dropped from the cache.
     pub(super) fn is_cold(&self, place: &Place) -> bool {
         let kind = self.cache();
         let last_ms = self.track.lineage.last_read_ms(place);
@@ -39,7 +39,7 @@ impl Request<'_> {
         place.sent > 0 && may_be && (!kind.is_automatic() || is_gone())
     }
 
-    /// What its cache is like, if what is kept there for how long is not certain.
+    /// The cache of this request, if it may keep prompts for longer than it promises.
     pub(super) fn uncertain(&self) -> Option<Uncertain> {
         let kind = self.cache();
         let gone_ms = kind.gone_ms(self.conversation.requested_ttl_ms).filter(|_| kind.is_automatic())?;
@@ -52,8 +52,8 @@ impl Request<'_> {
 }
 
 impl Core {
-    /// A request that left then was answered, and so much of it was read: after a pause that tells whether its history was
-    /// kept.
+    /// Learns from the tokens that were read from the cache after a pause: they tell whether the history was still
+    /// there. `at_ms` is when the request left.
     pub(super) fn pause_told(&self, upstream: &str, facts: &RequestFacts, at_ms: i64, read: u64) {
         let Some((place, Uncertain { gone_ms, least, frame })) = facts.place.as_ref().zip(facts.uncertain)
         else {
@@ -67,11 +67,11 @@ impl Core {
         let said = self.meter.said(place.chains[place.sent]);
         let Some((_, before)) = said.figure().filter(|_| !said.is_of_another(model)) else { return };
         let tokens = |bytes: u64| (bytes as f64 / self.meter.bytes_per_token(model)) as u64;
-        // What an event has changed is not read, nor what stands behind it. Of the history alone the pause tells.
+        // What an event has changed is not read, nor anything behind it. Only the history tells.
         let changed = facts.event.as_ref().map_or(0, |event| event.freed_bytes + event.rewritten_bytes);
         let frame = tokens(frame);
         let kept = before.saturating_sub(tokens(changed)).saturating_sub(frame);
-        // What the frame comes to is an estimate.
+        // The size of the frame is an estimate.
         if kept >= (2 * least).max(frame / 2) {
             let pause = Pause { ms: idle_ms, kept, read: read.saturating_sub(frame) };
             self.caches.learn(&name(upstream, model), |pauses| pauses.ended(pause));
@@ -79,7 +79,7 @@ impl Core {
     }
 }
 
-/// What the cache of a model is known by.
+/// The key of a model's cache.
 fn name(upstream: &str, model: Option<&str>) -> (String, String) {
     (upstream.to_owned(), model.unwrap_or_default().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The body that a prompt is counted by. Nothing is stored for it, and nothing is decided by it.
+//! Previews: the body by which a prompt is counted. A preview stores nothing and decides nothing.
 
 use bytes::Bytes;
 
@@ -8,8 +8,7 @@ use super::rewrite::Request;
 use crate::protocol::{self, Protocol};
 
 impl Core {
-    /// The body that a prompt would be counted by: with the decisions that hold, and those that would be made,
-    /// storing nothing.
+    /// The body that a prompt is counted by: with all stored decisions, and those that would be made now.
     pub(super) fn preview(
         &self,
         protocol: &'static dyn Protocol,

@@ -1,24 +1,24 @@
-//! How a model gets at the full text of what was cut, and the sentence that says so.
+//! How a model can read the full text of what was cut, and the sentence that tells it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::config;
 use crate::store::Outputs;
 
-/// How a model gets at the full text of what was cut.
+/// How a model can read the full text of what was cut.
 #[derive(Debug, Clone)]
 pub enum Recall {
-    /// From a file.
+    /// As a file.
     Path,
-    /// From the admin listener, whose base URL this is.
+    /// From the admin listener, at this base URL.
     Http(String),
     /// Not at all.
     None,
 }
 
 impl Recall {
-    /// What is configured, with the admin listener's address. A URL that nobody serves would mislead the model: without
-    /// a listener nothing is promised.
+    /// Resolves the configured way with the address of the admin listener. Without a listener there is no URL: one
+    /// that nobody serves would mislead the model.
     pub fn new(configured: config::Recall, admin: Option<SocketAddr>) -> Self {
         match (configured, admin) {
             (config::Recall::Path, _) => Self::Path,
@@ -27,7 +27,7 @@ impl Recall {
         }
     }
 
-    /// The sentence that tells where the full text is.
+    /// The sentence that tells where the full text with this id is, or what to do where it cannot be read.
     pub fn sentence(&self, outputs: &Outputs, id: &str) -> String {
         match self {
             Self::Path => format!("full output: {}", outputs.path(id).display()),
@@ -37,7 +37,8 @@ impl Recall {
     }
 }
 
-/// Where a listener is reached from its own machine: to listen on all addresses is to have none to be asked at.
+/// The address at which a listener is reached from its own machine: one that listens on all addresses is reached at
+/// the loopback address.
 pub(super) fn reached(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

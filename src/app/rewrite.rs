@@ -1,7 +1,7 @@
-//! What is done to a request before it leaves: read it, find its place, plan, prove, store.
+//! What is done to a request before it leaves: read it, find its place, plan, verify, store.
 //!
-//! Everything that goes wrong here ends with bytes that are safe to send: the original, or the original with
-//! exactly the edits that an earlier request of the thread was sent with.
+//! Whatever goes wrong here ends with bytes that are safe to send: the original, or the original with exactly the
+//! edits that an earlier request of the thread was sent with.
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,30 +29,29 @@ use crate::url;
 use crate::usage::cache_model::CacheKind;
 use crate::usage::{self, Binding, Price, Priced};
 
-/// One request on its way through.
+/// One request while it is being rewritten.
 pub(super) struct Request<'a> {
     pub(super) core: &'a Core,
     pub(super) track: Track<'a>,
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
     pub(super) root: Chain,
-    /// What stands for the sender's credential.
+    /// Stands for the sender's credential.
     pub(super) principal: Digest,
     pub(super) caller: Caller,
     pub(super) asked: RequestContext<'a>,
-    /// What its model is, and costs.
+    /// Its model, with prices.
     priced: Option<Priced>,
     pub(super) compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
     pub(super) tuning: Arc<Tuning>,
-    /// Where what stands before its messages stops being the same from conversation to conversation, and what the provider
-    /// keeps that ends there.
+    /// Where its frame stops being the same in every conversation, and the cache entry that ends there.
     pub(super) stable: Option<(Stable, EntryKey)>,
-    /// Whether it may write that.
+    /// Whether it may write that entry.
     pub(super) may_write: OnceLock<bool>,
-    /// What stands before its messages, where the provider keeps prompts up to marks.
+    /// Its frame, if the provider keeps prompts up to marks.
     pub(super) prelude: OnceLock<Prelude>,
-    /// What it is to begin with besides its own words, or why it cannot.
+    /// The text that the conversation begins with beside the client's own, or why there is none.
     pub(super) opening: Option<Result<String, Fault>>,
     pub(super) now_ms: i64,
 }
@@ -78,11 +77,11 @@ impl Core {
         if let Some(refused) = request.without_opening().or_else(|| request.over_budget()) {
             return refused;
         }
-        // Of all the attempts at a request, the first alone may wait.
+        // Of all attempts at a request, only the first may wait.
         let attempted = match asked.overflow {
             Some(_) => Box::pin(request.make_room()).await,
             None => match request.attempt(true).await {
-                // Another gateway on the same store was first: what it decided is there now.
+                // Another gateway on the same store was faster: its decisions are there now.
                 Err(StoreError::Raced) => Box::pin(request.attempt_again()).await,
                 done => done,
             },
@@ -92,7 +91,7 @@ impl Core {
         if self.observes() {
             Box::pin(request.shadow(&mut rewritten)).await;
         }
-        // Made in its place: it is large, and the compiler would make it elsewhere first.
+        // Written in place: it is large, and would otherwise be built on the stack and moved.
         rewritten.reading = Some(Box::write(
             Box::new_uninit(),
             Reading {
@@ -112,7 +111,7 @@ impl Core {
 }
 
 impl Core {
-    /// The empty history of whoever sends a request.
+    /// The empty history of a request's sender: the start of all its chains.
     pub(super) fn root(
         &self,
         protocol: &dyn Protocol,
@@ -120,7 +119,7 @@ impl Core {
         principal: Digest,
     ) -> Chain {
         let mut sender = if self.isolate { principal.0.to_vec() } else { Vec::new() };
-        // What began otherwise is another history, whatever the user says in it.
+        // A conversation that began from a checkpoint is another history, whatever the user says in it.
         let checkpoint = opening::asked(headers);
         sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
         Chain::root(protocol.name(), &sender)
@@ -186,7 +185,7 @@ impl<'a> Request<'a> {
         CacheKind::of(self.protocol.name(), reads_marks, self.model().unwrap_or_default(), self.price())
     }
 
-    /// What names the cache that is kept for its sender where it goes.
+    /// Names the cache that the upstream keeps for this sender and model.
     pub(super) fn cache_name(&self) -> Chain {
         lineage::cache(self.root, self.asked.upstream, self.model())
     }
@@ -201,8 +200,8 @@ impl<'a> Request<'a> {
         self.core.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is there. Where there is no room without a summary and one is being made, waits for it a little, if
-    /// it may; one that another gateway has had made is there.
+    /// Plans with what is available. If there is no room without a summary and one is being made, it is waited for
+    /// briefly if `waits` allows that.
     pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
@@ -227,7 +226,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The summary that is to be begun when the request has been answered.
+    /// The summary to begin once the request has been answered.
     fn due(&self, sent: &RequestFacts) -> Option<Prospect> {
         let (summaries, place, level) = (self.core.summaries.as_ref()?, sent.place.as_ref()?, sent.level?);
         if self.compaction == Some(Compaction::Asked) {
@@ -236,10 +235,10 @@ impl<'a> Request<'a> {
         }
         let tuning = sent.tuning.as_ref()?;
         let terms = &tuning.terms;
-        // Where its own summary may come any moment, a second one is not paid for.
+        // The client may compact the history any moment: a second summary would be paid for in vain.
         let is_late = level.gauge.is_some_and(|gauge| gauge.excess(&tuning.policy.window) > 0);
         let compacts = is_late && self.caller.client.as_deref().is_some_and(compaction::is_done_by);
-        // What was changed just now is measured first.
+        // The effect of an event is measured first.
         if compacts || sent.event.is_some() || sent.state == State::SetAside {
             return None;
         }
@@ -283,13 +282,13 @@ impl<'a> Request<'a> {
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
     }
 
-    /// Remembers whether its model binds what it thinks to what is sent.
+    /// Remembers whether the model's reasoning is bound to the prompt it was generated for.
     pub(super) fn bind(&self, place: &Place) {
         let binds = self.model().and_then(usage::binding) == Some(Binding::Refused);
         self.track.lineage.bind(place, binds);
     }
 
-    /// The request as it came, if it is not to be sent at all.
+    /// The request as it came, if the budget is spent and it must not be sent.
     fn over_budget(&self) -> Option<Rewritten> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
         let place = self.place().ok()?;
@@ -303,7 +302,7 @@ impl<'a> Request<'a> {
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
         }
-        // A checkpoint is waited for like what was sent before.
+        // A conversation with a checkpoint waits as one with edits does.
         let is_bound = place.is_edited() || self.opening.is_some();
         if !self.asked.until.is_none_or(|until| until.placed(is_bound)) {
             return Ok(self.left_alone(place, State::Unchanged));
@@ -316,11 +315,11 @@ impl<'a> Request<'a> {
         if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
     }
 
-    /// Plans the request and carries that out.
+    /// Plans the request, carries the plan out and stores its decisions.
     pub(super) async fn decide(&self, place: Place, waits: bool) -> Result<Rewritten, StoreError> {
         let mut outcome = self.plan(&place, waits).await;
         let mut standing = outcome.standing.take();
-        // What an event leaves behind holds only if the event does.
+        // What an event leaves behind is valid only if the event is carried out.
         if outcome.event.is_none() {
             self.keep(&place, standing.take());
         }
@@ -371,7 +370,7 @@ impl<'a> Request<'a> {
         done
     }
 
-    /// Stores something, or learns in time that it is not stored.
+    /// Stores a batch, and waits for it no longer than the request may.
     async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
         let stored = self.track.store.commit(batch);
         let left = self.asked.until.map(|_| self.asked.left());
@@ -385,10 +384,10 @@ impl<'a> Request<'a> {
         protocol::rewritten(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
     }
 
-    /// Notes, without waiting, that a request of this thread left.
+    /// Records, without waiting, that a request of this thread left.
     pub(super) fn remember(&self, place: &Place, decided: &InForce) {
         let applied = Arc::clone(&decided.applied);
-        // What is sent again is stored already.
+        // A retry sends what is already stored.
         let is_new = place.relation != Relation::Retry;
         let lineage = self.track.lineage;
         let batch = is_new.then(|| lineage.batch(place, &applied, 0, self.now_ms));

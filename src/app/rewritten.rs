@@ -1,4 +1,4 @@
-//! What became of a request, and what is known of it.
+//! The result of rewriting a request, and the facts that the books need.
 
 use std::sync::Arc;
 
@@ -21,113 +21,112 @@ use crate::store::Thread;
 use crate::strategy::compaction::Compaction;
 use crate::usage::{self, Binding};
 
-/// What became of a request. It is handed on several times, so that what is large stands elsewhere.
+/// The result of rewriting a request. It is handed on several times, so large parts are boxed.
 pub(super) struct Rewritten {
     /// The bytes to send; `None`: as they came.
     pub(super) body: Option<Bytes>,
-    /// What is known of the request, for the books.
+    /// Facts for the books.
     pub(super) facts: Box<RequestFacts>,
-    /// What it was rewritten to, read again.
+    /// The edited request, read again.
     pub(super) edited: Option<Conversation>,
-    /// What it would have been rewritten to.
+    /// What an observing gateway would have sent.
     pub(super) planned: Option<Planned>,
     /// The request as it was read.
     pub(super) reading: Option<Box<Reading>>,
-    /// A summary that is to be begun when it has been answered.
+    /// A summary to begin once it has been answered.
     pub(super) prospect: Option<Box<Prospect>>,
-    /// Why it is not to be sent at all.
+    /// Why it must not be sent at all.
     pub(super) fault: Option<Fault>,
-    /// It was refused as too long, and this form has more room than the refused one.
+    /// It was refused as too long, and this form is shorter than the refused one.
     pub(super) has_room: bool,
 }
 
-/// What the books want to know of a request.
+/// What the books need to know about a request.
 #[derive(Default)]
 pub(super) struct RequestFacts {
     pub(super) caller: Caller,
-    /// What it is booked on where neither thread nor session is known; `None`: a conversation of its own.
+    /// The conversation to book it on if neither thread nor session is known; `None`: one of its own.
     pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
-    /// The name of what it goes on from, if that is not in the body.
+    /// The id of the history that it continues, if the provider holds that.
     pub(super) continues: Option<Box<str>>,
-    /// What has that name grows with the request.
+    /// The history with that id grows with this request.
     pub(super) grows: bool,
-    /// The thread that it goes on with by that name, where it has no place in it, and the empty history of its sender.
+    /// The thread that it continues by that id, if it has no place in it, with the empty history of its sender.
     pub(super) goes_on_in: Option<(Chain, Thread)>,
-    /// The provider keeps the history with the answer.
+    /// The provider keeps the history together with the answer.
     pub(super) is_kept: bool,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
-    /// Bytes of those that are sent which are no text; `None`: the prompt that is billed is not what the body
-    /// holds.
+    /// Bytes of the sent messages that are not text; `None`: the body does not hold the whole prompt that is billed.
     pub(super) encoded: Option<u64>,
     pub(super) state: State,
     pub(super) why: Option<String>,
-    /// The decisions in force on the wire, or, observing, those that would be.
+    /// The decisions applied on the wire, or, observing, those that would be.
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
-    /// The kinds of changes that leave, in the same sense.
+    /// The kinds of edits, likewise.
     pub(super) kinds: Kinds,
-    /// The splice in force, in the same sense.
+    /// The splice applied, likewise.
     pub(super) splice: Option<Arc<Splice>>,
     /// The splice was made with this request.
     pub(super) spliced: bool,
-    /// Whatever the provider is asked to keep of it is to last for long.
+    /// Everything that the provider is asked to cache is to be kept for the long time to live.
     pub(super) kept_long: bool,
-    /// What stands before its messages is marked by the gateway.
+    /// The mark that the gateway put at the end of the frame.
     pub(super) frame_mark: Option<FrameMark>,
-    /// The provider's cache, where it may keep prompts for longer than it promises.
+    /// The provider's cache, if it may keep prompts for longer than it promises.
     pub(super) uncertain: Option<Uncertain>,
-    /// What the client does about its history.
+    /// Whether the client compacts its history.
     pub(super) compaction: Option<Compaction>,
-    /// The change to old parts that this request carries.
+    /// The event that this request carries.
     pub(super) event: Option<Event>,
     /// How full the window is, before the event.
     pub(super) level: Option<Level>,
-    /// Calls made again whose results had been cleared.
+    /// Repeated calls whose earlier result had been cleared.
     pub(super) recalls: u32,
-    /// The settings that hold for it; `None`: it could not be read.
+    /// The settings that apply; `None`: the request could not be read.
     pub(super) tuning: Option<Arc<Tuning>>,
-    /// Observing: what it would have been; `None`: that is not known.
+    /// What an observing gateway would have sent, if that is known.
     pub(super) would: Option<Would>,
 }
 
-/// The form that a request would have been sent in.
+/// The form that an observing gateway would have sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Would {
     /// Bytes of its body.
     pub(super) bytes: u64,
-    /// Those of them that are no text; `None`: the body does not hold the whole prompt.
+    /// Those of them that are not text; `None`: the body does not hold the whole prompt.
     pub(super) encoded: Option<u64>,
-    /// Bytes of text that it carries less than the client sent.
+    /// Bytes of text saved compared with the original.
     pub(super) spared: u64,
 }
 
 impl RequestFacts {
-    /// Whether the model refuses reasoning when something before it is not what it was sent, as in the original.
+    /// Whether the model refuses reasoning if anything before it has changed, as it has in the original.
     pub(super) fn is_bound(&self) -> bool {
         self.was_edited() && self.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
     }
 
-    /// Whether something that was sent before was sent in another form than it came.
+    /// Whether anything was sent in another form than it came in an earlier request.
     pub(super) fn was_edited(&self) -> bool {
         let place = self.place.as_ref().filter(|place| place.sent > 0);
         place.is_some_and(Place::is_edited)
     }
 
-    /// Bytes of text that the decisions and the splice spare.
+    /// Bytes of text saved by the decisions and the splice.
     pub(super) fn spared(&self) -> u64 {
         let decided: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         decided + self.splice.as_ref().map_or(0, |splice| splice.bytes_spared())
     }
 
-    /// The thread that it belongs to, and the empty history of its sender.
+    /// The thread that it belongs to, with the empty history of its sender.
     pub(super) fn thread(&self) -> Option<(Chain, &Thread)> {
         let place = self.place.as_ref().map(|place| (place.root, &place.thread));
         place.or_else(|| self.goes_on_in.as_ref().map(|(root, thread)| (*root, thread)))
     }
 
-    /// The conversation that the request with this record is booked on.
+    /// The conversation that it is booked on; `record` is the id of its record.
     pub(super) fn conversation(&self, record: &str) -> String {
         let thread = self.thread().map(|(_, thread)| &thread.conversation);
         let known = thread.or(self.caller.session.as_ref()).or(self.series.as_ref());
@@ -135,7 +134,7 @@ impl RequestFacts {
     }
 }
 
-/// What was decided about a request, now and before.
+/// The decisions about a request that apply, old and new.
 #[derive(Default)]
 pub(super) struct InForce {
     pub(super) applied: Arc<[Applied]>,
@@ -176,7 +175,7 @@ impl Rewritten {
         }
     }
 
-    /// What leaves of it; as it came, that is `body`.
+    /// The form that leaves: the edited one, or else the original with this `body`.
     pub(super) fn leaving<'a>(&'a self, body: &'a Bytes) -> Leaving<'a> {
         let body = self.body.as_ref().unwrap_or(body);
         let Some(reading) = self.reading.as_deref() else { return Leaving::Unread(body) };
@@ -201,7 +200,7 @@ impl Rewritten {
         })
     }
 
-    /// A request in which there is nothing to change.
+    /// A request with nothing to edit.
     pub(super) fn unchanged(headers: &http::HeaderMap, model: Option<String>, series: String) -> Self {
         let (caller, state) = (lineage::caller(headers, None), State::Unchanged);
         Self::of(RequestFacts { caller, model, state, series: Some(series), ..RequestFacts::default() })

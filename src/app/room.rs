@@ -1,8 +1,8 @@
-//! A request that was refused as too long: its form with more room.
+//! Makes more room in a request that was refused as too long.
 //!
-//! The same request may be under way several times: a client's retry, or several answers asked for at once. Room is
-//! made once for all of them, one after the other: what was made for one copy is tried for the next before more of the
-//! history goes.
+//! The same request may be under way several times: as a client's retry, or because several answers were asked for at
+//! once. Room is made for all copies one after the other: what was made for one is tried for the next before more of
+//! the history is removed.
 
 use super::rewrite::Request;
 use super::rewritten::Rewritten;
@@ -10,14 +10,14 @@ use crate::lineage::Place;
 use crate::server::Deadline;
 use crate::store::StoreError;
 
-/// Bytes that two forms may differ by without a change to the history: cache marks come and go.
+/// How many bytes two forms may differ by without any change to the history: cache marks come and go.
 const MARKS: u64 = 512;
 
 impl Request<'_> {
-    /// The request with more room than it was refused with, if [`Rewritten::has_room`] says so.
+    /// The request with more room than the refused form, if [`Rewritten::has_room`] is set.
     pub(super) async fn make_room(&self) -> Result<Rewritten, StoreError> {
         let head = self.place()?.head();
-        // Others may take long.
+        // Other copies may take long.
         if !self.asked.until.is_none_or(Deadline::release) {
             return Err(StoreError::Withdrawn);
         }

@@ -1,4 +1,4 @@
-//! Where requests go: by what the dialects say of their paths and headers. None of them is named here.
+//! Routing: where requests go, by what the dialects' tables say of paths and headers. No dialect is named here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::protocol::{self, Protocol, Purpose};
 use crate::server::{Fault, Route, Target};
 use crate::upstream::Upstream;
 
-/// Headers that are a digest of the body, or say what a signature is of.
+/// Headers with a digest of the body, or that say what a signature covers.
 static SEALS: [HeaderName; 6] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
@@ -23,10 +23,10 @@ static SEALS: [HeaderName; 6] = [
     HeaderName::from_static("x-amz-content-sha256"),
 ];
 
-/// A member of the query that is a signature of the body, as one in an `authorization` that begins with [`SIGNING`].
+/// The query parameter with a signature of the body, like an `authorization` header that begins with [`SIGNING`].
 const SEAL: &str = "x-amz-signature";
 
-/// How an `authorization` begins that signs the body.
+/// How an `authorization` header begins that signs the body.
 const SIGNING: &[&str] = &["AWS4-", "Signature "];
 
 /// The dialect and purpose of a path.
@@ -43,23 +43,23 @@ fn entry(path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
     protocol::ALL.iter().find_map(|protocol| Some((*protocol, purpose(*protocol)?)))
 }
 
-/// The dialect of a path on which an answer is asked for that another request has begun, and the answer's id.
+/// The dialect of a path that fetches an answer begun by an earlier request, and that answer's id.
 pub(super) fn later(path: &str) -> Option<(&'static dyn Protocol, &str)> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let id = |protocol: &dyn Protocol| protocol.dialect().later.iter().find_map(|row| row.id(path));
     protocol::ALL.iter().find_map(|protocol| Some((*protocol, id(*protocol)?)))
 }
 
-/// An upstream and the dialects it answers.
+/// An upstream and the dialects it speaks.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
     pub(super) upstream: Arc<Upstream>,
     pub(super) dialects: Vec<String>,
-    /// Streams are asked for their usage.
+    /// Whether the gateway asks for usage in streams.
     pub(super) include_usage: bool,
-    /// The key of the provider's cache that requests are given.
+    /// The cache key to add to requests.
     pub(super) cache_key: CacheKey,
-    /// Whether it passes marks on to Claude's provider, where the file says it.
+    /// Whether it passes cache marks on to Claude's provider, if the configuration says so.
     pub(super) cache_marks: Option<bool>,
 }
 
@@ -74,22 +74,22 @@ impl Served {
 pub(super) enum Routes {
     /// Everything goes to one, with its path as it came.
     Single(Served),
-    /// By the first segment of the path, else by dialect.
+    /// The upstream named by the first segment of the path, else one that speaks the dialect.
     Named(Vec<Served>),
 }
 
 impl Routes {
-    /// Whether streams of this upstream are asked for their usage.
+    /// Whether the gateway asks this upstream for usage in streams.
     pub(super) fn include_usage(&self, upstream: &Upstream) -> bool {
         self.served(upstream).is_some_and(|served| served.include_usage)
     }
 
-    /// The key of its cache that requests to this upstream are given.
+    /// The cache key to add to requests for this upstream.
     pub(super) fn cache_key(&self, upstream: &Upstream) -> CacheKey {
         self.served(upstream).map_or(CacheKey::None, |served| served.cache_key)
     }
 
-    /// Whether the upstream of this name passes marks on to Claude's provider, where the file says it.
+    /// Whether this upstream passes cache marks on to Claude's provider, if the configuration says so.
     pub(super) fn cache_marks(&self, upstream: &str) -> Option<bool> {
         self.named(upstream).and_then(|served| served.cache_marks)
     }
@@ -98,7 +98,7 @@ impl Routes {
         self.named(upstream.name())
     }
 
-    /// The upstream with a name.
+    /// The upstream with this name.
     pub(super) fn named(&self, name: &str) -> Option<&Served> {
         self.all().iter().find(|served| served.upstream.name() == name)
     }
@@ -126,8 +126,8 @@ impl Routes {
         }
     }
 
-    /// The dialect of an answer in place of an upstream's: that of the path, whatever the method; else the one of
-    /// the upstream's that the headers speak for, else its first.
+    /// The dialect for an answer of the gateway's own: that of the path, whatever the method; else one of the
+    /// upstream's that the headers indicate; else its first.
     pub(super) fn spoken(&self, head: &Parts) -> &'static dyn Protocol {
         let (served, path) = match self {
             Self::Single(served) => (Some(served), None),
@@ -171,14 +171,14 @@ fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAnd
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     let path = head.uri.path();
     let read = || Some(dialect(&head.method, path)?.0);
-    // First the place: a provider may take another dialect than its own below its own paths.
+    // The place decides first: below its own paths, a provider may speak another dialect than its own.
     let (place, server) = place(path).unzip();
     let protocol = place.or_else(read).or_else(|| sender(&head.headers))?;
     let named = server.flatten().and_then(|name| all.iter().find(|served| served.upstream.name() == name));
     named.or_else(|| all.iter().find(|served| served.speaks(protocol.name())))
 }
 
-/// Whether a header or the query holds for the very bytes of the body, as a signature or a digest of it does.
+/// Whether a header or the query authenticates the exact bytes of the body, by a signature or a digest.
 fn is_signed(head: &Parts) -> bool {
     let (headers, query) = (&head.headers, head.uri.query().unwrap_or_default());
     let scheme = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
@@ -190,7 +190,7 @@ fn is_signed(head: &Parts) -> bool {
         })
 }
 
-/// The dialect of a path that is below a provider's own, and the upstream if not the first.
+/// The dialect whose provider owns the beginning of this path, and the upstream if that is not the dialect's first.
 fn place(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
     let server = |protocol: &dyn Protocol| {
         let row = protocol.dialect().places.iter().find(|row| path.starts_with(row.start))?;
@@ -199,7 +199,7 @@ fn place(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
     protocol::ALL.iter().find_map(|protocol| Some((*protocol, server(*protocol)?)))
 }
 
-/// The dialect that headers speak for.
+/// The dialect indicated by the headers.
 fn sender(headers: &HeaderMap) -> Option<&'static dyn Protocol> {
     let is_there = |sign: &Sign| {
         let value = headers.get(sign.header).and_then(|value| value.as_bytes().get(..sign.begins.len()));

@@ -1,24 +1,24 @@
-//! Keeps credentials out of what is written down: some servers repeat the key that they refuse.
+//! Keeps credentials out of the logs and books: some servers repeat the key that they refuse.
 
 use http::{HeaderMap, Uri};
 
 use crate::url;
 
-/// What the names of headers have in them that carry one.
+/// What occurs in the names of headers that carry credentials.
 const HEADERS: &[&str] = &["auth", "key", "token", "cookie", "secret"];
-/// What is shorter, in bytes, may be an ordinary word.
+/// Anything shorter, in bytes, may be an ordinary word.
 const SHORTEST: usize = 12;
-/// What stands in its place.
+/// The replacement.
 const HIDDEN: &str = "[credential]";
 
-/// A text without the credentials of the request that it is about: `uri` as the client sent it, `headers` the client's
-/// and what the gateway set in their place.
+/// Removes the credentials of a request from a text about it: `uri` as the client sent it, `headers` those of the
+/// client and those that the gateway set in their place.
 pub(super) fn hidden(text: String, uri: &Uri, headers: [&HeaderMap; 2]) -> String {
     let carries = |name: &str| HEADERS.iter().any(|word| name.contains(word));
     let values = headers.into_iter().flatten().filter(|(name, _)| carries(name.as_str()));
     let values = values.filter_map(|(_, value)| value.to_str().ok());
     let parameters = url::credentials(uri.query().unwrap_or_default());
-    // A scheme stands before some, and several may stand in one header.
+    // A scheme stands before some of them, and one header may hold several.
     let words = values.flat_map(|value| value.split([' ', ',', ';', '"'])).chain(parameters);
     let mut secrets: Vec<&str> = words.filter(|word| word.len() >= SHORTEST).collect();
     // One may be the beginning of another.

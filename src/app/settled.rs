@@ -1,4 +1,4 @@
-//! What a request is sent as where nothing new is decided about it.
+//! How a request is sent when nothing new is decided about it.
 
 use super::rewrite::Request;
 use super::rewritten::{InForce, Rewritten};
@@ -8,8 +8,8 @@ use crate::planner::Outcome;
 use crate::store::StoreError;
 
 impl Request<'_> {
-    /// Another gateway on the same store was first, and what it decided is there now. Where others are first again, nothing
-    /// is decided here.
+    /// Retries after another gateway on the same store was faster, now that its decisions are there. If others are
+    /// faster again, nothing is decided here.
     pub(super) async fn attempt_again(&self) -> Result<Rewritten, StoreError> {
         match self.attempt(false).await {
             Err(StoreError::Raced) => {
@@ -24,7 +24,7 @@ impl Request<'_> {
         }
     }
 
-    /// Sends what is stored already and nothing new: an old part must look as it did, whatever happens.
+    /// Applies what is stored already and nothing new: whatever happens, an old part must look as it did.
     pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
         let has_begun = place.sent > 0 || outcome.applied.iter().any(|applied| applied.decision.is_opening());
@@ -39,7 +39,7 @@ impl Request<'_> {
             return Rewritten::of(facts).with(None, seen);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
-            // Marks are for money only: what was decided must look as it did in any case.
+            // Marks only save money; decisions must be repeated in any case.
             outcome.leave_unmarked();
             decided.kinds = outcome.plan.kinds();
             if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
@@ -60,7 +60,7 @@ impl Request<'_> {
         }
     }
 
-    /// The request as it came, where its place is not known.
+    /// The request as it came, if its place in a thread is not known.
     pub(super) fn untouched(&self, why: String) -> Rewritten {
         if let Some(refused) = self.unopened(Some(&why)) {
             return refused;

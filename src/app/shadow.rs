@@ -1,8 +1,8 @@
-//! What rewriting would have made of requests that are only observed.
+//! Observing: what rewriting would have made of requests that leave as they came.
 //!
-//! An observing gateway decides as one that rewrites does, by the same code, and remembers it as that would, so that a
-//! part is decided about once and an event happens once. All of it stays in memory, is bounded, and is lost with the
-//! process. Nothing of it ever reaches the wire or the store.
+//! An observing gateway decides with the same code as a rewriting one, and remembers its decisions in the same way,
+//! so that each part is decided about once and each event happens once. All of it stays in memory, is bounded, and is
+//! lost with the process. Nothing of it reaches the wire or the store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::ledger::words::State;
 use crate::lineage::{Lineage, Memory, Place};
 use crate::store::{Overlay, Store, StoreError};
 
-/// What a request is planned by, and where it is kept what was decided about it.
+/// The lineage, store and meter that a request is planned with: the real ones, or those of the shadow.
 #[derive(Clone, Copy)]
 pub(super) struct Track<'a> {
     pub(super) lineage: &'a Lineage,
@@ -26,7 +26,7 @@ pub(super) struct Track<'a> {
     pub(super) meter: &'a Meter,
 }
 
-/// What would have been decided, and how large prompts would have been.
+/// The decisions that would have been made, and the prompt sizes that would have resulted.
 pub(super) struct Shadow {
     lineage: Lineage,
     store: Arc<dyn Store>,
@@ -34,14 +34,14 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// Above what is really stored; remembers about so many bytes of decisions, several times over.
+    /// A shadow on top of the real store; it remembers about `bytes` of decisions, several times over.
     pub(super) fn over(store: &Arc<dyn Store>, bytes: u64) -> Self {
         let store: Arc<dyn Store> = Arc::new(Overlay::above(Arc::clone(store), bytes));
         let lineage = Lineage::new(Arc::clone(&store), Memory::new(bytes));
         Self { lineage, store, meter: Meter::new() }
     }
 
-    /// Where what would have been decided is kept.
+    /// The lineage of the decisions that would have been made.
     pub(super) fn lineage(&self) -> &Lineage {
         &self.lineage
     }
@@ -52,15 +52,15 @@ impl Shadow {
 }
 
 impl Core {
-    /// What really is.
+    /// The real lineage, store and meter.
     pub(super) fn track(&self) -> Track<'_> {
         Track { lineage: &self.lineage, store: &*self.store, meter: &self.meter }
     }
 }
 
 impl Request<'_> {
-    /// The request as who only observes sends it: nothing new is decided. A thread that was edited before stays as it was
-    /// sent, whatever the mode is now.
+    /// The request as an observing gateway sends it: without new decisions. A thread that was edited earlier stays as
+    /// it was sent, whatever the mode is now.
     pub(super) fn as_before(&self, place: Place) -> Rewritten {
         if !place.is_edited() {
             return self.left_alone(place, State::Unchanged);
@@ -69,7 +69,7 @@ impl Request<'_> {
         let standing = self.track.lineage.standing(&place);
         let mut outcome = self.plan_by(&place, &tuning.policy, standing, None);
         self.bind(&place);
-        // What an event leaves behind holds only if the event does.
+        // What an event leaves behind is valid only if the event is carried out.
         let standing = outcome.standing.take().filter(|_| outcome.event.is_none());
         self.keep(&place, standing);
         outcome.leave_unmarked();
@@ -82,13 +82,13 @@ impl Request<'_> {
         self.done(place, None, state, InForce::default())
     }
 
-    /// Notes what rewriting would have made of it, now that it is known how it leaves. A fault in here costs that and
-    /// nothing else.
+    /// Works out what rewriting would have made of a request, once it is known how it leaves. A fault here costs that
+    /// information and nothing else.
     pub(super) async fn shadow(&mut self, rewritten: &mut Rewritten) {
         let place = rewritten.facts.place.as_ref().filter(|place| !place.thread.observe);
         let Some((shadow, place)) = self.core.shadow.as_ref().zip(place) else { return };
         self.track = shadow.track();
-        // Nothing that is noted here is worth waiting for.
+        // Nothing that is recorded here is worth waiting for.
         self.asked.until = None;
         let planned = match caught(self.planned(place)).await {
             Some(Err(StoreError::Raced)) => caught(self.planned(place)).await,
@@ -109,13 +109,13 @@ impl Request<'_> {
 }
 
 impl RequestFacts {
-    /// Tells of what would have been sent, unless something was changed after all.
+    /// Reports what would have been sent, unless something was changed after all.
     fn observe(&mut self, planned: Self) {
         if self.state != State::Unchanged {
             return;
         }
         (self.level, self.recalls) = (planned.level, planned.recalls);
-        // Marks alone change nothing of what is said.
+        // Marks alone do not change what is said.
         if self.why.is_none() && (!planned.applied.is_empty() || planned.splice.is_some()) {
             self.state = State::Observed;
             (self.applied, self.fresh, self.kinds) = (planned.applied, planned.fresh, planned.kinds);
@@ -124,7 +124,7 @@ impl RequestFacts {
     }
 }
 
-/// What becomes of some work; `None`: it panicked.
+/// The output of some work; `None`: it panicked.
 async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {

@@ -1,7 +1,7 @@
-//! What the records of this process come to: the sums that the metrics show.
+//! Sums of the records of this process, for the metrics.
 //!
-//! Off the request's path: a record is counted where it is handed to the store, whether that takes it or not. What is
-//! kept does not grow with what clients send: names of theirs become those of the configuration.
+//! Off the request's path: a record is counted when it is handed to the store, whether or not the store takes it.
+//! Memory does not grow with what clients send: only names from the configuration are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;
 use crate::usage::Tokens;
 
-/// Threads of which something is remembered; beyond that those go that were not heard of for longest.
+/// Threads that are remembered; beyond that the least recently used are dropped.
 const THREADS: usize = 4096;
-/// Prompts that the share is of that was read from the provider's cache.
+/// The number of prompts that the cache hit rate covers.
 pub(super) const PROMPTS: usize = 100;
-/// What tools are called that the configuration does not name.
+/// The label for tools that the configuration does not name.
 const OTHER: &str = "other";
 
 const TOKENS: &[f64] = &[1e3, 4e3, 16e3, 32e3, 64e3, 128e3, 200e3, 500e3, 1e6];
@@ -34,14 +34,14 @@ const RATIOS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0];
 const SCORES: &[f64] = &[0.5, 0.75, 0.85, 0.95, 1.0];
 const SECONDS: &[f64] = &[0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 
-/// The counts of a process.
+/// The counts of this process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     counts: Mutex<Counts>,
     lost: AtomicU64,
-    /// The tools that the configuration names, each set as it is written there.
+    /// The tools that the configuration names, each pattern set as written there.
     tools: Vec<(String, NamePatterns)>,
-    /// What the log tells.
+    /// Which events the log reports.
     alerts: Alerts,
 }
 
@@ -57,71 +57,71 @@ impl Default for Counts {
     }
 }
 
-/// How a thread's last request was.
+/// The state of a thread after its last request.
 #[derive(Debug, Default)]
 struct Seen {
     zone: Option<Word>,
     circles: bool,
 }
 
-/// What has come about with a request.
+/// What is new with a request.
 #[derive(Debug, Default)]
 struct News {
-    /// The zone before, if there was one, and the zone now, which is another.
+    /// The previous zone, if there was one, and the present one, if it changed.
     moved: Option<(Option<Word>, Word)>,
-    /// It goes round in circles now.
+    /// The thread has begun to repeat the same call.
     circles: bool,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) totals: Totals,
     /// Events that were sent, by reason.
     pub(super) events: BTreeMap<String, Changes>,
-    /// Results of new parts that were cut, by the tool's name in the configuration.
+    /// New results that were cut, by the tool's name in the configuration.
     pub(super) truncations: BTreeMap<String, Cuts>,
-    /// Prompts by the zone of the window that they were sent in, where that is known.
+    /// Prompts by the zone that they were sent in, if known.
     pub(super) zones: BTreeMap<String, u64>,
-    /// What was told, by what it was.
+    /// Alerts by kind.
     pub(super) alerts: BTreeMap<&'static str, u64>,
-    /// How often threads came from one zone to another.
+    /// Changes from one zone to another, by the two zones.
     pub(super) transitions: BTreeMap<(String, String), u64>,
-    /// Prompts that grew much faster than was usual.
+    /// Prompts that grew much faster than usual.
     pub(super) spikes: u64,
     /// Prompts that the provider refused as too long.
     pub(super) overflows: u64,
-    /// Requests whose turn ends in the same call again and again, by how the results compare.
+    /// Requests whose turn ends in the same call over and over, by whether the results are the same too.
     pub(super) doom_loops: BTreeMap<&'static str, u64>,
-    /// Requests whose instructions were other than those of their thread before.
+    /// Requests whose instructions differ from those of their thread before.
     pub(super) volatile: u64,
     /// What prompts were made of, in tokens.
     pub(super) shares: Shares,
     /// The gateway's own calls.
     pub(super) own: Own,
-    /// The last prompts, oldest first: tokens that were read from the provider's cache, and all.
+    /// The last prompts, oldest first: tokens read from the provider's cache, and all tokens.
     prompts: VecDeque<(u64, u64)>,
     pub(super) sizes: Sizes,
 }
 
-/// What events came to.
+/// The effects of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     pub(super) count: u64,
     pub(super) cleared: u64,
-    /// Estimates, of tokens that later requests are spared, and that are written to the provider's cache again.
+    /// Estimated tokens that later requests are spared, and that are written to the provider's cache again.
     pub(super) freed: u64,
     pub(super) rewritten: u64,
 }
 
-/// What was cut of new results.
+/// What was cut from new results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Cuts {
     pub(super) count: u64,
     pub(super) bytes: u64,
 }
 
-/// Calls of the gateway's own, beside their number and cost.
+/// The gateway's own calls, beside their number and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Own {
     pub(super) summaries: u64,
@@ -129,7 +129,7 @@ pub(super) struct Own {
     pub(super) tokens: Tokens,
 }
 
-/// Values by size, one of each request where it is known.
+/// Histograms with one value for each request for which it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sizes {
     pub(super) input: Histogram,
@@ -137,13 +137,13 @@ pub(super) struct Sizes {
     pub(super) total: Histogram,
     pub(super) messages: Histogram,
     pub(super) turns: Histogram,
-    /// The share of what a prompt may have.
+    /// The share of the usable window that the prompt takes.
     pub(super) utilisation: Histogram,
     pub(super) growth: Histogram,
     /// Shares of the prompt.
     pub(super) results: Histogram,
     pub(super) tools: Histogram,
-    /// Bytes before to a byte after, of splices.
+    /// Bytes before a splice divided by bytes after it.
     pub(super) ratio: Histogram,
     pub(super) fidelity: Histogram,
     pub(super) gateway: Histogram,
@@ -169,13 +169,13 @@ impl Default for Sizes {
 }
 
 impl Tally {
-    /// Of a gateway whose configuration names these tools, and what is told.
+    /// A tally with labels for these tools, and with these alerts.
     pub(super) fn of<'t>(tools: impl Iterator<Item = &'t NamePatterns>, alerts: Alerts) -> Self {
         let named = |tools: &NamePatterns| (tools.patterns().join(", "), tools.clone());
         Self { tools: tools.map(named).collect(), alerts, ..Self::default() }
     }
 
-    /// Counts a record, and tells what has come about with it.
+    /// Counts a record, and logs the alerts that it causes.
     pub(super) fn book(&self, record: &Record) {
         let told = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,14 +192,15 @@ impl Tally {
         }
     }
 
-    /// Counts the figures of a record that was counted without, as nobody had told them: `is_known`, by this process.
+    /// Counts figures that were reported late, for a record that was counted without them; `is_known`: by this
+    /// process.
     pub(super) fn book_late(&self, record: &Record, is_known: bool) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.sums.add_late(record, is_known);
     }
 
-    /// Whether something was stored: if not, it is lost. The log tells of every doubling: whatever fills the queue has
-    /// better use for the time that a line for each would take.
+    /// Counts whether a record was stored or lost. The log reports every doubling of the losses: whatever fills the
+    /// queue leaves no time for a line for each.
     pub(super) fn stored(&self, stored: bool) {
         if !stored {
             let dropped = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
@@ -215,7 +216,7 @@ impl Tally {
 }
 
 impl Counts {
-    /// Notes how a thread is by now, and gives what is new.
+    /// Updates the state of a thread, and returns what is new.
     fn news(&mut self, record: &Record) -> News {
         let Some(thread) = record.thread.as_ref().filter(|_| record.own.is_none()) else {
             return News::default();
@@ -237,7 +238,7 @@ impl Counts {
 }
 
 impl News {
-    /// What of it is to be told.
+    /// The alerts to report.
     fn alerts(&self, record: &Record, alerts: Alerts) -> Vec<&'static str> {
         let is_spike = record.window.as_ref().is_some_and(|window| window.spike);
         let comes_to = |zone: Zone| {
@@ -256,7 +257,7 @@ impl News {
     }
 }
 
-/// The place of a zone among all.
+/// The rank of a zone among all zones.
 fn rank(zone: &str) -> usize {
     let all = [Zone::Green, Zone::Yellow, Zone::Orange, Zone::Red];
     all.iter().position(|one| one.as_str() == zone).unwrap_or(0)
@@ -280,7 +281,8 @@ fn tell(alert: &str, record: &Record) {
 }
 
 impl Sums {
-    /// The share of the last prompts that was read from the provider's cache, from 0 to 1; `None` before the first.
+    /// The share of the last prompts that was read from the provider's cache, from 0 to 1; `None` before the first
+    /// prompt.
     pub(super) fn cache_hit_rate(&self) -> Option<f64> {
         let mut all = Caching::default();
         for (read, prompt) in &self.prompts {
@@ -322,7 +324,7 @@ impl Sums {
         self.sizes.add_tokens(record);
     }
 
-    /// How much of a prompt was read from the provider's cache.
+    /// Records how much of a prompt was read from the provider's cache.
     fn read(&mut self, record: &Record) {
         let Caching { read, prompt, .. } = Caching::of(record);
         if prompt > 0 {

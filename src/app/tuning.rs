@@ -1,7 +1,7 @@
-//! Which settings hold for a conversation: the file's, or those of the first profile that matches its first request.
+//! Which settings apply to a conversation: those of the file, or of the first profile that matches its first request.
 //!
-//! What was chosen is remembered by thread, bounded, and lost with the process: then the next request chooses. What was
-//! decided before stays as it was sent in any case. Without profiles nothing is looked up.
+//! The choice is remembered by thread, bounded, and lost with the process: then the next request chooses. Earlier
+//! decisions are repeated in any case. Without profiles nothing is looked up.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ const CHOSEN: u64 = 65_536;
 
 /// The settings of a conversation.
 pub(super) struct Tuning {
-    /// The profile's name; `None`: the file's own.
+    /// The profile's name; `None`: the settings of the file itself.
     pub(super) profile: Option<String>,
-    /// What they are based on.
+    /// The preset that they are based on.
     pub(super) preset: Preset,
     pub(super) policy: Policy,
-    /// The same without events: what a prompt is counted by.
+    /// The same without events: the policy that prompts are counted by.
     pub(super) counting: Policy,
-    /// What summaries are made by.
+    /// The settings for summaries.
     pub(super) terms: Arc<Terms>,
 }
 
@@ -47,19 +47,19 @@ impl Tunings {
         Self { file: Arc::new(file), profiles, chosen: Recent::of_entries(CHOSEN) }
     }
 
-    /// The settings of a file without profiles.
+    /// The settings of the file, without profiles.
     pub(super) const fn file(&self) -> &Arc<Tuning> {
         &self.file
     }
 
-    /// The settings of a request by itself.
+    /// The settings that match a request by itself.
     pub(super) fn of(&self, request: &config::Request<'_>) -> Arc<Tuning> {
         let matches = |(matcher, _): &&(Matcher, Arc<Tuning>)| matcher.matches(request);
         let found = self.profiles.iter().find(matches);
         Arc::clone(found.map_or(&self.file, |(_, tuning)| tuning))
     }
 
-    /// The settings of a thread: those that were chosen at its first request, else, from now on, `own`.
+    /// The settings of a thread: those chosen at its first request, else `own` from now on.
     pub(super) fn of_thread(&self, thread: &str, own: &Arc<Tuning>) -> Arc<Tuning> {
         if self.profiles.is_empty() {
             return Arc::clone(own);
@@ -67,7 +67,7 @@ impl Tunings {
         self.chosen.get_or_insert(thread.to_owned(), Arc::clone(own))
     }
 
-    /// The same, without a choice.
+    /// The settings chosen for a thread, if any were.
     pub(super) fn known(&self, thread: &str) -> Option<Arc<Tuning>> {
         if self.profiles.is_empty() { None } else { self.chosen.get(thread) }
     }

@@ -1,5 +1,5 @@
-//! Requests without a list of messages. Nothing of them can be changed; they are booked with the conversation that they are
-//! about.
+//! Requests without a list of messages. Nothing in them can be edited; they are booked with the conversation that
+//! they continue.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,7 +13,7 @@ use crate::protocol::{self, Protocol, Unlisted};
 use crate::url;
 
 impl Core {
-    /// Such a request, as it leaves; `None` for any other.
+    /// The result for such a request; `None` for any other.
     pub(super) fn unlisted(
         &self,
         protocol: &dyn Protocol,
@@ -24,7 +24,7 @@ impl Core {
         let Unlisted { model, session, continues, is_kept } = protocol::unlisted(protocol, body)?;
         let caller = lineage::caller(headers, session.as_deref());
         let root = self.root(protocol, headers, lineage::principal(headers, url::keys(asked.query)));
-        // What cannot be looked up now is a conversation of its own.
+        // A history that cannot be looked up now counts as a conversation of its own.
         let found =
             self.lineage.thread_of_kept(root, &continues, &caller, &clock::new_id, (self.now_ms)()).ok();
         let thread = found.map(|(thread, fresh)| {

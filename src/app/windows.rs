@@ -1,7 +1,8 @@
-//! What providers' refusals teach: how much a model really takes, and which conversations have filled it.
+//! Learns context windows from the providers' refusals: how many tokens a model takes, and which conversations have
+//! filled it.
 //!
-//! Bounded. How much a model takes is believed for a while only, as servers are started anew with larger windows. It is
-//! stored, too, so that the next process knows it; the rest is lost with this one, and the next refusal says it again.
+//! Bounded. A learned window is believed for a limited time, since servers may be restarted with larger ones. It is
+//! also stored for the next process; all else is lost with this one and learned again from the next refusal.
 
 use std::sync::Arc;
 
@@ -11,38 +12,38 @@ use crate::conversation::{Chain, Hashed};
 use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
 
-/// Bytes of the longest name of a model with which something is stored.
+/// The longest model name that is stored, in bytes.
 const NAME: usize = 256;
-/// Histories that are remembered to have filled the window, or to be too long for it.
+/// Histories that are remembered as having filled the window, or as too long for it.
 const FULL: u64 = 1024;
 
-/// Upstreams that are remembered to say what nobody knows.
+/// Upstreams that are remembered for not reporting an overflow as such.
 const UNCLEAR: u64 = 64;
 
-/// Of the longest prompt that was answered, the share that a window has at least: whatever says less was misread.
+/// The smallest plausible window, as a share of the longest prompt that was answered: anything below was misread.
 const LEAST: f64 = 0.05;
 
-/// Windows as they turned out to be.
+/// Context windows as they turned out to be.
 pub(super) struct Windows {
-    /// By model, and by upstream.
+    /// By model, then by upstream.
     learned: Models<String, Vec<(String, Learned)>>,
     full: Recent<Chain, (), Hashed>,
-    /// Bytes of the shortest form of a history that was refused.
+    /// The size of the shortest refused form of each history, in bytes.
     refused: Recent<Chain, u64, Hashed>,
-    /// Upstreams that have answered a prompt that may have been too long with something else than that.
+    /// Upstreams that answered a prompt which may have been too long with an unrelated error.
     unclear: Recent<String, ()>,
-    /// Held by the request of a history that room is being made for.
+    /// Held while room is being made for a history.
     rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
 }
 
 /// What is known of a model's window, in tokens.
 #[derive(Debug, Clone, Copy, Default)]
 struct Learned {
-    /// What fits, as a provider said, and when that was, in milliseconds since 1970.
+    /// The window that a provider stated, and when, in milliseconds since 1970.
     limit: Option<(u64, i64)>,
     /// The longest prompt that was answered.
     answered: u64,
-    /// A prompt was said to be too long, within its answer, that was taken to be far from it.
+    /// A prompt that seemed far from the window was reported as too long inside its answer.
     surprises: bool,
 }
 
@@ -57,7 +58,7 @@ impl Windows {
         }
     }
 
-    /// Those that are stored, at upstreams with these names and base URLs.
+    /// The stored windows of upstreams that still have the same name and base URL.
     pub(super) fn stored(windows: &[StoredWindow], served: &[(&str, String)]) -> Self {
         let known = Self::new();
         for StoredWindow { upstream, model, tokens, at_ms } in windows {
@@ -69,7 +70,7 @@ impl Windows {
         known
     }
 
-    /// A provider has said then how many tokens fit; whether that is believed.
+    /// Records a window that a provider stated at this time. Returns whether it is believed.
     fn learn(&self, upstream: &str, model: Option<&str>, limit: u64, at_ms: i64) -> bool {
         let learned = self.with(upstream, model, |learned| {
             let is_likely = limit as f64 >= learned.answered as f64 * LEAST;
@@ -81,13 +82,13 @@ impl Windows {
         learned.unwrap_or_default()
     }
 
-    /// A prompt that was taken to be far from the window was too long, as its answer said.
+    /// Records that a prompt which seemed far from the window was reported as too long inside its answer.
     pub(super) fn surprise(&self, upstream: &str, model: Option<&str>) {
         self.with(upstream, model, |learned| learned.surprises = true);
     }
 
-    /// Whether any answer may say so at a time in milliseconds since 1970: also where what was said is not believed any more,
-    /// and may hold still.
+    /// Whether any answer may report an overflow, at a time in milliseconds since 1970. That includes windows that
+    /// are no longer believed but may still apply.
     pub(super) fn surprises(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
         let is_past = |limit: Option<(u64, i64)>| limit.is_some_and(|(_, at_ms)| !is_believed(at_ms, now_ms));
         let is_here = |places: &Vec<(String, Learned)>| {
@@ -97,7 +98,8 @@ impl Windows {
         model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
     }
 
-    /// A prompt of so many tokens was answered: a smaller window is not true any more. Whether one was known.
+    /// Records that a prompt of so many tokens was answered: a smaller window is no longer true. Returns whether one
+    /// was known.
     fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
         let disproved = self.with(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
@@ -106,7 +108,8 @@ impl Windows {
         disproved.unwrap_or_default()
     }
 
-    /// Tokens that fit, if a provider has said so and is still believed at a time in milliseconds since 1970.
+    /// The window that a provider has stated, in tokens, if it is still believed at a time in milliseconds since
+    /// 1970.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> Option<u64> {
         let place = |places: &Vec<(String, Learned)>| {
             places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
@@ -133,50 +136,50 @@ impl Windows {
         made
     }
 
-    /// The answer to this history ended because the window was full.
+    /// Records that the answer to this history ended because the window was full.
     pub(super) fn fill(&self, head: Chain) {
         self.full.insert(head, ());
     }
 
-    /// Whether the answer to this history ended so.
+    /// Whether the answer to this history ended because the window was full.
     pub(super) fn is_full(&self, head: Chain) -> bool {
         self.full.get(&head).is_some()
     }
 
-    /// This history was too long in a form of so many bytes.
+    /// Records that this history was refused as too long in a form of so many bytes.
     pub(super) fn refuse(&self, head: Chain, bytes: u64) {
         let least = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
         self.refused.insert(head, least);
     }
 
-    /// Bytes of the shortest form of a history that was refused.
+    /// The size of the shortest refused form of a history, in bytes.
     pub(super) fn refused(&self, head: Chain) -> Option<u64> {
         self.refused.get(&head)
     }
 
-    /// A prompt that may have been too long failed, and nobody knows why.
+    /// Records that a prompt which may have been too long failed with an unrelated error.
     pub(super) fn refuse_unclearly(&self, upstream: &str) {
         self.unclear.insert(upstream.to_owned(), ());
     }
 
-    /// Whether an upstream says it in words that are known, as far as it has been asked.
+    /// Whether an upstream reports overflows as such, as far as is known.
     pub(super) fn is_clear(&self, upstream: &str) -> bool {
         self.unclear.get(upstream).is_none()
     }
 
-    /// Waits until room is made for nobody else with this history.
+    /// Waits until nobody else is making room for this history.
     pub(super) async fn alone(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
         self.rooms.get_or_insert(head, Arc::default()).lock_owned().await
     }
 }
 
-/// Whether what was said at a time is believed at another, in milliseconds since 1970.
+/// Whether a window stated at one time is believed at another, both in milliseconds since 1970.
 const fn is_believed(said_ms: i64, now_ms: i64) -> bool {
     now_ms.saturating_sub(said_ms) <= WINDOW_BELIEVED.as_millis() as i64
 }
 
 impl Core {
-    /// A provider has said how many tokens fit.
+    /// Records the window that a provider stated, in tokens.
     pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
         let now_ms = (self.now_ms)();
         if self.windows.learn(upstream.name(), model, limit, now_ms) {
@@ -184,7 +187,7 @@ impl Core {
         }
     }
 
-    /// A prompt of so many tokens was answered.
+    /// Records that a prompt of so many tokens was answered.
     pub(super) fn prompt_fitted(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
         if self.windows.fitted(upstream.name(), model, tokens) {
             self.store_window(upstream, model, None, (self.now_ms)());

@@ -1,6 +1,6 @@
-//! Requests that were booked without figures, as their provider tells these to a later request alone.
+//! Requests that were booked without usage, because their provider reports it only in the answer to a later request.
 //!
-//! Those that this process has seen last are in memory; any other is looked for in the store.
+//! The newest of them that this process has seen are in memory; any other is looked up in the store.
 
 use hashlink::LruCache;
 
@@ -11,10 +11,10 @@ use crate::protocol;
 use crate::store::Store;
 use crate::usage::{self, Catalogue};
 
-/// Requests that are waited for; beyond that the oldest go. A record takes two or three kilobytes.
+/// Requests that are remembered; beyond that the oldest are dropped. A record takes two or three kilobytes.
 const MOST: usize = 512;
 
-/// Their records with the times of their requests, by upstream and by the id of what was begun; `None`: they are complete.
+/// The records with the times of their requests, by upstream and answer id; `None`: the record is complete.
 pub(super) struct Awaited(LruCache<(String, String), Option<Waiting>>);
 
 /// A record and when its request came.
@@ -22,7 +22,7 @@ pub(super) struct Awaited(LruCache<(String, String), Option<Waiting>>);
 pub(super) struct Waiting {
     pub(super) record: Box<Record>,
     pub(super) at_ms: i64,
-    /// It was booked here before, and not by another process alone.
+    /// This process booked it before, not only another one.
     pub(super) is_known: bool,
 }
 
@@ -33,7 +33,7 @@ impl Default for Awaited {
 }
 
 impl Awaited {
-    /// Remembers a record that is booked, if its figures may still be told.
+    /// Remembers a booked record whose usage may still be reported.
     pub(super) fn remember(&mut self, record: &Record, at_ms: i64) {
         if let Some(id) = record.answer.as_ref().filter(|_| is_awaited(record)) {
             let waiting = Waiting { record: Box::new(record.clone()), at_ms, is_known: true };
@@ -41,7 +41,8 @@ impl Awaited {
         }
     }
 
-    /// The record with what was told, to be booked in place of the one that is; `None` where that says as much.
+    /// Completes the record that `told` is about, to be booked in place of the incomplete one. `None` if no such
+    /// record is waiting.
     pub(super) fn complete(&mut self, told: &Told, prices: &Catalogue, store: &dyn Store) -> Option<Waiting> {
         let key = (told.upstream.clone(), told.id.clone());
         let known = match self.0.remove(&key) {
@@ -49,7 +50,7 @@ impl Awaited {
             None => Some(stored(told, store)?),
         };
         let Some(mut waiting) = known.filter(|waiting| is_awaited(&waiting.record)) else {
-            // Nor is it looked for again, or booked again before the store has it.
+            // So that it is neither looked up again nor booked twice before the store has it.
             self.0.insert(key, None);
             return None;
         };
@@ -57,14 +58,14 @@ impl Awaited {
         complete(&mut waiting.record, told, prices);
         let (has_ended, is_told) = (before != waiting.record.outcome, told.answer.usage.is_some());
         let is_booked = has_ended || is_told;
-        // It may still be told.
+        // Its usage may still be reported.
         let is_known = waiting.is_known || is_booked;
         self.0.insert(key, (!is_told).then(|| Waiting { is_known, ..waiting.clone() }));
         is_booked.then_some(waiting)
     }
 }
 
-/// Whether a record's figures may still be told.
+/// Whether the usage of a record may still be reported.
 fn is_awaited(record: &Record) -> bool {
     let is_taken = record.status.is_some_and(|status| (200..300).contains(&status));
     let is_told_later =
@@ -72,7 +73,7 @@ fn is_awaited(record: &Record) -> bool {
     is_taken && record.tokens.is_none() && is_told_later()
 }
 
-/// What another process has booked.
+/// The record as another process booked it.
 fn stored(told: &Told, store: &dyn Store) -> Option<Waiting> {
     let (record, at_ms) = store.record(told.conversation.as_deref()?, &told.id).ok()??;
     let record: Box<Record> = serde_json::from_str(&record).ok()?;
@@ -91,7 +92,7 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     let bill = usage::bill(prices, usage, billed.as_deref().unwrap_or_default(), told.vendor);
     record.model = billed;
     record.put_usage(usage, bill.as_ref(), answer.complete);
-    // What was sent in another form went through the provider's cache before its figures were known.
+    // Not for an edited prompt: it went through the cache model before its usage was known.
     if !record.edits.were_sent() && !record.breaks_prefix() {
         untouched::as_it_came(record);
     }

@@ -1,5 +1,5 @@
-//! Counts the tokens of texts, with a public tokenizer: the right proportions for every model, the right figure for
-//! few. Providers' own figures set the scale.
+//! Counts tokens with a public tokenizer. Its proportions are right for every model, its absolute figures only for
+//! few: the scale is set by the provider's own figures.
 //!
 //! Counting is slow beside everything else that is done with a request, so it happens on the thread that keeps the
 //! books and every text is counted once. The tokenizer is loaded when it is first needed and dropped when nothing
@@ -17,22 +17,22 @@ use tiktoken_rs::{CoreBPE, O200K_BASE_PAT_STR};
 use crate::conversation::boundary;
 use crate::protocol::Prompt;
 
-/// The longest piece that is counted at once, in bytes.
+/// The longest piece that is tokenized at once, in bytes.
 const PIECE: usize = 4096;
-/// How far before its end a piece is cut at white space, in bytes.
+/// How far before its end a piece may be cut to meet white space, in bytes.
 const NEAR: usize = 256;
-/// Of longer texts, in bytes, every eighth piece is counted.
+/// Texts longer than this, in bytes, are sampled: every eighth piece is counted.
 const WHOLE: usize = 256 << 10;
 const SAMPLED: usize = 8;
-/// Texts whose counts are remembered at most, and again as many that were not asked for lately.
+/// Texts whose counts are remembered, in each of two generations.
 const TEXTS: usize = 1 << 16;
-/// Bytes to a token where nothing is counted.
+/// Bytes that are taken for a token where nothing is counted.
 const BYTES_PER_TOKEN: u32 = 4;
 
 /// The vocabulary, packed by `build.rs`.
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.deflate"));
 
-/// Counts and remembers.
+/// Counts tokens, and remembers the counts.
 #[derive(Default)]
 pub(super) struct Counter {
     tokenizer: Option<CoreBPE>,
@@ -41,7 +41,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Counts the blocks of a prompt, which is that of a body.
+    /// Counts the blocks of a prompt, which spans `body`.
     pub(super) fn count(&mut self, prompt: &mut Prompt, body: &[u8]) {
         for block in &mut prompt.blocks {
             block.counted = Some(match block.text(body) {
@@ -51,7 +51,7 @@ impl Counter {
         }
     }
 
-    /// Drops the tokenizer until it is needed again.
+    /// Drops the tokenizer; it is loaded again when it is next needed.
     pub(super) fn rest(&mut self) {
         self.tokenizer = None;
     }
@@ -94,7 +94,7 @@ fn tokenizer() -> Option<CoreBPE> {
     CoreBPE::new(ranks, HashMap::default(), O200K_BASE_PAT_STR).ok()
 }
 
-/// The tokens of a text; `None`: the tokenizer gave up.
+/// The tokens of a text; `None` if the tokenizer failed.
 fn count(tokenizer: &CoreBPE, text: &str) -> Option<u32> {
     let sampled = if text.len() > WHOLE { SAMPLED } else { 1 };
     let (mut tokens, mut counted) = (0, 0);
@@ -106,7 +106,7 @@ fn count(tokenizer: &CoreBPE, text: &str) -> Option<u32> {
     Some(all.round() as u32)
 }
 
-/// A text in pieces, cut in front of white space where there is some.
+/// Splits a text into pieces, in front of white space where there is some.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -126,7 +126,7 @@ fn end_of_piece(text: &str) -> usize {
     space.unwrap_or_else(|| boundary::floor(text, PIECE))
 }
 
-/// JSON as a model reads it: the commonest escapes undone, wherever they stand.
+/// JSON as a model reads it: with the most common escapes undone, wherever they stand.
 fn unescaped(json: &str) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', json.as_bytes()) else { return Cow::Borrowed(json) };
     let mut text = String::with_capacity(json.len());

@@ -1,23 +1,24 @@
-//! Whether a thread's instructions are the same from request to request: where they change, the provider's cache of all
-//! that stands behind is lost.
+//! Detects instructions that change from one request of a thread to the next: the provider's cache of everything
+//! behind the change is lost.
 //!
-//! Only told. Texts are kept once however many threads have them; they are bounded, and lost with the process.
+//! This is only reported. Each text is kept once, however many threads share it; the memory is bounded and lost with
+//! the process.
 
 use hashlink::LruCache;
 
 use crate::conversation::Conversation;
 use crate::protocol::Prompt;
 
-/// Bytes of instructions that are remembered; beyond that those go that were not sent for longest.
+/// Bytes of instructions that are remembered; beyond that the least recently sent are dropped.
 const BYTES: usize = 8 << 20;
-/// The same for threads.
+/// Threads that are remembered.
 const THREADS: usize = 4096;
 
 /// The instructions of all threads.
 pub(super) struct Instructions {
     texts: LruCache<u128, Box<str>>,
     bytes: usize,
-    /// What a thread's last request had.
+    /// The key of the instructions in each thread's last request.
     threads: LruCache<String, u128>,
 }
 
@@ -27,17 +28,17 @@ impl Default for Instructions {
     }
 }
 
-/// Where a text stops being what it was.
+/// Where a text begins to differ from the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Change {
-    /// The first byte that is another.
+    /// Offset of the first byte that differs.
     pub(super) byte: u64,
-    /// The line that it stands in, from 1.
+    /// The line of that byte, counted from 1.
     pub(super) line: u64,
 }
 
 impl Instructions {
-    /// Remembers what a request's instructions say, and names them; `None`: it has none.
+    /// Remembers a request's instructions and returns their key; `None` if it has none.
     pub(super) fn read(&mut self, prompt: &Prompt, conversation: &Conversation) -> Option<u128> {
         let body = &conversation.body;
         let key = prompt.instructions_key(body)?;
@@ -56,8 +57,8 @@ impl Instructions {
         Some(key)
     }
 
-    /// Where the instructions of a thread's next request are other than those before; `None`: nowhere, or nothing is known
-    /// of these. A thread that has just branched goes on from its parent's.
+    /// Where the instructions of a thread's next request first differ from the last ones; `None` if they do not, or
+    /// the last ones are not known. A thread that has just branched is compared with its parent.
     pub(super) fn change(&mut self, thread: &str, parent: Option<&str>, now: u128) -> Option<Change> {
         let parents = parent.and_then(|parent| self.threads.get(parent)).copied();
         let before = self.threads.insert(thread.to_owned(), now).or(parents)?;

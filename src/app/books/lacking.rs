@@ -1,8 +1,8 @@
-//! What the histories lack that providers hold: what was cut of one request is missing from the prompts of all that go on
-//! from it without sending it again.
+//! What is missing from histories that the provider holds: whatever was cut from one request is absent from the
+//! prompts of all requests that continue it without sending it again.
 //!
-//! It is stored where something is missing. Above that stands a bounded memory, as what is to be stored waits for its turn;
-//! whichever knows of the later request is right, as gateways may share a store.
+//! Stored wherever something is missing. A bounded memory sits on top, since writes to the store are queued. Gateways
+//! may share a store: of memory and store, the one that knows of the later request is right.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::conversation::{Digest, Hashed};
 use crate::ledger::Record;
 use crate::store::{Recent, Store, StoredLacking};
 
-/// Histories that are remembered: those that were gone on with last.
+/// Histories that are remembered; beyond that the least recently continued are dropped.
 const HISTORIES: u64 = 4096;
 
-/// Tokens that are missing.
+/// Missing tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lacking {
-    /// Of what came, from what was sent.
+    /// Tokens of what came that are missing from what was sent.
     pub(super) sent: u64,
-    /// Of what was sent, from what an observing gateway would have sent: lost with the process, as what it would have
-    /// decided is.
+    /// Tokens of what was sent that are missing from what an observing gateway would have sent. Not stored: what it
+    /// would have decided is lost with the process, too.
     pub(super) planned: u64,
 }
 
@@ -28,15 +28,15 @@ impl Lacking {
     pub(super) const NOTHING: Self = Self { sent: 0, planned: 0 };
 }
 
-/// What is missing from a history, and when the request came after which it was; no tokens: that cannot be told.
+/// What is missing from a history (`None`: that is unknown), and the time of the request after which it was missing.
 type Said = (Option<Lacking>, i64);
 
-/// What is missing from histories, by upstream and by the name that a request goes on from: an answer's, or the history's
-/// own.
+/// What is missing from histories, by upstream and by the id that a request continues from: an answer's, or the
+/// history's own.
 pub(super) struct Histories {
     store: Arc<dyn Store>,
     recent: Recent<Digest, Said, Hashed>,
-    /// What is to be stored.
+    /// Entries that are yet to be stored.
     fresh: Vec<StoredLacking>,
 }
 
@@ -45,7 +45,7 @@ impl Histories {
         Self { store, recent: Recent::of_entries(HISTORIES), fresh: Vec::new() }
     }
 
-    /// What is missing from the history with this name at a time in milliseconds since 1970; `None`: that cannot be told.
+    /// What is missing from a history at a time in milliseconds since 1970; `None` if that is unknown.
     pub(super) fn lacking(&self, upstream: &str, name: &str, now_ms: i64) -> Option<Lacking> {
         let history = history(upstream, name);
         let recent = self.recent.get(&history);
@@ -59,13 +59,13 @@ impl Histories {
         }
     }
 
-    /// What is missing from the history that a request goes on from by its name; nothing, if it sends all of it.
+    /// What is missing from the history that a request continues by its id; nothing if it sends its whole history.
     pub(super) fn before(&self, record: &Record, name: Option<&str>, now_ms: i64) -> Option<Lacking> {
         name.map_or(Some(Lacking::NOTHING), |name| self.lacking(&record.upstream, name, now_ms))
     }
 
-    /// So much is missing from the history that a request has left which came then: from its answer on, and from the one
-    /// that has `grown` with it, of which so much was missing before.
+    /// Records what is missing behind a request that came at this time: from its answer on, and from the history
+    /// `grown` with it, from which so much was missing before.
     pub(super) fn keep(
         &mut self,
         record: &Record,
@@ -91,14 +91,14 @@ impl Histories {
         }
     }
 
-    /// What is to be stored since this was last asked.
+    /// Takes the entries to store since the last call.
     pub(super) fn fresh(&mut self) -> Vec<StoredLacking> {
         std::mem::take(&mut self.fresh)
     }
 }
 
-/// What is to be stored of a request that nobody has looked at. If it was edited, or goes on from what may lack something,
-/// nobody knows what is missing behind it.
+/// The entries to store for a request that was not measured. If it was edited, or continues a history from which
+/// something may be missing, what is missing behind it is unknown.
 pub(super) fn unseen(ended: &Ended) -> Vec<StoredLacking> {
     let record = &ended.record;
     let (name, is_edited) = (ended.continues.as_deref(), record.edits.were_sent());
@@ -110,7 +110,7 @@ pub(super) fn unseen(ended: &Ended) -> Vec<StoredLacking> {
     left.map(|name| StoredLacking { history: history(&record.upstream, name), tokens: None, at_ms }).collect()
 }
 
-/// What stands for a history.
+/// The key of a history.
 fn history(upstream: &str, name: &str) -> Digest {
     Digest::of(&[b"lacking\0", upstream.as_bytes(), b"\0", name.as_bytes()])
 }

@@ -1,5 +1,5 @@
-//! What is found out about a request when it has left: its prompt as the provider's cache sees it, as it came
-//! and as it was sent.
+//! Measures a request once it has left: its prompt as the provider's cache sees it, in the form that came and in the
+//! form that was sent.
 
 use std::collections::HashSet;
 
@@ -13,51 +13,51 @@ use crate::protocol::{Prompt, Protocol, Scale, Share};
 use crate::strategy::doom::{self, DoomLoop};
 use crate::usage;
 
-/// Results whose tools are looked for.
+/// How many new results are matched with their tools.
 const RESULTS: usize = 64;
-/// Files of one record, and the bytes that a path may have.
+/// How many files one record lists, and how long a path may be, in bytes.
 const FILES: usize = 32;
 const PATH: usize = 300;
 
-/// What is known then.
+/// What was measured.
 pub(in crate::app) struct Measured {
-    /// Tells accounts apart.
+    /// Hash of the account: caches are not shared between accounts.
     pub(super) scope: u64,
     /// The prompt as it came.
     pub(super) original: Prompt,
-    /// The prompt as it was sent, where that is another.
+    /// The prompt as it was sent, if that differs.
     pub(super) sent: Option<Prompt>,
-    /// The prompt as an observing gateway would have sent it, where that is known.
+    /// The prompt as an observing gateway would have sent it, if that is known.
     pub(super) planned: Option<Prompt>,
-    /// The provider reads marks for its cache.
+    /// The provider honours cache marks.
     pub(super) reads_marks: bool,
-    /// From how many tokens on the provider was asked to take parts out of it by itself.
+    /// The prompt size in tokens from which the client asked the provider to remove parts of the history itself.
     pub(super) edits_from: Option<u64>,
-    /// The provider has some of the history that is not in the body.
+    /// The provider holds a part of the history that is not in the body.
     pub(super) hides: bool,
-    /// Some of that stands between what is.
+    /// Some of that part stands between messages of the body.
     pub(super) refers: bool,
-    /// Which of the user's turns it belongs to, from 1.
+    /// The user's turn that the request belongs to, from 1.
     pub(super) turn: u32,
-    /// Which of that turn's requests it is, from 1.
+    /// The step within that turn, from 1.
     pub(super) step: u32,
     /// Messages that an earlier request carried.
     pub(super) prior: u32,
-    /// The calls that it goes round in, if it does.
+    /// The call that is repeated over and over, if there is one.
     pub(super) doom_loop: Option<DoomLoop>,
-    /// The name of its instructions, if it has any.
+    /// The key of its instructions, if it has any.
     pub(super) instructions: Option<u128>,
-    /// The tools whose results came with it, or whose results or calls were decided about with it.
+    /// The tools of new results, and of results and calls that were decided about with this request.
     pub(super) tools: Vec<(PartId, Box<str>)>,
-    /// How its calls stand, as it came.
+    /// The states of its tool calls, as they came.
     pub(super) calls: Calls,
-    /// The same as it was sent, where that is another.
+    /// The states of its tool calls as they were sent, if they differ.
     pub(super) calls_sent: Option<Calls>,
-    /// The files that calls write which came with it.
+    /// Files written by calls that are new with this request.
     pub(super) files: Vec<String>,
 }
 
-/// Reads the prompts, and counts them where that is wanted.
+/// Reads the prompts and, if wanted, counts their tokens.
 pub(super) fn measure(
     reading: &Reading,
     counter: Option<&mut Counter>,
@@ -118,10 +118,10 @@ fn prompt(protocol: &dyn Protocol, conversation: &Conversation) -> Prompt {
     prompt
 }
 
-/// Calls, each with its result if it has one.
+/// Calls, each with its result if there is one.
 type Paired = [(PartId, Option<PartId>)];
 
-/// How the calls stand in what was sent.
+/// The states of the calls in the form that was sent.
 fn states_sent(reading: &Reading, calls: &Paired) -> Calls {
     let cleared = reading.applied.iter().filter(|applied| applied.decision.is_clearing());
     let cleared = cleared.map(|applied| applied.part).collect();
@@ -130,7 +130,7 @@ fn states_sent(reading: &Reading, calls: &Paired) -> Calls {
     states(&reading.conversation, calls, is_sent, &cleared)
 }
 
-/// How those calls stand that are sent.
+/// The states of those calls for which `is_sent` holds.
 fn states(
     conversation: &Conversation,
     calls: &Paired,
@@ -154,8 +154,7 @@ fn failed(conversation: &Conversation, result: PartId) -> bool {
     conversation.part(result).is_some_and(|part| part.is_error)
 }
 
-/// The files that calls write which stand behind the first `prior` messages, each once; those of calls that failed are
-/// left out.
+/// The files written by calls after the first `prior` messages, each once; failed calls are left out.
 fn files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String> {
     let new = calls.iter().skip(calls.partition_point(|(call, _)| call.message < prior));
     let done = new.filter(|(_, result)| !result.is_some_and(|result| failed(conversation, result)));
@@ -176,8 +175,8 @@ fn files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String>
     all
 }
 
-/// The tools whose results are new with a request. Results without a call cost a look at the whole history, so there are
-/// bounds.
+/// The tools of results that are new with a request. A result without a call costs a scan of the whole history, so
+/// the number is bounded.
 fn tools(conversation: &Conversation) -> Vec<(PartId, Box<str>)> {
     let new = (conversation.tail()..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
     let results = new.filter(|(_, part)| part.kind == PartKind::ToolResult).take(RESULTS);
@@ -192,7 +191,7 @@ fn decided(reading: &Reading) -> HashSet<PartId> {
     parts.filter(|part| (part.message as usize) < tail).collect()
 }
 
-/// The tools of some results and calls.
+/// The tools of the given results and calls.
 fn tools_of(
     conversation: &Conversation,
     paired: &Paired,
@@ -206,7 +205,7 @@ fn tools_of(
     wanted.filter_map(|(half, call)| Some((half, conversation.part(call)?.tool.as_deref()?.into()))).collect()
 }
 
-/// The turn and the step in it that a request is. What the model said at a stretch is one step.
+/// The turn and step of a request. Consecutive messages of the model are one step.
 fn place(conversation: &Conversation) -> (u32, u32) {
     let (mut turn, mut step, mut answering) = (0, 1, false);
     for message in &conversation.messages {
@@ -222,8 +221,8 @@ fn place(conversation: &Conversation) -> (u32, u32) {
     (turn, step)
 }
 
-/// What a prompt of so many tokens is made of; 0: it has as many as its blocks. The parts add up to that: what is written
-/// around them is spread over them.
+/// Splits `tokens` by what the prompt is made of; with 0 the blocks' own sum is used. The shares add up to the total:
+/// the overhead around blocks is spread over them.
 pub(super) fn shares(prompt: &Prompt, scale: Scale, tokens: u64) -> Shares {
     const ALL: [Share; 6] =
         [Share::Tools, Share::System, Share::User, Share::Assistant, Share::Reasoning, Share::Results];

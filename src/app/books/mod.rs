@@ -1,8 +1,9 @@
-//! The thread that completes the records: what a request would have cost untouched, what its prompt is made of.
+//! The thread that completes the records: what a request would have cost without the gateway, and what its prompt is
+//! made of.
 //!
-//! Nothing that a request waits for happens here. A request is handed over when it leaves and its record when
-//! it has ended. The queue is bounded in number and in bytes; what does not fit is recorded without the figures
-//! that are made here, and a failure in here costs these figures and nothing else.
+//! No request waits for it. A request is handed over when it leaves, and its record when it has ended. The queue is
+//! bounded in number and in bytes; what does not fit is recorded without these figures, and a failure here costs
+//! nothing else.
 
 mod awaited;
 mod count;
@@ -39,7 +40,7 @@ use instructions::Instructions;
 use measure::Measured;
 use untouched::Untouched;
 
-/// After this long without a request the tokenizer's memory is given back.
+/// The tokenizer is dropped after this long without a request.
 const REST: Duration = Duration::from_secs(60);
 /// Bytes of requests that may wait at a time.
 const WAITING: usize = 16 << 20;
@@ -48,17 +49,17 @@ const WAITING: usize = 16 << 20;
 pub(super) struct Reading {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
-    /// What it was rewritten to, if it was.
+    /// The edited request, if it was edited.
     pub(super) edited: Option<Conversation>,
-    /// The decisions and the splice that it was rewritten by; the last so many are new with it.
+    /// The decisions and the splice that were applied; the last `fresh` decisions are new with this request.
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
     pub(super) splice: Option<Arc<Splice>>,
-    /// The empty history of whoever sends it: providers share no cache between accounts.
+    /// The empty history of its sender: providers share no cache between accounts.
     pub(super) root: Chain,
     /// Messages that an earlier request carried.
     pub(super) prior: usize,
-    /// What it would have been rewritten to; `None`: it was rewritten, or that is not known.
+    /// The form an observing gateway would have sent; `None` if it was edited, or if that is not known.
     pub(super) planned: Option<Planned>,
 }
 
@@ -68,14 +69,14 @@ pub(super) enum Planned {
     Edited(Box<Conversation>),
 }
 
-/// What a request is booked as.
+/// The ids under which a request is booked.
 pub(super) struct Name {
     /// The record's id.
     pub(super) id: String,
     pub(super) conversation: String,
 }
 
-/// Where what is found out about a request is put when that is done.
+/// Where the measurements of a request are put when they are ready.
 pub(super) type Slot = Arc<OnceLock<Measured>>;
 
 /// A request that has ended.
@@ -84,28 +85,28 @@ pub(super) struct Ended {
     pub(super) at_ms: i64,
     pub(super) usage: Option<Usage>,
     pub(super) vendor: Option<Vendor>,
-    /// Tokens that fit into the model's window, if its provider has said so.
+    /// The model's window in tokens, if its provider has stated it.
     pub(super) window: Option<u64>,
     /// `None`: the request was not read, and so was sent as it came.
     pub(super) slot: Option<Slot>,
-    /// The name of what it goes on from, if that is not in the body.
+    /// The id of the history that it continues, if that is held by the provider.
     pub(super) continues: Option<Box<str>>,
-    /// What has that name grows with the request.
+    /// The history with that id grows with this request.
     pub(super) grows: bool,
-    /// Reasoning blocks at the end that the provider has left out of the prompt, and so of its figures.
+    /// Trailing reasoning blocks that the provider left out of the prompt, and so of its usage figures.
     pub(super) unbound: u32,
-    /// It was answered before, and the gateway asked again.
+    /// It was answered before, and the gateway sent it again.
     pub(super) asked_again: bool,
 }
 
-/// What was told of a request by the answer to a later one.
+/// What the answer to a later request reports about an earlier one.
 pub(super) struct Told {
     pub(super) upstream: String,
-    /// The id of the answer that the request has begun.
+    /// The id of the answer that the earlier request began.
     pub(super) id: String,
-    /// The conversation that the request is booked on, if that is known.
+    /// The conversation of the earlier request, if that is known.
     pub(super) conversation: Option<String>,
-    /// It has ended.
+    /// The complete answer.
     pub(super) answer: Answer,
     pub(super) vendor: Option<Vendor>,
 }
@@ -116,13 +117,13 @@ pub(super) struct Means {
     pub(super) prices: Arc<Catalogue>,
     /// Where bodies are kept, if they are.
     pub(super) bodies: Option<Bodies>,
-    /// What is booked is counted.
+    /// Counts what is booked.
     pub(super) tally: Arc<Tally>,
-    /// Tokens are counted, not only estimated.
+    /// Whether tokens are counted with a tokenizer, or only estimated.
     pub(super) counts: bool,
-    /// What is booked counts towards it.
+    /// Counts what is booked towards the limits.
     pub(super) budget: Arc<Budget>,
-    /// Nothing is changed, and it is told what that would have saved.
+    /// Whether the gateway only observes, and reports what editing would have saved.
     pub(super) observes: bool,
 }
 
@@ -132,14 +133,14 @@ enum Job {
     Told(Box<Told>),
 }
 
-/// Bytes of a job that waits or is worked on; they count until this is dropped, however the job ends.
+/// A reservation of bytes for a job that waits or is being worked on; released when it is dropped.
 struct Held {
     bytes: usize,
     waiting: Arc<AtomicUsize>,
 }
 
 impl Held {
-    /// So many bytes more, if they find room; and how many wait then.
+    /// Reserves `bytes` if there is room for them. Also returns how many are reserved then.
     fn of(bytes: usize, waiting: &Arc<AtomicUsize>) -> Option<(Self, usize)> {
         let all = waiting.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let held = Self { bytes, waiting: Arc::clone(waiting) };
@@ -153,7 +154,7 @@ impl Drop for Held {
     }
 }
 
-/// The handle on the thread. Dropping it finishes what is queued.
+/// The handle of the thread. Dropping it finishes what is queued.
 pub(super) struct Books {
     jobs: Option<Inlet<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -164,7 +165,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Starts the thread; `queue` bounds the jobs that wait.
+    /// Starts the thread; at most `queue` requests may wait.
     pub(super) fn start(means: Means, queue: usize) -> io::Result<Self> {
         // A request is two jobs.
         let (jobs, inbox) = queue::queue(queue.saturating_mul(2));
@@ -181,18 +182,18 @@ impl Books {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
 
-    /// Takes note of a request that leaves; `sent` is what it was rewritten to.
+    /// Hands over a request that is leaving; `sent` is the edited body.
     pub(super) fn left(&self, name: Name, reading: Box<Reading>, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
         if let Some((held, waiting)) = Held::of(weight(&reading, sent.as_ref()), &self.waiting) {
             let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot), held };
-            // Where there is no room for it, the record will lack what the prompt is made of.
+            // Without room for it, the record will lack what the prompt is made of.
             drop(self.hand_over(job, waiting > WAITING / 4));
         }
         slot
     }
 
-    /// Books a request. What finds no room is recorded as it is.
+    /// Books a request that has ended. If the queue is full, its record is stored as it is.
     pub(super) fn ended(&self, ended: Ended) {
         self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
@@ -201,8 +202,8 @@ impl Books {
         }
     }
 
-    /// Books what was told of a request that was booked before, if it is one that was waited for. What finds no room is not
-    /// booked: whoever asks again is told again.
+    /// Books usage that was reported late, if its request is waiting for it. If the queue is full it is dropped: the
+    /// provider reports it again to whoever asks again.
     pub(super) fn told(&self, told: Told) {
         drop(self.hand_over(Job::Told(Box::new(told)), false));
     }
@@ -243,7 +244,7 @@ fn store(store: &dyn Store, tally: &Tally, ended: Ended, lacking: Vec<StoredLack
     put(store, tally, ended.record, ended.at_ms, lacking);
 }
 
-/// `lacking`: what is missing from histories with the request.
+/// Stores a record. `lacking`: what its request leaves missing from histories that the provider holds.
 fn put(store: &dyn Store, tally: &Tally, record: Box<Record>, at_ms: i64, lacking: Vec<StoredLacking>) {
     let ledger = vec![record.into_row(at_ms)];
     tally.stored(store.later(Batch { lacking, ledger, at_ms, ..Batch::default() }));
@@ -267,7 +268,7 @@ impl Desk {
             {
                 counter.rest();
             }
-            // Until there is something to do, nothing wakes up.
+            // Blocks until there is something to do.
             if !inbox.take(&mut jobs) {
                 return;
             }
@@ -277,7 +278,7 @@ impl Desk {
         }
     }
 
-    /// Whatever becomes of one request, the others are booked.
+    /// Works on one job. Whatever becomes of it, the others are booked.
     fn attempt(&mut self, job: Job) {
         let ended_ms = match &job {
             Job::Left { .. } | Job::Told(_) => None,
@@ -335,7 +336,7 @@ impl Desk {
         store(&*self.means.store, &self.means.tally, *ended, self.untouched.lacking());
     }
 
-    /// Counts what was not known of a record, and books the whole of it in its place.
+    /// Completes an earlier record with figures that were reported late, and books it in place of the incomplete one.
     fn told(&mut self, told: &Told) {
         let Means { prices, store, .. } = &self.means;
         let Some(told) = self.awaited.complete(told, prices, &**store) else { return };
@@ -346,7 +347,7 @@ impl Desk {
         put(&*self.means.store, &self.means.tally, record, at_ms, Vec::new());
     }
 
-    /// Tells where a request's instructions are other than those before it.
+    /// Records where a request's instructions differ from those of the thread's last request.
     fn compare(&mut self, ended: &mut Ended) {
         let named =
             ended.slot.as_ref().and_then(|slot| slot.get()).and_then(|measured| measured.instructions);

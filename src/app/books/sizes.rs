@@ -1,8 +1,8 @@
-//! How large the blocks of prompts are in a provider's tokens, by its own figures.
+//! Learns the size of each block of a prompt in the provider's own tokens.
 //!
-//! At one scale for all of a prompt prose is taken for larger than it is, and numbers for smaller: what an event leaves of
-//! a prompt is of another mixture than what it took away. But prompts grow by a few blocks at a time. By how much a
-//! figure is larger than that of the prompt that goes on, that large is what is new in it.
+//! With one scale for a whole prompt, prose is taken for larger than it is and numbers for smaller, and an event
+//! leaves another mixture than it removes. But prompts grow by a few blocks at a time: the difference between the
+//! provider's figures for two consecutive prompts is the size of the blocks that are new.
 
 use std::ops::RangeInclusive;
 
@@ -11,31 +11,32 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::store::Recent;
 use crate::usage::cache_model::{Block, PromptShape};
 
-/// Blocks that are known, and prompts: those that were last, a megabyte of the ones.
+/// Blocks and prompts that are remembered, each: the most recently used, about a megabyte of blocks.
 const BLOCKS: u64 = 16 * 1024;
 const PROMPTS: u64 = 4096;
-/// How far what is new may be from its estimate, in parts of that. What is further is no figure of it alone.
+/// How far the measured size of new blocks may be from their estimate, as a ratio. Beyond that the figure covers more
+/// than these blocks.
 const NEW: RangeInclusive<f64> = 0.4..=2.5;
-/// How far blocks that are known may be from what is known of them.
+/// How far known blocks may be from what is known of them, as a ratio.
 const KNOWN: RangeInclusive<f64> = 0.7..=1.4;
-/// Fewer tokens teach nothing: what is around messages is more than that.
+/// The fewest tokens that teach anything: the overhead around messages is larger than anything below.
 const LEAST: u64 = 256;
-/// The share of the newest correction in the learned one.
+/// The weight of the newest correction in the learned one.
 const FOLLOW: f64 = 0.5;
 
 /// The sizes of blocks.
 pub(super) struct Sizes {
     blocks: Recent<u128, Size>,
-    /// What prompts were billed for, by the hash of their blocks.
+    /// The tokens billed for each prompt, by the hash of its blocks.
     prompts: Recent<u64, u64>,
-    /// Tokens of what was new to an estimated one.
+    /// Measured tokens of new blocks to one estimated token.
     correction: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Size {
     tokens: u64,
-    /// It was in a prompt that was billed. Others are as large as what was new beside them makes likely.
+    /// It was part of a billed prompt. The size of any other block is inferred from new blocks beside it.
     is_billed: bool,
 }
 
@@ -45,8 +46,8 @@ impl Sizes {
         Self { blocks, prompts, correction: 1.0 }
     }
 
-    /// Sizes the blocks of a prompt that was billed for so many tokens, and of others that were not sent; as they come,
-    /// they are estimated. The first then has as many tokens as were billed, but for rounding.
+    /// Sizes the blocks of a prompt that was billed for `billed` tokens, then those of prompts that were not sent.
+    /// All come with estimates. Afterwards the first has as many tokens as were billed, but for rounding.
     pub(super) fn size<'p>(
         &mut self,
         sent: &mut PromptShape,
@@ -65,7 +66,7 @@ impl Sizes {
         let goes_on =
             before.and_then(|(blocks, before)| self.sent(sent, blocks, billed as f64 - before as f64));
         let correction = goes_on.or_else(|| self.sent(sent, 0, billed as f64)).unwrap_or_else(|| {
-            // The figure contradicts what is known: they are of one scale, as far as it tells.
+            // The figure contradicts what is known: all blocks are scaled alike.
             let scale = billed as f64 / estimated(&sent.blocks).max(1) as f64;
             self.put(&mut sent.blocks, |_, block| scaled(block.tokens, scale));
             scale
@@ -107,7 +108,7 @@ impl Sizes {
                 None => new += block.tokens,
             }
         }
-        // Nothing but what is new: whatever its estimate is, this is its size.
+        // Only new blocks: whatever their estimate is, this is their size.
         let is_alone = old == 0 && new >= LEAST;
         let correction = if is_alone { tokens / new as f64 } else { self.correction };
         let expected = (old as f64 + new as f64 * correction).max(1.0);
@@ -137,7 +138,7 @@ impl Sizes {
     }
 }
 
-/// The hashes of the first block, the first two, …
+/// The hash of the first block, of the first two, and so on.
 fn links(blocks: &[Block]) -> impl Iterator<Item = u64> {
     blocks.iter().scan(0, |link, block| {
         let mut bytes = [0; 24];

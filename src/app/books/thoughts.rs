@@ -1,8 +1,9 @@
-//! What the model has thought, as far as its provider reads it.
+//! Reasoning blocks, and which of them the provider really reads.
 //!
-//! Some providers leave out of a prompt what was thought behind something else than what stands before it now, and all that
-//! was thought since. They tell how much that is, and do not bill it: it must not count as sent. How much they would have
-//! left out of the prompt as it came is modelled, as their caches are: what is told of what was sent corrects it.
+//! Some providers leave reasoning out of the prompt, with all later reasoning, if what stands before it is not what
+//! stood there when it was generated. They report how many blocks that affects and do not bill them, so these must
+//! not count as sent. How many they would have left out of the original is modelled the same way as their caches, and
+//! corrected by what they report for the form that was sent.
 
 use std::borrow::Cow;
 
@@ -14,12 +15,12 @@ use crate::protocol::{Prompt, Thought};
 use crate::store::Recent;
 use crate::usage::{self, Binding};
 
-/// Thoughts that are remembered of each form: those that were read last, a megabyte of them.
+/// Reasoning blocks that are remembered for each form: the most recently read, about a megabyte.
 const THOUGHTS: u64 = 16 * 1024;
-/// What stood before a thought, where that is not what stands there now.
+/// Stands for a prefix other than the present one.
 const ANOTHER: u64 = 0;
 
-/// What stood before thoughts when they were first sent, by their keys.
+/// The prefix of each reasoning block when it was first sent, by the block's key.
 pub(super) struct Thoughts {
     came: Bonds,
     sent: Bonds,
@@ -32,7 +33,7 @@ impl Default for Thoughts {
     }
 }
 
-/// The forms of a request, as far as they are read.
+/// The forms of a request, without the reasoning that the provider leaves out.
 pub(super) struct Forms<'m> {
     pub(super) original: Cow<'m, Prompt>,
     pub(super) sent: Cow<'m, Prompt>,
@@ -40,7 +41,7 @@ pub(super) struct Forms<'m> {
 }
 
 impl Thoughts {
-    /// What is read of a request that was `sent` in this form.
+    /// The forms of a request that was sent as `sent`.
     pub(super) fn read<'m>(&self, ended: &Ended, measured: &'m Measured, sent: &'m Prompt) -> Forms<'m> {
         let mut forms = Forms {
             original: Cow::Borrowed(&measured.original),
@@ -64,8 +65,9 @@ impl Thoughts {
         forms
     }
 
-    /// How many of the last thoughts would have been left out of what came, where so many were `unbound` in what was sent.
-    /// `breaks`: what was sent before is no prefix of it; `has_event`: it was not, some time.
+    /// How many trailing reasoning blocks would have been left out of the original, where `unbound` were left out of
+    /// what was sent. `breaks`: the prompt is no extension of the one before; `has_event`: there was an event at some
+    /// time.
     fn lost(
         &self,
         came: &[Thought],
@@ -74,7 +76,7 @@ impl Thoughts {
         has_event: bool,
         unbound: usize,
     ) -> usize {
-        // What comes with an event was thought before it, and so was what is not known of a history with one.
+        // Reasoning that comes with an event is older than it, and so is the unknown reasoning of a history with one.
         let is_strange = breaks || (has_event && !self.sent.knows(sent));
         let [of_came, of_sent] = [self.came.broken(came, false), self.sent.broken(sent, is_strange)];
         (unbound + of_came).saturating_sub(of_sent)
@@ -88,8 +90,9 @@ impl Bonds {
         thoughts.iter().any(|thought| self.0.get(&thought.key).is_some())
     }
 
-    /// How many of these thoughts, the last ones, do not stand behind what they were thought behind, or stand behind one that
-    /// does not. New ones were thought behind what stands before them, unless that is `strange` to them.
+    /// How many of these reasoning blocks, counted from the end, stand behind another prefix than they were generated
+    /// behind, or behind such a block. New ones were generated behind their present prefix, unless it is `strange` to
+    /// them.
     fn broken(&self, thoughts: &[Thought], strange: bool) -> usize {
         let mut first = thoughts.len();
         for (at, thought) in thoughts.iter().enumerate() {
@@ -102,7 +105,7 @@ impl Bonds {
     }
 }
 
-/// Whether a model's provider leaves out what does not stand where it stood.
+/// Whether the provider leaves out reasoning whose prefix has changed.
 fn is_bound(record: &Record) -> bool {
     let model = record.model.as_deref().or(record.model_asked.as_deref());
     model.is_some_and(|model| usage::binding(model) == Some(Binding::Dropped))

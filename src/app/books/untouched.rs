@@ -1,8 +1,8 @@
-//! What requests would have cost without the gateway.
+//! Counterfactual costs: what requests would have cost without the gateway.
 //!
-//! Two models of each provider's cache are kept: one is sent what clients sent, the other what the gateway sent.
-//! How the two differ, put into the provider's own figures, is the answer; see [`usage::untouched`]. Observing, a third
-//! one is sent what the gateway would have sent, and the same is asked of it.
+//! For each provider two cache models are kept: one is fed what clients sent, the other what the gateway sent. The
+//! difference between the two is applied to the provider's own figures; see [`usage::untouched`]. An observing
+//! gateway feeds a third one what it would have sent, and compares that in the same way.
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, PromptShape};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
-/// Models of a provider that are kept in mind. Each takes two or three megabytes at most.
+/// Cache models that are kept, one for each provider's cache. Each takes two or three megabytes at most.
 const MOST: usize = 16;
-/// Threads that are known to have been seen: those that were last.
+/// Threads that are remembered: the most recently seen.
 const THREADS: u64 = 4096;
 
-/// The caches of the models that are in use.
+/// The caches of the models in use.
 pub(super) struct Untouched {
     observes: bool,
-    /// The one that was used last stands last.
+    /// The most recently used is the last.
     caches: Vec<Caches>,
-    /// Threads that were followed from their first request on: no cache has seen anything of them but what these have.
+    /// Threads that were followed from their first request on: all that any cache holds of them is in these models.
     followed: Threads,
-    /// What is missing from what the provider holds.
+    /// What is missing from histories that providers hold.
     histories: Histories,
-    /// What is read of what the model has thought.
+    /// Reasoning, as far as providers read it.
     thoughts: Thoughts,
 }
 
-/// Threads by their ids, with when they were last seen.
+/// Threads by id, with when they were last seen, in milliseconds since 1970.
 type Threads = Recent<String, i64>;
 
 struct Caches {
@@ -46,27 +46,27 @@ struct Caches {
     model: String,
     original: CacheModel,
     sent: CacheModel,
-    /// Observing: what it would have been sent.
+    /// Fed what an observing gateway would have sent.
     planned: Option<CacheModel>,
-    /// How large what goes through them is.
+    /// The sizes of the blocks that go through these caches.
     sizes: Sizes,
-    /// The threads whose past went through these caches.
+    /// The threads whose whole past went through these caches.
     threads: Threads,
 }
 
 impl Untouched {
-    /// `observes`: what would have been sent is followed too.
+    /// `observes`: also models what would have been sent.
     pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
         let (followed, histories) = (Threads::of_entries(THREADS), Histories::of(store));
         Self { observes, caches: Vec::new(), followed, histories, thoughts: Thoughts::default() }
     }
 
-    /// What is to be stored with the records that were completed last.
+    /// Takes what is to be stored with the records that were completed last.
     pub(super) fn lacking(&mut self) -> Vec<StoredLacking> {
         self.histories.fresh()
     }
 
-    /// Completes the record of a request.
+    /// Adds the counterfactual to the record of a request.
     pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
         let Some(slot) = ended.slot.clone() else { return self.unread(ended) };
         let Some(measured) = slot.get() else {
@@ -97,7 +97,7 @@ impl Untouched {
             let less = whole.tokens(held.0).saturating_sub(planned.tokens(held.0));
             ended.record.bytes.would_have_saved_tokens_estimate = less;
         }
-        // What was refused is not in any cache.
+        // A refused request is in no cache.
         if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
             self.follows(ended, measured.prior);
             return;
@@ -107,17 +107,17 @@ impl Untouched {
         let before = self.histories.before(&ended.record, continues, ended.at_ms);
         let lacking = before.unwrap_or_default();
         let caches = self.caches(ended, measured.reads_marks, prices);
-        // Nobody knows how long what is referred to is, nor what of it is read after a change before it.
+        // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
         let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !is_untold;
         let uses = caches.observe(ended, measured.scope, (&forms, prompt), held, lacking);
         let is_cut = is_cut(measured, ended.usage.as_ref(), (held.0, held.1.saturating_add(lacking.sent)));
-        // Of what is missing, the provider may have taken some out by itself.
+        // The provider may have removed some of what is missing by itself.
         let left = uses.lacking();
         let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
         let grown = ended.continues.as_deref().filter(|_| ended.grows).map(|name| (name, before));
         self.histories.keep(&ended.record, grown, is_left.then_some(left), ended.at_ms);
-        // What goes as it came, and goes on from what came, costs what it costs.
+        // A request sent as it came, continuing a history sent as it came, costs what it costs.
         let goes_on = !ended.record.breaks_prefix() && before.is_some_and(|before| before.sent == 0);
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
@@ -133,7 +133,7 @@ impl Untouched {
         let is_event = ended.record.breaks_prefix();
         let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
         let estimated = tokens != real.tokens;
-        // A summary that was asked for alone is billed beside the prompt, of which nothing is left to measure by.
+        // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
         let is_taken_up = real.tokens.prompt() == 0 && left.sent > 0;
         let untouched = untouched(real, tokens);
         ended.record.counterfactual = if ended.asked_again {
@@ -148,16 +148,16 @@ impl Untouched {
         net(&mut ended.record);
     }
 
-    /// Completes the record of a request that was not read. If something is missing from its history, nobody knows how long it
-    /// would have been.
+    /// Completes the record of a request that was not read. If something is missing from its history, its original
+    /// size is unknown.
     fn unread(&mut self, ended: &mut Ended) {
         as_it_came(&mut ended.record);
         let before = self.unmeasured(ended);
         doubt(&mut ended.record, before);
     }
 
-    /// Passes on what is missing before a request that nobody has looked at, and says what that is. If it is anything, or the
-    /// request was edited, nobody knows what is missing behind it: it may be a compaction.
+    /// Carries forward what is missing before a request that was not measured, and returns it. If something is
+    /// missing, or the request was edited, what is missing behind it is unknown: the request may be a compaction.
     fn unmeasured(&mut self, ended: &Ended) -> Option<Lacking> {
         let name = ended.continues.as_deref();
         let before = self.histories.before(&ended.record, name, ended.at_ms);
@@ -168,14 +168,15 @@ impl Untouched {
         before
     }
 
-    /// Completes the record of a request whose figures were told later.
+    /// Completes the record of a request whose figures were reported late.
     pub(super) fn told(&self, record: &mut Record, now_ms: i64) {
         if let Some(answer) = &record.answer {
             doubt(record, self.histories.lacking(&record.upstream, answer, now_ms));
         }
     }
 
-    /// Whether all of a request's thread has been seen, with whatever models. From now on that is known of it.
+    /// Whether a request's whole thread has been followed, by whatever models; from now on the thread counts as
+    /// followed.
     fn follows(&self, ended: &Ended, prior: u32) -> bool {
         let follows = prior == 0 || is_of(&ended.record, &self.followed);
         if follows {
@@ -213,16 +214,16 @@ impl Untouched {
 }
 
 impl Caches {
-    /// Whether what a request goes on from has gone through these caches: if not, as after a restart, nobody knows
-    /// what would have been read without the gateway.
+    /// Whether the history that a request continues went through these caches. If not, as after a restart, what would
+    /// have been read without the gateway is unknown.
     fn knows(&self, record: &Record, at_ms: i64) -> bool {
         let is_known = is_of(record, &self.threads);
         remember(record, at_ms, &self.threads);
         is_known
     }
 
-    /// Sends the prompts through their caches, behind what none of them holds; what is `lacking` of that would be there.
-    /// `billed`: the tokens of what was sent; 0: that is not known.
+    /// Feeds the prompts to their caches, behind the part of the history that no body holds; `lacking` is the part of
+    /// it that the original would still have. `billed`: the tokens of what was sent, 0 if unknown.
     fn observe(
         &mut self,
         ended: &Ended,
@@ -232,7 +233,7 @@ impl Caches {
         lacking: Lacking,
     ) -> Uses {
         let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
-        // A figure of more than the body holds is none of its blocks.
+        // A figure that covers more than the body says nothing about single blocks.
         let billed = if hidden == 0 { billed } else { 0 };
         let scale = if billed > 0 { forms.sent.scale(0) } else { scale };
         let mut sent = forms.sent.shape(scale);
@@ -241,24 +242,25 @@ impl Caches {
         if billed > 0 {
             self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
         }
-        // Instructions that were sent in two are as large as both.
+        // Instructions that were sent as two blocks are as large as both.
         if let Some(at) = forms.sent.splits(&forms.original) {
             original.blocks[at].tokens = sent.blocks[at..=at + 1].iter().map(|half| half.tokens).sum();
         }
-        // Where something is missing from a history, there is one, however much the body seems to be.
+        // If something is missing from a history, there is a history, however much of it the body seems to hold.
         let hidden = if lacking == Lacking::NOTHING { hidden } else { hidden.max(1) };
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
             let mut shape = shape.clone();
             shape.blocks.splice(..0, (hidden > 0).then(|| Block::hidden(hidden)));
             let used = cache.observe(scope, &shape, now_ms);
-            // Of what it has never seen, the model cannot tell what is kept: as much, in proportion, as of what was sent.
+            // The model cannot tell how long a history that it has never seen is kept: assumed as for what was sent,
+            // in proportion.
             CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
         };
         Uses {
             original: use_of(&mut self.original, &original, hidden.saturating_add(lacking.sent)),
             sent: use_of(&mut self.sent, &sent, hidden),
             planned: self.planned.as_mut().map(|cache| {
-                // Of what is not known it is the best guess that it would have been sent as it was.
+                // If it is unknown, the best guess is that it would have been sent as it was.
                 let planned = planned.as_ref().unwrap_or(&sent);
                 use_of(cache, planned, hidden.saturating_sub(lacking.planned))
             }),
@@ -271,14 +273,14 @@ fn is_of(record: &Record, threads: &Threads) -> bool {
     [&record.thread, &record.parent].into_iter().flatten().any(|id| threads.get(id).is_some())
 }
 
-/// Puts a request's thread among others. Where there are too many, the one goes that was not seen for longest.
+/// Remembers a request's thread. If there are too many, the least recently seen is dropped.
 fn remember(record: &Record, at_ms: i64, threads: &Threads) {
     if let Some(thread) = &record.thread {
         threads.insert(thread.clone(), at_ms);
     }
 }
 
-/// What the caches say of the prompts.
+/// How the caches would serve each form of the prompt.
 struct Uses {
     original: CacheUse,
     sent: CacheUse,
@@ -295,14 +297,15 @@ impl Uses {
     }
 }
 
-/// Takes back what is said of a request that was booked as it came, if something is missing from its history, or may be.
+/// Withdraws the counterfactual of a request that was booked as it came, if something is missing from its history, or
+/// may be.
 fn doubt(record: &mut Record, lacking: Option<Lacking>) {
     if lacking.is_none_or(|lacking| lacking.sent > 0) {
         (record.counterfactual, record.net_saved) = (None, None);
     }
 }
 
-/// What was sent as it came, as what was not read is.
+/// Books a request for what it cost: it was sent as it came.
 pub(super) fn as_it_came(record: &mut Record) {
     let cost = record.cost.as_ref().map(|cost| cost.total);
     let tokens = record.tokens.filter(|_| !record.prompt_is_unknown);
@@ -317,8 +320,8 @@ fn untouched(real: &Usage, tokens: Tokens) -> Usage {
     Usage { tokens, last_prompt, ..real.clone() }
 }
 
-/// Whether the provider has taken parts out of the prompt by itself, as it was asked to, or would have of the prompt as it
-/// came: nobody knows what would have been left of that.
+/// Whether the provider has itself removed parts of the prompt, as it was asked to, or would have done so with the
+/// original: then what would have been left of that is unknown.
 fn is_cut(measured: &Measured, real: Option<&Usage>, (scale, hidden): (Scale, u64)) -> bool {
     let came = measured.original.tokens(scale).saturating_add(hidden);
     let asked = real.map_or(0, Usage::asked_tokens);
@@ -326,8 +329,9 @@ fn is_cut(measured: &Measured, real: Option<&Usage>, (scale, hidden): (Scale, u6
     is_told || measured.edits_from.is_some_and(|from| came.max(asked) > from)
 }
 
-/// Whether the prompt as it came is longer than the model's window: nobody knows what the client would have done then.
-/// Where even what was sent is, the window is another than the list says. What was refused in a shorter form is.
+/// Whether the original is longer than the model's window: what the client would have done then is unknown. If even
+/// what was sent is longer, the catalogue is wrong about the window; a prompt that was refused even in a shorter form
+/// is certainly too long.
 fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> bool {
     let model = ended.record.model.as_deref().unwrap_or_default();
     let listed = || prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
@@ -336,11 +340,11 @@ fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue
     ended.record.attempt > 0 || window.is_some_and(is_longer)
 }
 
-/// What it would have cost: what it did cost, and what the prices make of the difference, in proportion where the
-/// provider states a cost of its own.
+/// The counterfactual cost: the real cost plus the difference at list prices, in proportion if the provider states a
+/// cost of its own.
 fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
     let known = ended.record.cost.as_ref()?.total;
-    // What the provider takes nothing for it would have taken nothing for.
+    // What the provider did not charge for, it would not have charged for either.
     if untouched.tokens == real.tokens || (real.provider_cost.is_some() && known == 0) {
         return Some(known);
     }
@@ -348,7 +352,7 @@ fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> O
     let listed = |usage: &Usage| -> Option<i128> {
         let total = match usage.provider_cost {
             None => usage::bill(prices, usage, model, ended.vendor)?.total,
-            // Whose list it is matters little to a proportion.
+            // For a proportion it matters little whose price list it is.
             Some(_) => usage::cost(usage, &prices.in_proportion(model, ended.vendor)?.price)?.total(),
         };
         Some(total.picodollars())
@@ -361,7 +365,7 @@ fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> O
     i64::try_from(more).ok().map(|more| known.saturating_add(more))
 }
 
-/// Says which tools the new results are of that were changed.
+/// Adds the tools of the results that were edited.
 fn name_tools(record: &mut Record, tools: &[(PartId, Box<str>)]) {
     for made in &mut record.edits.made {
         let id = PartId { message: made.message, part: made.part };
@@ -379,7 +383,7 @@ fn net(record: &mut Record) {
     record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
 }
 
-/// What is left of the window for the history, besides instructions, tools, a summary and the answer.
+/// The tokens of the window left for the history, after instructions, tools, a summary and the answer.
 fn budget_of_history(record: &mut Record, shares: Shares) {
     let summary = record.memory();
     if let Some(window) = &mut record.window

@@ -1,11 +1,11 @@
-//! What a request was refused for, as far as its answer tells.
+//! What was to blame for a refusal, as far as the answer tells.
 
 use super::super::acceptance::TRIES;
 use super::Follow;
 use crate::protocol::{self, Answer, Refused};
 
 impl Follow {
-    /// Whether what is added to it may be why it was refused, as it was answered without.
+    /// Whether the additions to the request may be why it was refused, as it was answered without them.
     pub(super) fn is_refused_for_additions(&self) -> bool {
         let refused = self.core.acceptance.refuse_additions(self.upstream.name(), &self.facts);
         if refused == Some(TRIES) {
@@ -19,7 +19,7 @@ impl Follow {
         refused.is_some()
     }
 
-    /// Whether what was edited may be why the answer, which began well, says that the request failed. That is counted once.
+    /// Whether the edits may be why an answer with a good status reports an error. Each answer is counted once.
     pub(super) fn is_blamed_within(&mut self, answer: &Answer) -> bool {
         if answer.error.is_none() || self.is_original || std::mem::replace(&mut self.is_doubted, true) {
             return false;
@@ -28,7 +28,8 @@ impl Follow {
         self.core.acceptance.doubts_within(self.upstream.name(), &self.facts, status)
     }
 
-    /// What became of the edits in an answer that began well: it may have ended otherwise.
+    /// Learns whether the edits were accepted, from an answer with a good status: it may still have ended in an
+    /// error.
     pub(super) fn learn_acceptance(&mut self, answer: &Answer) {
         if !self.status.is_some_and(|status| status.is_success()) || self.is_original || self.overflow {
             return;

@@ -1,4 +1,5 @@
-//! What is written down of a request: collects it while the answer passes, books it at the end.
+//! Follows one request from when it leaves: collects what the record needs while the answer passes, and books it at
+//! the end.
 
 mod blame;
 mod record;
@@ -22,13 +23,14 @@ use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{Own, Usage, Vendor};
 
-/// The share of the usable window from which on the beginning of an answer is looked at before it goes on.
+/// How full the usable window must be, as a share, for the beginning of an answer to be checked before it is passed
+/// on.
 const NEARLY: f64 = 0.7;
-/// The same in tokens of the prompt, where the window is not known.
+/// The same in tokens of the prompt, if the window is not known.
 const LARGE: u64 = 8192;
-/// The share of the window from which on an answer that was cut off is taken to have met its end.
+/// How much of the window a prompt must fill, as a share, for a truncated answer to be blamed on the window.
 const FILLED: f64 = 0.8;
-/// The share that prompt and answer must fill together for the answer to be asked for again at once.
+/// How much of the window prompt and answer must fill together, as a share, for the request to be sent again at once.
 const FULL: f64 = 0.97;
 
 /// What is known when a request leaves.
@@ -40,21 +42,21 @@ pub(super) struct Start {
     pub(super) prepared_at: Instant,
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// Bytes that it was rewritten to, without what is added to any form of it.
+    /// Bytes of the edited body, without the additions that any form of it gets.
     pub(super) rewritten_to: u64,
-    /// The members that are added to it beside its messages, or added to.
+    /// The members beside the messages that were added or added to.
     pub(super) added: Vec<&'static str>,
     /// A limit that is reached, or nearly.
     pub(super) budget: Option<Reached>,
     pub(super) attempt: Attempt,
 }
 
-/// Which of the attempts at a request it is.
+/// Which of the attempts at a request this is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Attempt {
     /// How often it was sent before.
     pub(super) before: u32,
-    /// The one before was answered, and so is paid for.
+    /// The attempt before was answered, and therefore paid for.
     pub(super) is_paid: bool,
 }
 
@@ -67,7 +69,7 @@ pub(super) struct Follow {
     vendor: Option<Vendor>,
     facts: Box<RequestFacts>,
     slot: Option<Slot>,
-    /// What is to be begun when this request is answered.
+    /// The summary to begin once this request is answered.
     job: Option<Box<Job>>,
     start: Start,
     at_ms: i64,
@@ -77,13 +79,13 @@ pub(super) struct Follow {
     body_at: Option<Instant>,
     /// It has left, or tried to.
     has_left: bool,
-    /// It was edited or added to, and refused: its original was sent.
+    /// It was edited or added to, and refused: the original was sent in its place.
     is_original: bool,
-    /// The original was refused too, in the beginning of an answer that began well.
+    /// The original was refused too, by an error in an answer with a good status.
     is_refused_whole: bool,
-    /// The provider has refused it because its prompt is too long.
+    /// The provider refused it because the prompt is too long.
     overflow: bool,
-    /// An error within its answer was counted against what was edited.
+    /// An error inside its answer was counted against the edits.
     is_doubted: bool,
 }
 
@@ -120,22 +122,22 @@ impl Follow {
         }
     }
 
-    /// It was edited and refused, and its original was sent.
+    /// Whether it was edited and refused, and its original sent.
     fn is_unedited(&self) -> bool {
         self.is_original && self.facts.state == State::Edited
     }
 
-    /// Something is added to it beside its messages.
+    /// Whether anything was added to it beside its messages.
     const fn adds(&self) -> bool {
         !self.start.added.is_empty()
     }
 
-    /// It was refused with what is added to it, and sent without that.
+    /// Whether it was refused with the additions, and sent without them.
     fn is_bare(&self) -> bool {
         self.is_original && self.adds()
     }
 
-    /// Teaches the meter how large the prompt really was.
+    /// Teaches the meter the real size of the prompt.
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let Some(place) = &self.facts.place else { return };
@@ -154,12 +156,12 @@ impl Follow {
             self.core.prompt_fitted(&self.upstream, model, tokens);
         }
         let Some(tokens) = told.or_else(|| self.supposed(usage.asked_tokens())) else { return };
-        // What is supposed says nothing of the size of tokens.
+        // An assumed size says nothing about the size of tokens.
         let told = |read: Option<u64>| read.filter(|_| told.is_some());
         self.core.meter.learn(place.head(), (model, messages), told(read), tokens);
         let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.is_unedited());
         let Some((shadow, would)) = observed else { return };
-        // What the provider would have said of the form that would have been sent.
+        // What the provider would have reported for the form that an observing gateway would have sent.
         let planned = (sent + would.bytes).saturating_sub(self.start.rewritten_to);
         let planned_read = text(planned, would.encoded, false);
         let (now, then) = read.zip(planned_read).unwrap_or((sent, planned));
@@ -168,8 +170,9 @@ impl Follow {
         shadow.meter.learn(place.head(), (model, messages), told(planned_read), tokens);
     }
 
-    /// What the prompt is taken for where only a sum over several calls is told, which it is no longer than: for what it was
-    /// estimated by an earlier figure. `None`: there was none, and it is estimated anew.
+    /// The size to assume for a prompt of which the provider reports only a sum over several calls. The sum is an
+    /// upper bound; within it the estimate by an earlier figure holds. `None` if there is no such estimate: the
+    /// prompt is then estimated anew.
     fn supposed(&self, sum: u64) -> Option<u64> {
         let level = self.facts.level?;
         let freed = self.facts.event.as_ref().map_or(0, |event| event.freed_bytes) as f64;
@@ -179,16 +182,16 @@ impl Follow {
         (is_measured || sum <= estimate).then(|| sum.min(estimate))
     }
 
-    /// Tells what has become of it.
+    /// Tells lineage what became of the prompt: billed, read from the cache, or refused.
     fn tell(&self, how: &End, answer: &Answer) {
         let Some(place) = &self.facts.place else { return };
-        // What never was sent is billed as little as what was refused, and as little of it is kept.
+        // A request that was never sent is treated like a refused one: it is not billed, and nothing of it is cached.
         let is_unsent = matches!(how, End::Unsent(_));
         let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
         if let (Fate::Told { read, .. }, false) = (fate, self.is_original) {
             self.core.pause_told(self.upstream.name(), &self.facts, self.at_ms, read);
         }
-        // What was not marked tells nothing of what marks would have kept.
+        // A form that carried no marks says nothing about what marks would have kept.
         let plain = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
         self.core.lineage.ended(place, if self.is_unedited() { plain } else { fate });
         if let Some(shadow) = &self.core.shadow {
@@ -196,13 +199,13 @@ impl Follow {
         }
     }
 
-    /// Whether room could be made, and the request sent again. Where its place is not known it left before that was found,
-    /// and may be found now.
+    /// Whether more room could be made and the request sent again. A request whose place in its thread is unknown
+    /// left before that was found, and it may be found now.
     fn recovers(&self) -> bool {
         self.core.recovers() && self.facts.place.as_ref().is_none_or(|place| !place.thread.observe)
     }
 
-    /// Whether the prompt is near the window, or large where the window is not known.
+    /// Whether the prompt is near the window, or large if the window is not known.
     fn is_nearly_full(&self) -> bool {
         let Some(level) = self.facts.level else { return false };
         match level.gauge {
@@ -211,13 +214,13 @@ impl Follow {
         }
     }
 
-    /// Whether the window has turned out to be smaller than it is taken for, nobody knows by how much.
+    /// Whether the window was found to be smaller than assumed, by an unknown amount.
     fn may_be_less(&self) -> bool {
         self.core.windows.surprises(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
     }
 
-    /// Whether an answer has ended because the window was full: most of it is the prompt, and both together
-    /// fill the share `full`.
+    /// Whether an answer was truncated because the window was full: most of the window is the prompt, and both
+    /// together fill the share `full` of it.
     fn is_cut_off(&self, answer: &Answer, full: f64) -> bool {
         match answer.stop.as_ref().map(Stop::cause) {
             Some(Cause::Window) => return true,
@@ -226,14 +229,14 @@ impl Follow {
         }
         let Some(gauge) = self.facts.level.and_then(|level| level.gauge) else { return false };
         let Some(usage) = &answer.usage else { return false };
-        // A sum over several calls says nothing of this.
+        // A sum over several calls says nothing about this.
         let Some(input) = usage.own_tokens().map(|tokens| tokens as f64) else { return false };
         let (output, window) = (usage.tokens.output as f64, gauge.window as f64);
         input >= window * FILLED && input + output >= window * full
     }
 
-    /// Where its prompt may have been too long and was let go as it is, to be told so, any other failure may mean that too:
-    /// of this upstream nothing is waited for any more, or all that the client tries again would end alike.
+    /// If the prompt was sent as it is although it may be too long, so as to be told, then any other failure may mean
+    /// just that. No further request to this upstream counts on being told; otherwise every retry would end alike.
     fn doubt_waiting(&self, is_answered: bool) {
         let waits = self.facts.level.is_some_and(|level| level.waits);
         if waits && !is_answered && !self.overflow {
@@ -241,8 +244,9 @@ impl Follow {
         }
     }
 
-    /// Its prompt was too long, as an answer says that went on to the client. Where it was taken to be far from the window,
-    /// and what fits is not told, the next ones are looked at: it will have room when it is made again.
+    /// Handles an overflow reported in an answer that was already passed on to the client. If the prompt seemed to be
+    /// far from the window and the error names no limit, later answers are checked first; the client's retry will
+    /// have more room.
     fn overflowed_within(&mut self, answer: &Answer) {
         let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
         let said = Some(answer).filter(|_| is_answered).map(protocol::refused_within);
@@ -259,8 +263,8 @@ impl Follow {
         }
     }
 
-    /// Has the thread be found by what a client may go on with in place of its history: by this gateway, and by all on its
-    /// store.
+    /// Records the ids under which a client may continue this thread without sending its history, for this gateway
+    /// and all that share its store.
     fn name_answer(&self, answer: &Answer) {
         let (Some((root, thread)), Some(id)) = (self.facts.thread(), &answer.id) else { return };
         let lineage = &self.core.lineage;
@@ -272,7 +276,7 @@ impl Follow {
         }
     }
 
-    /// Its prompt was too long.
+    /// Records that the prompt was too long.
     fn overflowed(&mut self) {
         self.overflow = true;
         if let Some(place) = &self.facts.place {
@@ -287,8 +291,8 @@ impl Exchange for Follow {
         self.is_original |= form == Form::Original && (self.facts.state == State::Edited || self.adds());
     }
 
-    /// An edit that the provider refuses must not cost the user a turn, unless the prompt is too long, alone or with
-    /// the answer: then the original is even longer.
+    /// Edits that the provider refuses must not cost the user a turn. The exception is a prompt that is too long,
+    /// alone or with its answer: the original is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match protocol::refused(status.as_u16(), body) {
@@ -306,15 +310,15 @@ impl Exchange for Follow {
         }
     }
 
-    /// A model whose reasoning is bound refuses an original that is not what it was sent before: the first reason is the
-    /// client's then, unless its prompt is too long.
+    /// A model with bound reasoning refuses an original that differs from what it was sent before. The client then
+    /// gets the first refusal, unless the original is too long.
     fn rejected_again(&mut self, status: StatusCode, body: &[u8]) -> Form {
         let is_too_long = matches!(protocol::refused(status.as_u16(), body), Refused::Overflow { .. });
         if self.facts.is_bound() && !is_too_long { Form::Edited } else { Form::Original }
     }
 
-    /// Only where the window may be full, other messages follow each other now, or the edited form was refused: nothing is
-    /// held back without need.
+    /// Holds an answer back only if the window may be full, if other messages follow each other now, or if edits are
+    /// suspected.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_doubtful =
             || self.recovers() && (self.is_nearly_full() || self.facts.spliced || self.may_be_less());
@@ -358,12 +362,12 @@ impl Exchange for Follow {
         if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
             summaries.begin(*job);
         }
-        // What is refused in an answer that began well was not taken.
+        // An answer with a good status that reports an error means that the request was not accepted.
         let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
         let is_kept = is_taken && !self.is_original;
         self.core.frame_answered(&self.facts, is_kept);
-        // Of what was edited and what was added, the second is no loss: it is blamed first. What was sent is the original
-        // all the same, and its thread goes on so.
+        // Losing the additions costs nothing, so they are blamed before the edits. The original was sent all the
+        // same, and the thread continues with it.
         let is_blamed = is_taken && self.is_bare() && self.is_refused_for_additions();
         if is_taken && !is_blamed {
             if self.adds() && !self.is_bare() {
@@ -405,7 +409,7 @@ impl Exchange for Follow {
             answer.usage = answer.usage.map(Usage::kept_for_an_hour);
         }
         if !answer.complete {
-            // What an answer that broke off put out is a lower bound, whatever is known of it.
+            // The output of an answer that broke off is a lower bound, whatever is known of it.
             answer.usage = answer.usage.map(Usage::at_least);
         }
         self.overflowed_within(&answer);
@@ -441,26 +445,26 @@ impl Exchange for Follow {
     }
 }
 
-/// What has become of a request that was answered so.
+/// What became of a request with this answer.
 fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
     let is_refusal = status.is_some_and(|status| !status.is_success()) || answer.error.is_some();
     let Some(usage) = &answer.usage else {
         return if is_refusal { Fate::Refused } else { Fate::Unknown };
     };
     let (read, written) = (usage.tokens.cache_read, usage.tokens.cache_write());
-    // Where several calls are summed up, each reads what the one before has written, if anything is kept.
+    // If several calls are summed up, each reads what the one before has written, if anything is cached.
     let is_sum = usage.own != Own::All && read > 0;
     let is_unknown = usage.prompt_is_unknown && read == 0 && written == 0;
     if is_sum || is_unknown { Fate::Billed } else { Fate::Told { read, written } }
 }
 
-/// Bytes of text in a prompt of so many: pictures are none. Where what a splice had left out went as well, that was not
-/// looked through.
+/// Bytes of text in a prompt of `sent` bytes: media is not text. `None` if messages left out by a splice were sent
+/// after all, since they were not inspected.
 fn text(sent: u64, pictures: Option<u64>, is_unspliced: bool) -> Option<u64> {
     pictures.filter(|_| !is_unspliced).map(|pictures| sent.saturating_sub(pictures))
 }
 
-/// How the body of an answer is framed, if it is one that is known.
+/// How the body of an answer is framed, if that is known.
 pub(super) fn framing(headers: &HeaderMap) -> Option<Framing> {
     Framing::of_type(headers.get(header::CONTENT_TYPE)?.to_str().ok()?)
 }

@@ -1,4 +1,4 @@
-//! What a request's record says of it.
+//! Builds the record of a request.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -17,18 +17,18 @@ use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
 use crate::usage::{self, Bill, Usage};
 
-/// Why a request left as it came that nothing was done to but to add to it.
+/// Why a request with nothing but additions left as it came.
 const ADDITIONS: &str = "what is added to requests was refused";
 
 impl Follow {
-    /// The record of a request that has ended so.
+    /// The record of a request that ended this way.
     pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
         let billed = self.billed(answer);
         let bill = answer.usage.as_ref().and_then(|usage| self.bill(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
         let id = self.start.id.clone();
         let conversation = self.facts.conversation(&id);
-        // Made in its place: it is large, and the compiler would make it elsewhere first.
+        // Written in place: the record is large, and would otherwise be built on the stack and moved.
         let mut record = Box::write(
             Box::new_uninit(),
             Record {
@@ -70,19 +70,19 @@ impl Follow {
         record
     }
 
-    /// A provider's words as they may be written down.
+    /// A provider's text without credentials.
     fn legible(&self, text: String) -> String {
         let head = &self.start.head;
         secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
     }
 
-    /// The name of the model that is billed.
+    /// The model that is billed.
     fn billed(&self, answer: &Answer) -> Option<String> {
         let (asked, answered) = (self.facts.model.as_deref(), answer.model.as_deref());
         self.core.prices.billed_name(asked, answered, self.vendor).map(str::to_owned)
     }
 
-    /// The settings that it was decided by.
+    /// The settings by which it was decided.
     fn tuning(&self) -> &Tuning {
         self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file())
     }
@@ -109,8 +109,8 @@ impl Follow {
         }
     }
 
-    /// Whether what was sent before is still a prefix. Only events break it, and an original in place of what
-    /// was edited.
+    /// Whether the prompt extends what was sent before. Only events break that, and originals sent in place of edited
+    /// requests.
     fn prefix(&self) -> Option<Prefix> {
         self.facts.place.as_ref().filter(|place| place.sent > 0)?;
         let event = self.facts.event.is_some() && self.facts.state == State::Edited;
@@ -135,7 +135,7 @@ impl Follow {
             End::UpstreamBroke | End::UpstreamSilent(_) => Outcome::UpstreamBroke,
             End::ClientGone => Outcome::ClientGone,
             End::Stopped => Outcome::Stopped,
-            // An answer that was made all the same is billed.
+            // It may have been answered, and billed, although no answer arrived.
             End::Failed(_) if self.was_sent(how) => Outcome::UpstreamBroke,
             End::Failed(_) | End::Unsent(_) => Outcome::Failed,
         }
@@ -147,7 +147,8 @@ impl Follow {
         let is_answered = self.status.is_some() && !is_refused;
         let is_sent = self.facts.state == State::Edited && !self.is_unedited() && is_answered;
         let saved = if is_sent { self.facts.spared() } else { 0 };
-        // What was decided before the gateway began to observe is sent so, and no matter of what would have been.
+        // What was decided before the gateway began to observe is sent as decided, and does not count as
+        // hypothetical.
         let would = self.facts.would.filter(|_| is_answered);
         let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
@@ -205,17 +206,17 @@ impl Follow {
         }
     }
 
-    /// What went with it beside its messages.
+    /// The members that were added or added to.
     fn added(&self) -> Vec<String> {
         let sent = self.start.added.iter().filter(|_| !self.is_original);
         sent.map(|name| (*name).to_owned()).collect()
     }
 
-    /// The decisions that were made with this request. What would have been decided holds for nothing.
+    /// The decisions made with this request; none if the gateway only observes.
     fn made(&self) -> Vec<Made> {
         let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
         let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
-        // Reasoning is not to be had again; the event says how much of it went.
+        // Omitted reasoning cannot be retrieved; the event records how much there was.
         let made = made.filter(|applied| !applied.decision.is_omission() && !applied.decision.is_split());
         let chain =
             |message: u32| Some(self.facts.place.as_ref()?.chains.get(message as usize + 1)?.0.to_string());
