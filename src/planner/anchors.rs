@@ -1,4 +1,4 @@
-//! Where a request is marked for the provider's cache.
+//! Where to mark a request for the provider's cache.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::findings::{Expected, Outlook};
@@ -7,32 +7,33 @@ use crate::strategy::marks::{self, Chosen, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
-/// What is known of a request that may be marked.
+/// What the placement of marks depends on.
 pub(super) struct Anchored<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) policy: &'a Policy,
     pub(super) facts: &'a Facts,
     pub(super) rates: Rates,
-    /// The first so many messages were sent before.
+    /// The number of messages that were sent before.
     pub(super) sent: usize,
-    /// What has become of the end of the request that it goes on from.
+    /// What became of the end of the previous request.
     pub(super) ending: Ending,
-    /// Where an event cuts it, or the next one may.
+    /// Where an event cuts, or where the next one may.
     pub(super) cut: Option<PartId>,
-    /// What was kept of the request before is gone by now.
+    /// The cache entries of the previous request have expired.
     pub(super) after_pause: bool,
 }
 
-/// The cache marks to add: where a client sets none in the history, the end of the prompt and of the one before; where its
-/// own would not find what it wrote before, the end of that; an anchor in front of the cut that was made, or is to be
-/// expected; and the end of what was sent before, where that is written anew.
+/// The cache marks to add. If the client marks nothing in the history: the end of this prompt and of the previous
+/// one. If the client's own marks would not find what they wrote before: the end of that. In addition an anchor in
+/// front of the present cut or the one to be expected, and the end of what was sent before if it must be written
+/// again.
 pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
     let Anchored { conversation, policy, facts, sent, ending, cut, .. } = *request;
     let stays = standing.stays(conversation.messages.len(), sent, ending);
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
     let is_marked = conversation.is_marked();
-    // The end of what is written or read anyway; the client's own mark is behind everything.
+    // The end of what is read or written anyway; the client's automatic mark is behind everything.
     let mut written = is_marked.then_some(PartId { message: u32::MAX, part: 0 });
     let free = conversation.marks.as_ref().map_or(0, Marks::free);
     if !is_marked && policy.marks.marks && free > 0 {
@@ -53,14 +54,14 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
         let entry = entries.before(cut, facts.now_ms, facts.ttl_ms);
         let before = marks::in_front_of(conversation, cut);
-        // An event can only fall back to an entry that is there, and no anchor is worth being written for itself.
+        // An event can only fall back to an existing entry, and no anchor is worth writing for its own sake.
         let before = before.filter(|before| written.is_some_and(|end| *before <= end));
         chosen.add(conversation, if outcome.event.is_some() { entry } else { before }, &gone);
         if is_marked && outcome.event.is_some() {
             chosen.add(conversation, forked(conversation, sent, cut), &gone);
         }
     }
-    // A client that marks its history and nothing in front of it has nothing else to fall back to either.
+    // A client that marks its history but nothing before it has nothing else to fall back to either.
     let is_bare = conversation.marks.as_ref().is_some_and(|marks| !marks.are_before_messages());
     if (!is_marked || is_bare) && policy.marks.anchors && outcome.split.is_none() {
         let added = chosen.parts().iter().map(|(part, _)| *part).max();
@@ -70,7 +71,8 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     chosen
 }
 
-/// The last part up to the end whose mark reads an entry that has room for none of its own.
+/// The last part up to the end whose mark finds `entry` within the look-back of the provider, where no mark is left
+/// for the entry itself.
 fn reached(
     conversation: &Conversation,
     (entry, end): (Option<PartId>, PartId),
@@ -83,14 +85,15 @@ fn reached(
     behind.nth(marks::LOOKBACK - 2).unwrap_or(end)
 }
 
-/// The end of what an event writes anew and others may go on from as well: who asks the same history something else has the
-/// same event, and would write all of that again. It is written anyway, in front of the client's own mark.
+/// The end of what an event writes again that other requests may continue from as well: whoever asks something else
+/// about the same history has the same event, and would write all of it again. It is written anyway, in front of the
+/// client's own mark.
 fn forked(conversation: &Conversation, sent: usize, cut: PartId) -> Option<PartId> {
     marks::end_of(conversation, sent.checked_sub(1)?).filter(|end| *end > cut)
 }
 
-/// The entry that the client's last mark would read if it were not too many blocks in front of it, and of its other ones:
-/// what is behind it, and what was read so far, would be written again.
+/// The entry that the client's last mark would read if it were not too many blocks away from that mark and all
+/// others. Otherwise everything behind it, and all that was read so far, would be written again.
 fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
     let Anchored { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
@@ -103,8 +106,8 @@ fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: 
     (!marks::of_client(conversation, gone).any(reaches)).then_some(entry)
 }
 
-/// What an event can fall back to that changes all of the history: the instructions and the first message, which are
-/// written with what is marked up to the `end`, behind them.
+/// What an event that changes the whole history can fall back to: the instructions and the first message, written
+/// together with what is marked up to `end` behind them.
 fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
     let Anchored { conversation, facts, .. } = *request;
     let messages = &conversation.messages;
@@ -115,15 +118,15 @@ fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
     (first < end).then_some(first)
 }
 
-/// The entry that is to be read, and the last part up to the end that may be marked, if what is written with it, behind that,
-/// is no more than what the thread may lose by it. It is booked.
+/// The entry to read and the last part up to the end that may be marked, provided that what is written behind the
+/// entry costs no more than the thread may lose. The cost is booked.
 fn within(
     request: &Anchored<'_>,
     (known, end): (Option<PartId>, PartId),
     standing: &mut Standing,
 ) -> (Option<PartId>, Option<PartId>) {
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
-    // What the client has kept is neither written nor read because of this.
+    // What the client has cached is neither written nor read because of this.
     let kept = conversation.kept_mark();
     let entry = known.filter(|entry| kept.is_none_or(|kept| *entry > kept));
     let by_client = conversation.kept_bytes(facts.prelude) as f64;
@@ -145,7 +148,7 @@ fn within(
     let is_doubtful = facts.outlook == Outlook::SeldomKept;
     let is_first = facts.outlook == Outlook::SeldomGoesOn && before.is_untouched();
     let is_vain = is_doubtful || is_first || before.is_vain(after_pause);
-    // What was not there for it, nor for others, most likely is not yet.
+    // An entry that was missing before, for this thread and for others, is most likely still missing.
     let is_gone = entry.is_none() || (is_doubtful && before.missing_in.is_some());
     let waits = is_vain && rates.write > 1.0 && is_gone;
     let allowed = if waits { None } else { before.allows(entry.map_or(0.0, up_to), is_doubtful, rates) };

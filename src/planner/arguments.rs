@@ -1,7 +1,8 @@
-//! Long texts in the arguments of old calls: what stands for them where they go.
+//! Abridging long texts in the arguments of old calls.
 //!
-//! A file that was written, a patch, a script: all but the beginning of such a text goes, and its full text is saved. The
-//! call keeps its tool, its id, its result and everything else that it says. What something is signed over stays.
+//! All but the beginning of a long text, such as a written file, a patch or a script, is replaced by a line, and its
+//! full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as
+//! they are.
 
 use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts, boundary};
 use crate::plan::LeafEdit;
@@ -13,16 +14,16 @@ use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::event::{Before, Change};
 use super::{Policy, Recall};
 
-/// Bytes of its beginning that stay: a path, a command, the head of a patch.
+/// Bytes of the beginning that stay: a path, a command, the head of a patch.
 const HEAD: usize = 200;
-/// Bytes of the line that stands for the rest, about.
+/// Approximate bytes of the line that replaces the rest.
 const LINE: usize = 160;
-/// Requests that a call stays whole after it was made, unless the window demands room: what was just written is what is
-/// worked on.
+/// How many requests a call stays whole after it was made, unless the window demands room: recent writes are still
+/// being worked on.
 const FRESH: u32 = 10;
 
 impl Before<'_> {
-    /// Clears what may be cleared, and takes long texts out of old calls, the oldest first, until that is enough.
+    /// Clears what may be cleared, and abridges old calls, the oldest first, until enough is freed.
     pub(super) fn abridge_for(
         &self,
         need: &Need,
@@ -58,7 +59,7 @@ impl Before<'_> {
         (change.event.abridged > 0).then_some(change)
     }
 
-    /// The calls with long texts that an event for the money's sake may take, as far as that is wanted.
+    /// The calls with long texts that an event to save money may abridge, if the settings want that.
     pub(super) fn old_arguments(&self, settings: &clear::Settings) -> Vec<Candidate> {
         if settings.arguments != clear::Arguments::Always {
             return Vec::new();
@@ -67,8 +68,8 @@ impl Before<'_> {
         self.long_calls(settings, FRESH, move |bytes, requests| read * bytes * requests)
     }
 
-    /// The calls of so many requests ago with long texts that are still sent, in order. `rent` is what bytes have cost that
-    /// so many requests have carried beyond that.
+    /// The calls older than so many requests whose long texts are still sent, in order. `rent` is the cost of bytes
+    /// that were carried by so many further requests.
     fn long_calls(
         &self,
         settings: &clear::Settings,
@@ -91,19 +92,19 @@ impl Before<'_> {
     }
 }
 
-/// Where nothing is weighed against what it has cost.
+/// A rent of zero, for events that do not weigh costs.
 const fn reads_nothing(_bytes: f64, _requests: f64) -> f64 {
     0.0
 }
 
-/// The candidates with others among them, in order.
+/// Merges two lists of candidates in order.
 pub(super) fn among(mut candidates: Vec<Candidate>, others: Vec<Candidate>) -> Vec<Candidate> {
     candidates.extend(others);
     candidates.sort_by_key(|candidate| candidate.item);
     candidates
 }
 
-/// Bytes that a call could be sent shorter by.
+/// Bytes saved by abridging a call.
 pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
     if conversation.part(id).is_none_or(|part| part.is_sealed || part.span.len() < LONG) {
         return 0;
@@ -113,7 +114,7 @@ pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
     u32::try_from(free).unwrap_or(u32::MAX)
 }
 
-/// What a call says that could be sent shorter.
+/// The digest of what a call says, if it could be abridged.
 pub(super) fn content(conversation: &Conversation, id: PartId) -> Option<Digest> {
     (is_call(conversation, id) && frees(conversation, id) > 0).then(|| conversation.call_digest(id))?
 }
@@ -122,7 +123,7 @@ fn long<'a>(texts: &'a Texts<'_>) -> impl Iterator<Item = (usize, std::borrow::C
     (0..texts.len()).filter_map(|at| Some((at, texts.get(at).filter(|text| text.len() >= LONG)?)))
 }
 
-/// The decision that a call is sent without its long texts.
+/// The decision that abridges a call.
 pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> Option<(Applied, Save)> {
     let content = content(conversation, id)?;
     let texts = conversation.argument_texts(id)?;
@@ -150,7 +151,7 @@ pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>
     (before > 0).then(|| (Applied { part: id, decision: decision.into() }, save))
 }
 
-/// The full text of what goes: of several arguments each below a line that tells which it is.
+/// The full text of what is removed; if it is of several arguments, each stands below a line that names it.
 fn saved(texts: &Texts<'_>) -> Option<String> {
     let long: Vec<_> = long(texts).map(|(_, text)| text).collect();
     if let [only] = &long[..] {
@@ -171,7 +172,7 @@ pub(super) fn full(conversation: &Conversation, decision: &Decision, id: PartId)
     if decision.output == Some(decision::output_id(&[text.as_str().into()])) {
         return Some(text);
     }
-    // Older gateways saved nothing but the texts, and named the file by that.
+    // Older gateways saved the texts alone, and named the file by those.
     Some(long(&texts).map(|(_, text)| text).collect::<Vec<_>>().join("\n\n"))
 }
 
@@ -182,7 +183,7 @@ fn abridged(text: &str, recall: &str) -> String {
     format!("{head}\n\n[plimsoll: {removed} of {total} bytes of this argument removed here; {recall}]")
 }
 
-/// Whether a decision about a call still is about what it says.
+/// Whether a call still says what it said when the decision was made.
 pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     let is_open = conversation.part(applied.part).is_some_and(|part| !part.is_sealed);
     applied.decision.is_abridgement()
@@ -191,7 +192,7 @@ pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
         && conversation.result_of(applied.part).is_some()
 }
 
-/// The arguments of a call as a decision with these edits has them sent.
+/// The arguments of a call with these edits applied.
 pub(super) fn sent(conversation: &Conversation, id: PartId, edits: &[(u32, LeafEdit)]) -> Option<String> {
     let said = edits.iter().filter_map(|(at, edit)| match edit {
         LeafEdit::Replace(text) => Some((*at as usize, &**text)),

@@ -1,39 +1,40 @@
-//! Prompts that the provider keeps as they came, and would not keep if new results were sent shorter.
+//! Keeps prompts long enough for the provider's cache: shortening new results may make a prompt too short to be
+//! cached.
 //!
-//! A provider keeps no prompt that is shorter than so many tokens. One that is just long enough is read at a tenth of the
-//! price with each later request; made shorter than that, it is paid in full with each. How many tokens a text has is not
-//! known beforehand, so in doubt nothing is shortened: that costs what it costs without the gateway.
+//! A provider caches no prompt below a minimum number of tokens. A prompt just above that is read at a tenth of the
+//! price with each later request; shortened below it, it is paid in full each time. Token counts are not known in
+//! advance, so in doubt nothing is shortened: that costs what it would cost without the gateway.
 
 use crate::conversation::{Conversation, Marks};
 
 use super::Facts;
 use super::decision::Applied;
 
-/// The most bytes that a token may have, and the fewest, where they have not been counted.
+/// The most and the fewest bytes a token may have, where tokens have not been counted.
 const MOST_BYTES: f64 = 10.0;
 const FEWEST_BYTES: f64 = 2.0;
-/// A prompt of which so many are long enough will soon be kept, if it grows as it came: each time that it is not yet, because
-/// it has been made shorter, it is paid in full.
+/// A prompt with one part in so many of the required length will soon be cached if it grows as before. Shortened, it
+/// is paid in full until it reaches that length.
 const SOON: f64 = 2.0;
-/// Requests that a conversation has before it is as long again as the provider wants it, at the least: in so many what is
-/// shortened must have cost no more than what is kept.
+/// The least number of requests assumed before a shortened prompt is long enough again: over these, shortening must
+/// cost no more than caching saves.
 const REQUESTS: f64 = 20.0;
 
-/// A prompt with new results, before and after they are made shorter.
+/// A prompt with new results, before and after they are shortened.
 pub(super) struct Newborn<'a> {
     pub(super) conversation: &'a Conversation,
     /// All decisions in force, those about the new results last.
     pub(super) applied: &'a [Applied],
-    /// How many these are.
+    /// How many of them are about new results.
     pub(super) fresh: usize,
     pub(super) facts: &'a Facts,
 }
 
 impl Newborn<'_> {
-    /// Whether the provider may keep the prompt as it came and not as it would be sent, and that is dearer in the long run.
+    /// Whether the provider may cache the original but not the shortened prompt, and that is dearer in the long run.
     pub(super) fn falls_short(&self) -> bool {
         let facts = self.facts;
-        // Without marks nothing would be kept. Of a history that the provider has, its length is not known.
+        // Without marks nothing would be cached, and the length of a history held by the provider is not known.
         let is_kept = self.conversation.marks.as_ref().is_none_or(Marks::are_in_history);
         if facts.min_prefix_tokens == 0 || !is_kept || self.conversation.continues.is_some() {
             return false;
@@ -44,7 +45,7 @@ impl Newborn<'_> {
             behind.map(|applied| applied.decision.bytes_spared()).sum()
         };
         let messages = &self.conversation.messages;
-        // What stands behind the messages is billed with them, and not kept.
+        // Instructions behind the messages are billed with the prompt, but not cached.
         let late = self.conversation.late_bytes() as f64 / facts.bytes_per_token.max(0.5);
         let (counted, from) = match facts.measured.filter(|(count, _)| *count <= messages.len()) {
             Some((count, tokens)) => ((tokens as f64 - late).max(0.0), count),
@@ -55,7 +56,7 @@ impl Newborn<'_> {
         let frame = if facts.measured.is_none() { frame as u64 + facts.hidden_bytes } else { 0 };
         let whole = (behind + frame).saturating_sub(spared(old, from));
         let shorter = whole.saturating_sub(spared(new, 0));
-        // What was shortened before would have been longer, too.
+        // Without the gateway, results shortened earlier would have been longer, too.
         let untouched = whole + spared(old, 0);
         let least = facts.min_prefix_tokens as f64;
         let may_be_kept = SOON * (counted + untouched as f64 / FEWEST_BYTES) >= least;

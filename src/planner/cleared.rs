@@ -1,4 +1,4 @@
-//! What stands for a result that is cleared.
+//! Placeholders for results that are cleared.
 
 use crate::conversation::{Conversation, MEDIA, Part, PartId};
 use crate::json::string;
@@ -8,8 +8,8 @@ use crate::strategy::clear;
 use super::Recall;
 use super::decision::{self, Applied, Decision, PartKey, Save};
 
-/// Whether a placeholder can stand for all that a result says: it is text, and images and documents that are known; and
-/// there is a place for it.
+/// Whether a placeholder can stand for everything in a result: it consists of text and of known images and documents,
+/// and there is a place for the placeholder.
 pub(super) fn can_go(part: &Part) -> bool {
     if place(part).is_none() {
         return false;
@@ -17,15 +17,15 @@ pub(super) fn can_go(part: &Part) -> bool {
     part.media.as_ref().map_or_else(|| super::newborn::all_text(part), |media| !media.blocks.is_empty())
 }
 
-/// Where a placeholder stands: in a text, or, where there is none, in place of the first image or document, which are
-/// counted behind the texts.
+/// The leaf that the placeholder replaces: a text or, without one, the first image or document. Those are counted
+/// behind the texts.
 fn place(part: &Part) -> Option<usize> {
     let texts = part.leaves.len();
     let in_place_of = || part.text_for_media().filter(|_| !part.media().is_empty()).map(|_| texts);
     part.leaves.iter().position(|leaf| !leaf.stays_blank).or_else(in_place_of)
 }
 
-/// Bytes that the images and documents of a result count for, however their encodings are spelled.
+/// The size that the images and documents of a result count for, in bytes, however their encodings are spelled.
 fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     let length = |literal: &[u8]| match literal.len() {
         // No spelling of a character is longer than six bytes.
@@ -35,8 +35,8 @@ fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     part.media().iter().map(|block| length(conversation.bytes_of(id.message, block.span))).sum()
 }
 
-/// The decision that a result is sent as a placeholder, and its full text, if it has one; unless that would be longer than
-/// what is sent now: its text, or the `sent` bytes that a decision has left of it.
+/// The decision that replaces a result by a placeholder, and its full text if it has one. `None` if the placeholder
+/// would be longer than what is sent now: the text, or the `sent` bytes that a decision left of it.
 pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
@@ -44,7 +44,7 @@ pub(super) fn decide(
     recall: Recall<'_>,
 ) -> Option<(Applied, Option<Save>)> {
     let part = conversation.part(id)?;
-    // A mark would go with its block.
+    // A cache mark would be removed with its block.
     if part.media().iter().any(|block| block.is_marked) {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Where a history may be cut, and what a splice up to there would take.
+//! Where a history may be cut, and what a splice up to each such place would drop.
 //!
-//! A walk from the head of the conversation on, place by place: what goes there goes as a whole, and what stays behind
-//! a gap follows what providers let it follow. Nothing here says which cut is the best one.
+//! Walks from the head of the conversation from place to place: what is dropped goes in whole units, and what remains
+//! around a gap must be a sequence that providers accept. This module does not judge which cut is best.
 
 use std::ops::Range;
 
@@ -11,62 +11,62 @@ use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::{self, Plan};
 use crate::usage::Binding;
 
-/// Ranges that all places together may have; beyond, there are fewer places. A history that is kept in many pieces
-/// has many at each place.
+/// The most ranges that all places together may have; beyond that some places are left out. A fragmented history has
+/// many ranges at each place.
 const RANGES: usize = 1 << 20;
 
-/// A place where a history may be cut, and what a splice up to there would take.
+/// A place where a history may be cut, and what a splice up to it would drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// The first message behind it.
     pub end: usize,
-    /// It is where the user speaks; else it is where the model begins a step of the newest turn.
+    /// Whether a turn of the user's begins there; otherwise it is a step of the newest turn.
     pub is_turn: bool,
     taken: Taken,
-    /// A message of the user's own that stays before the end.
+    /// A message of the user's own before the end that stays.
     stays: Option<usize>,
-    /// A message that what would stand before it does not go with, unless the text is said between.
+    /// A message that cannot directly follow what would stand before it, unless the text is inserted between them.
     parted: Option<usize>,
     /// The first message behind the head of the conversation.
     head: usize,
 }
 
 impl Cut {
-    /// Bytes of the messages that would go, as far as they are read as text.
+    /// Bytes of the dropped messages that are text.
     pub fn bytes(&self) -> u64 {
         self.taken.bytes
     }
 
-    /// The messages that would go.
+    /// The dropped messages.
     pub fn messages(&self) -> impl Iterator<Item = usize> + '_ {
         self.ranges().flatten()
     }
 
-    /// The sum over the messages that would go, from the sums over those before each message.
+    /// The sum over the dropped messages, given the prefix sums `before` each message.
     pub fn total(&self, before: &[u64]) -> u64 {
         self.ranges().map(|range| before[range.end] - before[range.start]).sum()
     }
 
-    /// How many messages would go.
+    /// How many messages are dropped.
     pub(super) fn count(&self) -> usize {
         self.ranges().map(|range| range.len()).sum()
     }
 
-    /// Whether all of these messages, which are in order, would go.
+    /// Whether all of these messages, given in order, are dropped.
     pub(super) fn takes_all(&self, messages: &[usize]) -> bool {
         let before = |end: usize| messages.partition_point(|message| *message < end);
         self.ranges().map(|range| before(range.end) - before(range.start)).sum::<usize>() == messages.len()
     }
 
-    /// The ranges of messages that would go, ascending and disjoint.
+    /// The ranges of dropped messages, ascending and disjoint.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.taken.ranges.iter().map(|(first, end)| *first as usize..*end as usize)
     }
 
-    /// The splice that puts `text` there, in the layout that is asked for if it can stand so, else in one that
-    /// can. Within a turn it is said before the newest words of the user.
+    /// The splice that inserts `text` there, in the requested layout if that is possible, else in one that is. Within
+    /// a turn the text goes before the newest words of the user.
     ///
-    /// `None` if no provider would take it, or the history cannot be cut there.
+    /// `None` if no provider would accept the result, or the history cannot be cut there.
     pub fn splice(
         &self,
         conversation: &Conversation,
@@ -104,17 +104,17 @@ impl Cut {
     }
 }
 
-/// Messages that go.
+/// Dropped messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Taken {
-    /// Ranges `first..end`, ascending, apart.
+    /// Disjoint ranges `first..end`, ascending.
     ranges: Vec<(u32, u32)>,
-    /// Bytes of the messages, as far as they are read as text.
+    /// Bytes of these messages that are text.
     bytes: u64,
 }
 
 impl Taken {
-    /// Takes a message behind all that were taken before.
+    /// Adds a message behind all others.
     fn add(&mut self, conversation: &Conversation, message: usize) {
         self.bytes += conversation.messages[message].read_len() as u64;
         let at = message as u32;
@@ -124,7 +124,7 @@ impl Taken {
         }
     }
 
-    /// Keeps a message after all, if it was taken.
+    /// Removes a message, if it is one of them.
     fn keep(&mut self, conversation: &Conversation, message: usize) {
         let at = message as u32;
         let holds = |(first, end): &(u32, u32)| (*first..*end).contains(&at);
@@ -135,7 +135,7 @@ impl Taken {
         self.bytes -= conversation.messages[message].read_len() as u64;
     }
 
-    /// What goes right before a message that stays, and the role of what stays before that.
+    /// The gap right before a message that stays, and the role of the message before the gap.
     fn gap(&self, conversation: &Conversation, stays: usize) -> Option<(Range<usize>, Role)> {
         let at = self.ranges.partition_point(|(_, end)| (*end as usize) < stays);
         let gap = self.ranges.get(at).map(|(first, end)| *first as usize..*end as usize)?;
@@ -144,11 +144,11 @@ impl Taken {
     }
 }
 
-/// The places where a history may be cut, in order, with `since` as the splice that is in force: a new one takes
-/// all that it took.
+/// The places where a history may be cut, in order. A new splice drops everything that the one in force, `since`, has
+/// dropped.
 ///
-/// With a model whose reasoning is `bound`, whatever has some that cannot be taken out goes too: where one stands behind,
-/// there is no place. None is behind message `sent`, nor within the step in progress.
+/// If the model's reasoning is `bound`, messages whose reasoning cannot be removed must be dropped too; there is no
+/// cut in front of one that stays. No place is behind message `sent`, nor within the step in progress.
 pub fn cuts(
     conversation: &Conversation,
     since: Option<&Splice>,
@@ -160,7 +160,7 @@ pub fn cuts(
     let last = conversation.tail().min(sent).min(conversation.messages.len().saturating_sub(1));
     let (mut cuts, mut ranges) = (Vec::new(), 0);
     for end in walk.head + 1..=last {
-        // What the provider ran by itself and what came of it go together.
+        // Calls that the provider executes and their results are dropped together.
         if !starts(conversation, end) || walk.hosted.divides(end) {
             continue;
         }
@@ -180,26 +180,27 @@ pub fn cuts(
 /// A walk through a history from its head on, place by place.
 struct Walk<'c> {
     conversation: &'c Conversation,
-    /// The splice that is in force.
+    /// The splice in force.
     since: Option<&'c Splice>,
-    /// Messages in front of which nothing may change while they are sent, ascending.
+    /// Messages with bound reasoning that cannot be removed, ascending: nothing in front of them may change while
+    /// they are sent.
     sealed: &'c [usize],
     hosted: Hosted,
     /// The first message behind the head of the conversation.
     head: usize,
-    /// Where the user spoke last, before the step in progress.
+    /// The user's last message before the step in progress.
     newest: usize,
-    /// The place that was reached.
+    /// The place that the walk has reached.
     at: usize,
-    /// What a cut here would take.
+    /// What a cut here would drop.
     taken: Taken,
-    /// Messages that are not sent any more, in whose place the text is said: what stands before them, and what stands
-    /// behind, need it. There is one text.
+    /// Dropped messages without which their neighbours could not follow each other: the text must be inserted in
+    /// their place. There is only one text.
     parted: Option<Range<usize>>,
 }
 
 impl<'c> Walk<'c> {
-    /// `None` if there is nothing behind the head, or only the provider has what comes before.
+    /// `None` if there is nothing behind the head, or if what comes before is held by the provider.
     fn new(conversation: &'c Conversation, since: Option<&'c Splice>, sealed: &'c [usize]) -> Option<Self> {
         let messages = &conversation.messages;
         let first_user = messages.iter().position(|message| message.index.starts_turn())?;
@@ -223,7 +224,7 @@ impl<'c> Walk<'c> {
         })
     }
 
-    /// Takes the messages up to the next place, which go or stay together.
+    /// Advances to the next place. The messages up to it are dropped or kept as a unit.
     fn go_to(&mut self, end: usize) {
         let mut needed = self.unit(self.at..end);
         if let Some(gone) = needed.take_if(|needed| self.must_go(needed)) {
@@ -233,8 +234,8 @@ impl<'c> Walk<'c> {
         self.at = end;
     }
 
-    /// What is needed in place of messages that would be, but must go, and where the text is said then: in their
-    /// place, unless it is needed in an earlier one more.
+    /// What is kept in place of needed messages that must be dropped, and where the text goes then: in their place,
+    /// unless an earlier gap needs it more.
     fn said(&self, gone: Range<usize>) -> (Option<Range<usize>>, Option<Range<usize>>) {
         let Some(earlier) = self.parted.clone() else { return (None, Some(gone)) };
         if let answer @ Some(_) = self.answered(gone.clone()) {
@@ -243,22 +244,22 @@ impl<'c> Walk<'c> {
         (self.answered(earlier), Some(gone))
     }
 
-    /// Whether one of these messages is not sent any more: such a one does not come back.
+    /// Whether one of these messages was dropped before: a dropped message never comes back.
     fn comes_back(&self, needed: &Range<usize>) -> bool {
         self.since.is_some_and(|since| needed.clone().any(|at| since.drops(at)))
     }
 
-    /// Whether one of these messages cannot stay, because it would come back, or nothing before it could change.
+    /// Whether one of these messages cannot be kept: it would come back, or it would freeze everything before it.
     fn must_go(&self, needed: &Range<usize>) -> bool {
         self.comes_back(needed) || needed.clone().any(|at| self.sealed.binary_search(&at).is_ok())
     }
 
-    /// The cut at the place that was reached, if there may be one.
+    /// The cut at the place reached, if one is allowed.
     fn cut(&self) -> Option<Cut> {
         let (conversation, end) = (self.conversation, self.at);
         let is_turn = conversation.messages[end].index.starts_turn();
         let least = self.since.map_or(self.head, Splice::end);
-        // Of a turn that is over, all goes or nothing; of the newest one, what was asked stays.
+        // A finished turn is dropped as a whole or not at all; of the newest one, the question stays.
         if end <= least || self.taken.ranges.is_empty() || (!is_turn && end < self.newest) {
             return None;
         }
@@ -269,7 +270,7 @@ impl<'c> Walk<'c> {
         }
         let mut parted = self.parted.clone();
         if parted.is_some() {
-            // The text stands elsewhere, and cannot part a note of the system's from the user.
+            // The text is inserted elsewhere, and cannot separate a system note from the user.
             let user = stays.unwrap_or(end);
             let mut needed = self.instructed(user, &taken);
             if let Some(gone) = needed.take_if(|needed| self.must_go(needed)) {
@@ -282,9 +283,9 @@ impl<'c> Walk<'c> {
         Some(cut).filter(|cut| !cut.taken.ranges.is_empty())
     }
 
-    /// Takes messages that belong together: all but notes of the system's own, or nothing where a part of them is not
-    /// understood. What stays behind a gap follows what providers let it follow: neither an answer another one, nor the
-    /// user a note of the system's, nor such a note an answer. Gives the messages that are needed for that.
+    /// Drops a unit: everything but system notes, or nothing if a part of it is not understood. What remains around a
+    /// gap must be a sequence that providers accept: no answer after an answer, no system note before a user message,
+    /// no system note after an answer. Returns the messages needed for that.
     fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
         let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
@@ -302,8 +303,7 @@ impl<'c> Walk<'c> {
         self.heard(messages)
     }
 
-    /// What the user said before the first note of the system's own, which stays, if without it the note would follow
-    /// an answer that stays.
+    /// The user's words before the first system note that stays, if the note would otherwise follow an answer.
     fn heard(&self, mut messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
         let note = messages.find(|at| index(*at).role == Role::System)?;
@@ -312,7 +312,7 @@ impl<'c> Walk<'c> {
         Some(said..said + 1)
     }
 
-    /// What the user asked before an answer that stays, if without it the answer would follow another one that stays.
+    /// The user's question before an answer that stays, if the answer would otherwise follow another one.
     fn question(&self, answer: usize) -> Option<Range<usize>> {
         let (mut gap, before) = self.taken.gap(self.conversation, answer)?;
         let index = |at: usize| &self.conversation.messages[at].index;
@@ -321,8 +321,8 @@ impl<'c> Walk<'c> {
         Some(question..question + 1)
     }
 
-    /// What was done upon a note of the system's own that stays, as little of it as may be, if without it the user would
-    /// speak next.
+    /// As few as possible of the messages after a system note that stays, if a user message would otherwise follow
+    /// it.
     fn instructed(&self, user: usize, taken: &Taken) -> Option<Range<usize>> {
         let (gap, before) = taken.gap(self.conversation, user)?;
         let role = |at: usize| self.conversation.messages[at].index.role;
@@ -334,9 +334,9 @@ impl<'c> Walk<'c> {
         shortest.or(Some(first))
     }
 
-    /// The shortest answer of these messages that is still sent, with its results, if an answer is what is needed. Nothing
-    /// but reasoning is none: where reasoning is bound, that goes. One with reasoning that cannot go is the last choice,
-    /// as nothing before it could be changed where that is bound.
+    /// The shortest answer among these messages that is still sent, with its results, if an answer is what is needed.
+    /// A message of reasoning alone does not count: bound reasoning is removed. One whose reasoning cannot be removed
+    /// is the last choice, because nothing before it could be changed if reasoning is bound.
     fn answered(&self, gap: Range<usize>) -> Option<Range<usize>> {
         let message = |at: usize| &self.conversation.messages[at];
         let is_answer = |at: usize| message(at).index.role == Role::Assistant;
@@ -357,14 +357,14 @@ impl<'c> Walk<'c> {
         answers.filter(|answer| answer.clone().any(says) && !self.must_go(answer)).min_by_key(least)
     }
 
-    /// How far what the first of these messages belongs to goes.
+    /// The end of the unit that the first of these messages belongs to.
     fn whole_to(&self, gap: &Range<usize>) -> usize {
         let is_whole = |end: &usize| starts(self.conversation, *end) && !self.hosted.divides(*end);
         (gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end)
     }
 }
 
-/// Leaves every second place, the last of all among them.
+/// Keeps every second place, including the last.
 fn thin_out(cuts: &mut Vec<Cut>) {
     let mut stays = cuts.len().is_multiple_of(2);
     cuts.retain(|_| {
@@ -373,17 +373,17 @@ fn thin_out(cuts: &mut Vec<Cut>) {
     });
 }
 
-/// Whether a turn starts with a message behind the first, or a step, which goes on from results.
+/// Whether a turn or a step starts with this message.
 fn starts(conversation: &Conversation, at: usize) -> bool {
     let (before, message) = (&conversation.messages[at - 1].index, &conversation.messages[at].index);
     message.starts_turn() || (message.role == Role::Assistant && before.has_results())
 }
 
-/// What the provider ran by itself.
+/// Calls that the provider executes by itself.
 struct Hosted {
-    /// For each message, whether it stands behind a call, and its result does not stand before it.
+    /// For each message, whether a call is open in front of it.
     divided: Vec<bool>,
-    /// For each message, whether it has a call that came to nothing, or a result without its call.
+    /// For each message, whether it has a call without a result, or a result without a call.
     stuck: Vec<bool>,
 }
 
@@ -391,7 +391,7 @@ impl Hosted {
     fn of(conversation: &Conversation) -> Self {
         let count = conversation.messages.len();
         let (mut stuck, mut open) = (vec![false; count], Vec::new());
-        // How many calls begin to be open with each message, and how many end to be.
+        // The number of calls that open and close at each message.
         let (mut begin, mut end) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
         for message in 0..count {
             for (_, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Hosted)
@@ -421,7 +421,7 @@ impl Hosted {
         Self { divided: divided.collect(), stuck }
     }
 
-    /// Whether a cut in front of a message would stand between a call and its result.
+    /// Whether a cut in front of a message would separate a call from its result.
     fn divides(&self, end: usize) -> bool {
         self.divided[end]
     }

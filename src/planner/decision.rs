@@ -16,18 +16,18 @@ pub const REASONING: &str = "reasoning";
 /// The rule of decisions that take long texts out of a call's arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// The rule of decisions to send the instructions as two texts.
+/// The rule of decisions that send the instructions as two texts.
 pub const SPLIT: &str = "split";
 
-/// The rule of decisions that say something more below the user's first words.
+/// The rule of decisions that add text below the user's first words.
 pub const OPENING: &str = "opening";
 
-/// What a result or a call is, whatever history it stands in: the call's id and what it says.
+/// Identifies a result or a call in any history: by the call's id and the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartKey(pub Digest);
 
 impl PartKey {
-    /// The key of a result or a call; `None` when it names no call.
+    /// The key of a result or a call; `None` if it has no call id.
     pub fn of(call_id: Option<&str>, content: Digest) -> Option<Self> {
         let call_id = call_id?;
         Some(Self(Digest::of(&[&(call_id.len() as u64).to_le_bytes(), call_id.as_bytes(), &content.0])))
@@ -37,29 +37,29 @@ impl PartKey {
 /// What a part is sent as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The names of what made it, joined by `+`.
+    /// The names of the rules that made it, joined by `+`.
     pub rules: Box<str>,
-    /// The changed leaves, or texts of a call's arguments, ascending.
+    /// The edited leaves, or texts of a call's arguments, ascending.
     pub leaves: Vec<(u32, LeafEdit)>,
-    /// What the part said when it was decided.
+    /// The content of the part when it was decided.
     pub content: Digest,
-    /// What the part is outside of its history.
+    /// Identifies the part outside of its history.
     pub key: Option<PartKey>,
-    /// Bytes of the original text, and of images and documents that go with it as they count.
+    /// Bytes of the original text, plus the size that media removed with it counts for.
     pub bytes_before: u64,
     /// Bytes of the text that is sent.
     pub bytes_after: u64,
-    /// The stored full text.
+    /// The id of the saved full text.
     pub output: Option<String>,
 }
 
 impl Decision {
-    /// Bytes that each request with it carries less.
+    /// Bytes saved with each request.
     pub fn bytes_spared(&self) -> u64 {
         self.bytes_before.saturating_sub(self.bytes_after)
     }
 
-    /// Roughly the memory it takes, in bytes.
+    /// Approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
         let text = |edit: &LeafEdit| if let LeafEdit::Replace(text) = edit { text.len() } else { 0 };
         std::mem::size_of::<Self>() + self.leaves.iter().map(|(_, edit)| text(edit) + 24).sum::<usize>()
@@ -80,7 +80,7 @@ impl Decision {
         &*self.rules == ARGUMENTS
     }
 
-    /// Whether it takes away what was sent before, and not what is new.
+    /// Whether it removes something that was sent before, as opposed to shaping something new.
     pub fn is_of_old(&self) -> bool {
         self.is_clearing() || self.is_omission() || self.is_abridgement()
     }
@@ -90,18 +90,18 @@ impl Decision {
         &*self.rules == SPLIT
     }
 
-    /// Whether it says something more below the user's first words.
+    /// Whether it adds text below the user's first words.
     pub fn is_opening(&self) -> bool {
         &*self.rules == OPENING
     }
 
-    /// Whether it makes sense without the rest of its history. A pointer to an earlier result does not.
+    /// Whether it makes sense outside of its history. A pointer to an earlier result does not.
     pub fn stands_alone(&self) -> bool {
         !self.rules.split('+').any(|rule| rule == Rule::Repeat.as_str())
     }
 }
 
-/// A decision and the part it is about.
+/// A decision applied to a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The part.
@@ -113,7 +113,7 @@ pub struct Applied {
 /// A full text to be saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Save {
-    /// Its id, made from its content.
+    /// Its id, derived from its content.
     pub id: String,
     /// The text.
     pub text: String,
@@ -126,13 +126,13 @@ impl Save {
     }
 }
 
-/// The id of the full text of a result: a digest of it.
+/// The id of a result's full text: a digest of it.
 pub fn output_id(texts: &[Cow<'_, str>]) -> String {
     let pieces: Vec<&[u8]> = lines(texts).into_iter().map(str::as_bytes).collect();
     Digest::of(&pieces).to_string()
 }
 
-/// Texts one below the other: no line is of two of them.
+/// The lines of some texts, each text beginning a line of its own.
 fn lines<'t>(texts: &'t [Cow<'_, str>]) -> Vec<&'t str> {
     let mut pieces: Vec<&str> = Vec::with_capacity(texts.len());
     for text in texts.iter().filter(|text| !text.is_empty()) {

@@ -1,4 +1,4 @@
-//! Changes to old parts: whether one is due, and what it is.
+//! Events, the changes to old parts: whether one is due, and what it does.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ use super::{Facts, Policy, Recall, arguments, cleared, reasoning};
 /// A change to old parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Why it was allowed.
+    /// Why the gate allowed it.
     pub reason: Reason,
     /// How room was made.
     pub rung: Rung,
@@ -26,27 +26,27 @@ pub struct Event {
     pub cleared: u32,
     /// How many results that were new with the request were cut.
     pub cut: u32,
-    /// How many messages are not sent any more.
+    /// How many messages are no longer sent.
     pub dropped: u32,
-    /// Bytes of text that later requests are spared.
+    /// Bytes of text saved with each later request.
     pub freed_bytes: u64,
-    /// Bytes that the provider has to write to its cache again, an estimate.
+    /// Estimated bytes that the provider has to write to its cache again.
     pub rewritten_bytes: u64,
     /// The first message that changes.
     pub first_message: u32,
-    /// Blocks of reasoning that were left out: those of earlier turns, or all, where it was bound to what changed.
+    /// Blocks of reasoning that were left out: those of earlier turns or, if bound to what changed, all.
     pub reasoning: u32,
-    /// How many calls are sent without the long texts of their arguments.
+    /// How many calls have the long texts in their arguments abridged.
     pub abridged: u32,
 }
 
 impl Event {
-    /// Whether something is lost by it that a summary would stand for.
+    /// Whether it loses something that a summary would preserve.
     pub(super) fn loses(&self) -> bool {
         self.rung != Rung::Ready && (self.dropped > 0 || self.cut > 0)
     }
 
-    /// One that does nothing yet.
+    /// An event without effects.
     pub(super) const fn nothing(reason: Reason, rung: Rung, first_message: u32) -> Self {
         Self {
             reason,
@@ -63,28 +63,28 @@ impl Event {
     }
 }
 
-/// The request before its event.
+/// A request before its event.
 pub(super) struct Before<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) standing: &'a Standing,
     pub(super) applied: &'a [Applied],
     /// The splice in force.
     pub(super) splice: Option<&'a Splice>,
-    /// Messages that were sent before; the rest may not be touched.
+    /// Messages that were sent before; the rest must not be touched.
     pub(super) sent: usize,
-    /// Messages up to the last that some model has thought something bound in.
+    /// Messages up to the last one with bound reasoning.
     pub(super) bound: usize,
     pub(super) facts: &'a Facts,
-    /// The rates that hold for this prompt.
+    /// The rates that apply to this prompt.
     pub(super) rates: Rates,
-    /// A cut falls back to the nearest entry of the provider's cache, and there is a mark left to reach it by.
+    /// Whether a cut falls back to the nearest cache entry, with a mark free to reach it.
     pub(super) anchored: bool,
-    /// What stands before the messages has an entry of its own there.
+    /// Whether the frame has a cache entry of its own.
     pub(super) keeps_frame: bool,
     pub(super) derived: Derived,
 }
 
-/// What follows from the rest and is asked for time and again: made when it is first.
+/// Derived values that are needed repeatedly, computed on first use.
 #[derive(Default)]
 pub(super) struct Derived {
     cleared: OnceCell<HashSet<PartId>>,
@@ -93,18 +93,18 @@ pub(super) struct Derived {
 
 /// What an event does.
 pub(super) struct Change {
-    /// Parts that are sent otherwise: results, calls, reasoning.
+    /// New decisions on results, calls and reasoning.
     pub(super) decided: Vec<Applied>,
-    /// Full texts that this refers to.
+    /// The full texts that they refer to.
     pub(super) saves: Vec<Save>,
-    /// Messages that are not sent.
+    /// The splice, if messages are dropped.
     pub(super) splice: Option<Splice>,
     /// Its record.
     pub(super) event: Event,
 }
 
 impl Change {
-    /// An event that does nothing yet.
+    /// A change without effects.
     pub(super) const fn nothing(event: Event) -> Self {
         Self { decided: Vec::new(), saves: Vec::new(), splice: None, event }
     }
@@ -115,7 +115,7 @@ impl Change {
         first.into_iter().chain(self.spliced()).min().unwrap_or(PartId { message: 0, part: 0 })
     }
 
-    /// The first part that changes of what is said, reasoning aside.
+    /// The first part that changes other than reasoning.
     pub(super) fn first_said(&self) -> Option<PartId> {
         let said = self.decided.iter().filter(|applied| !applied.decision.is_omission());
         said.map(|applied| applied.part).chain(self.spliced()).min()
@@ -132,22 +132,23 @@ impl Change {
 /// What to clear, and why.
 pub(super) struct Choice {
     reason: Reason,
-    /// What goes, and the bytes that each part is sent shorter: results, calls, and the first block of reasoning for all.
+    /// The parts that are cleared, each with the bytes saved: results, calls, and the first block of reasoning on
+    /// behalf of all.
     parts: Vec<(PartId, u32)>,
     freed: u64,
     rewritten: u64,
-    /// Blocks of reasoning among them.
+    /// How many of them are reasoning.
     reasoning: u32,
-    /// Calls among them.
+    /// How many of them are calls.
     abridged: u32,
 }
 
-/// What the gate says.
+/// The gate's verdict.
 #[derive(Default)]
 struct Verdict {
     /// The event that is due.
     choice: Option<Choice>,
-    /// The part in front of which the next one would cut, if one were due.
+    /// Where the next event would cut if one were due.
     next: Option<PartId>,
 }
 
@@ -156,20 +157,20 @@ impl Before<'_> {
         self.standing.history()
     }
 
-    /// What the thread has cost, calls of the gateway's own included.
+    /// What the thread has cost, the gateway's own calls included.
     pub(super) fn account(&self) -> Account {
         let account = self.standing.account();
         Account { paid: account.paid + self.facts.spent, ..account }
     }
 
-    /// Where the window stands.
+    /// How full the window is.
     pub(super) fn level(&self, settings: &window::Settings) -> Level {
         let bytes = |from: usize| -> u64 {
             self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
         };
         let tokens = |bytes: u64| (bytes as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
         let measured = self.known_figure();
-        // The figure holds for what was sent then; what came since is estimated.
+        // The figure is that of an earlier prompt; what came since is estimated.
         let (exact, rest) = match measured {
             Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
             None => (0, self.sent_bytes()),
@@ -185,7 +186,7 @@ impl Before<'_> {
         let gauge = known.or(unknown).map(|window| {
             let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
             match counted {
-                // Whatever is guessed: what is too long is too long.
+                // Whatever the guess: what is too long is too long.
                 Some(prompt) if gauge.prompt < gauge.usable() => Gauge { prompt, ..gauge },
                 _ if measured.is_some() => gauge,
                 _ => gauge.estimated(),
@@ -208,12 +209,12 @@ impl Before<'_> {
         Level { waits: self.waits(&level, settings), ..level }
     }
 
-    /// The provider's figure for the last prompt of this thread, if it is of no more than there is.
+    /// The provider's figure for the last prompt of this thread, unless it covers more messages than there are.
     pub(super) fn known_figure(&self) -> Option<(usize, u64)> {
         self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len())
     }
 
-    /// Bytes of the request as it would be sent, as far as they are read as text.
+    /// Bytes of the request as it would be sent that are text.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let dropped = self.splice.map_or(0, |splice| splice.read_len(self.conversation));
@@ -227,7 +228,7 @@ impl Before<'_> {
         later.map(|applied| applied.decision.bytes_spared()).sum()
     }
 
-    /// The event that puts a prepared splice in force, if it can be, and frees anything.
+    /// The event that applies a prepared splice, if that is possible and frees anything.
     pub(super) fn splicing(&self, splice: Splice) -> Option<Change> {
         if self.splice.is_some_and(|former| former.end() >= splice.end()) {
             return None;
@@ -241,7 +242,7 @@ impl Before<'_> {
         })
     }
 
-    /// Has a change's record tell of what the change does before `part`, where it began as far as that was recorded.
+    /// Extends a change's record by what it does before `part`, where the recorded part begins.
     pub(super) fn begin_before(&self, part: PartId, change: &mut Change) {
         let first = change.first();
         if first < part {
@@ -251,7 +252,7 @@ impl Before<'_> {
         }
     }
 
-    /// The record of the event that makes a splice.
+    /// The record of an event that makes a splice.
     pub(super) fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
         let items = self.history().items();
         let (tails, sizes) = (self.tails(&self.cleared()), self.sizes());
@@ -259,7 +260,7 @@ impl Before<'_> {
             let size = |at: u32| sizes.get((at as usize).min(until)).copied().unwrap_or(0);
             splice.drops.iter().map(|(first, end)| size(*end) - size(*first)).sum()
         };
-        // The text of the splice before goes too.
+        // The text of the former splice is removed, too.
         let former = self.splice.map_or(0, |former| former.bytes_after);
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
         let behind = if changed < items.len() { self.written_again(changed, &tails) } else { 0 };
@@ -271,7 +272,7 @@ impl Before<'_> {
         }
     }
 
-    /// Bytes of the messages before each message, as they are sent.
+    /// Prefix sums: the bytes of the messages before each message, as they are sent.
     pub(super) fn sizes(&self) -> &[u64] {
         self.derived.sizes.get_or_init(|| self.count_sizes())
     }
@@ -280,7 +281,7 @@ impl Before<'_> {
         let mut sizes = vec![0_u64; self.conversation.messages.len() + 1];
         let cleared = self.cleared();
         for (at, item) in self.history().items().iter().enumerate() {
-            // In a history that is not known as a whole, what was cleared before stands behind what was sent, too.
+            // If the history is only partly known, what was cleared earlier may stand behind what was sent.
             let bytes = if cleared(at) { item.bytes_gone() } else { item.bytes };
             sizes[item.part.message as usize + 1] += u64::from(bytes);
         }
@@ -292,7 +293,7 @@ impl Before<'_> {
         sizes
     }
 
-    /// Tells which items were cleared already, left out, or abridged.
+    /// Tells whether an item was cleared, left out or abridged already.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
         let cleared = self
             .derived
@@ -302,7 +303,7 @@ impl Before<'_> {
         move |at: usize| cleared.contains(&items[at].part)
     }
 
-    /// The event that clears results, if one is due; else the part in front of which the next one would cut.
+    /// The event that clears results, if one is due, or else where the next one would cut.
     pub(super) fn clearing(&self, policy: &Policy, recall: Recall<'_>) -> (Option<Change>, Option<PartId>) {
         let Verdict { choice, next } = self.judge(&policy.clear);
         let Some(mut choice) = choice else { return (None, next) };
@@ -312,7 +313,7 @@ impl Before<'_> {
         (change.and_then(|change| self.unbound(change)), next)
     }
 
-    /// What to clear now for the money's sake, if anything.
+    /// What to clear now to save money, if anything.
     fn judge(&self, clear: &clear::Settings) -> Verdict {
         if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
             return Verdict::default();
@@ -330,7 +331,8 @@ impl Before<'_> {
         }
         let results = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
         let thoughts = self.old_reasoning(clear);
-        // With a result all reasoning goes that is bound to it, and within a turn some models want what it began with.
+        // A result takes all reasoning with it that is bound to it, and within a turn some models need that
+        // reasoning.
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
         let results = if is_free || is_at_rest() { results } else { Vec::new() };
         let calls = if is_free { self.old_arguments(clear) } else { Vec::new() };
@@ -369,15 +371,15 @@ impl Before<'_> {
         }
     }
 
-    /// Without what comes with this request for the first time.
+    /// The candidates that were sent before this request.
     pub(super) fn sent_before(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
         let items = self.history().items();
         candidates.retain(|candidate| (items[candidate.item].part.message as usize) < self.sent);
         candidates
     }
 
-    /// Whether a choice is likely to save money before the thread ends: a thread goes on for as many requests as
-    /// it has had, within bounds.
+    /// Whether a choice is likely to save money before the thread ends, assuming that the thread has as many requests
+    /// to go as it has had, within bounds.
     fn pays_off(&self, choice: &Choice) -> bool {
         let rest = f64::from(self.history().step().clamp(5, 60));
         choice.freed as f64 * self.rates.read * rest >= choice.rewritten as f64 * self.rates.rewrite()
@@ -408,7 +410,8 @@ impl Before<'_> {
         Some(Choice { reason, parts, freed, rewritten, reasoning: 0, abridged: 0 })
     }
 
-    /// The decisions that carry a choice out. What is no longer than its placeholder stays, and leaves the choice.
+    /// The decisions that carry out a choice. Whatever is no longer than its placeholder stays, and is removed from
+    /// the choice.
     pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
         let sent = self.sent_sizes();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
@@ -438,7 +441,7 @@ impl Before<'_> {
 }
 
 impl Choice {
-    /// Its record, for what was really decided.
+    /// The record of what was really decided.
     pub(super) fn event(&self, decided: &[Applied]) -> Event {
         let first = decided.iter().map(|applied| applied.part.message).min().unwrap_or(0);
         Event {

@@ -1,4 +1,4 @@
-//! What the caller knows of the world at the time of a request.
+//! What the caller knows about the world at the time of a request.
 
 use crate::conversation::Prelude;
 use crate::strategy::clear;
@@ -6,69 +6,69 @@ use crate::strategy::findings::Outlook;
 use crate::strategy::gate::Rates;
 use crate::usage::Binding;
 
-/// What the caller knows of the world at the time of a request.
+/// What the caller knows about the world at the time of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Facts {
-    /// Tokens' prices, as shares of plain input; `None`: not known.
+    /// Token prices as shares of the price of plain input, if known.
     pub rates: Option<Rates>,
-    /// What plain input costs, in any unit that is the same for all models; `None`: not known.
+    /// The price of plain input, if known; in any unit, as long as it is the same for all models.
     pub price: Option<f64>,
-    /// The provider's cache of this thread has expired, or there never was one.
+    /// The provider's cache of this thread has expired, or there was none.
     pub cold: bool,
-    /// What the model takes, in tokens, if that is known.
+    /// The model's window in tokens, if known.
     pub window: Option<u64>,
-    /// The provider's own figure for the last prompt of this thread: how many messages it had, and its tokens.
+    /// The provider's own figure for the last prompt of this thread: its number of messages, and its tokens.
     pub measured: Option<(usize, u64)>,
-    /// That figure is of another model, whose tokens are others.
+    /// That figure is of another model, which counts tokens differently.
     pub measured_elsewhere: bool,
-    /// The provider refuses a prompt that is too long for the window that is known, for nothing and in words that are known,
-    /// and room is made then; and it says how long those are that it answers.
+    /// The provider refuses a prompt that is too long, free of charge and in a recognised form, whereupon room is
+    /// made; and it reports the size of the prompts that it answers.
     pub refuses: bool,
-    /// Bytes of a request's body to a token, as learned for this model.
+    /// Bytes of request body per token, as learned for this model.
     pub bytes_per_token: f64,
-    /// The most tokens that the answer may have.
+    /// The requested limit of the answer, in tokens.
     pub max_output: Option<u64>,
-    /// Tokens of the answer that the provider counts with the prompt when it judges whether that fits.
+    /// Tokens of the answer that the provider adds to the prompt when it checks whether that fits.
     pub counted_output: u64,
-    /// What calls of the gateway's own have cost for the thread, in bytes of plain input.
+    /// What the gateway's own calls have cost for the thread, expressed in bytes of plain input.
     pub spent: f64,
-    /// A summary is being made, or will be when room is wanted.
+    /// A summary is being made, or will be when room is needed.
     pub awaits_summary: bool,
-    /// The money or tokens of the conversation are nearly spent.
+    /// The conversation's budget of money or tokens is nearly spent.
     pub over_budget: bool,
     /// Bytes of the prompt that the body does not hold.
     pub hidden_bytes: u64,
-    /// What stands before the messages.
+    /// The frame: what stands before the messages.
     pub prelude: Prelude,
-    /// What names the cache that is written and read where the request goes.
+    /// Identifies the cache that the request is served from.
     pub cache: u64,
     /// The clock's reading, in milliseconds since 1970.
     pub now_ms: u64,
-    /// How long the provider keeps what is not used, in milliseconds.
+    /// How long the provider keeps unused cache entries, in milliseconds.
     pub ttl_ms: u64,
-    /// The shortest beginning of a prompt that the provider keeps, in tokens.
+    /// The shortest prefix that the provider caches, in tokens.
     pub min_prefix_tokens: u64,
-    /// The provider keeps prompts without marks, and marks add nothing.
+    /// The provider caches prompts without marks, and marks add nothing.
     pub caches_without_marks: bool,
-    /// What is to be expected of what a thread of the sender's is the first to write to the cache.
+    /// The odds that an entry which a thread of this sender writes first is read again.
     pub outlook: Outlook,
-    /// The model's reasoning is bound to what stands before it: where there is some, that is changed only when it must
-    /// be, or costs nothing, and the reasoning goes too.
+    /// How the model's reasoning is bound to what stands before it. If it is, history with reasoning is changed only
+    /// if it must be or if that is free, and the reasoning is removed with it.
     pub bound: Option<Binding>,
-    /// What the model thought in earlier turns is read again, and paid, and may be left out.
+    /// Reasoning of earlier turns is read and billed again, and may be left out.
     pub reads_reasoning: bool,
-    /// The provider has refused this very request because its prompt is too long: room must be made.
+    /// Set if the provider has refused this very request as too long: room must be made.
     pub overflow: Option<Overflow>,
-    /// The client asks for a summary of the whole history: nothing of it may be taken away meanwhile.
+    /// The client asks for a summary of the whole history: nothing may be removed from it meanwhile.
     pub compacting: bool,
     /// Full texts are kept where the model can read them.
     pub keeps_outputs: bool,
 }
 
-/// What a provider says of a prompt that is too long. What fits is the window that is known then.
+/// What a provider reported about a prompt that is too long. The limit is in [`Facts::window`] by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overflow {
-    /// Its tokens, if they are told.
+    /// The prompt's tokens, if reported.
     pub prompt: Option<u64>,
 }
 
@@ -106,13 +106,13 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// The rates that hold for a prompt, if it is `cached` at all.
+    /// The rates for a prompt that is `cached` or not.
     pub(super) fn rates(&self, cached: bool) -> Rates {
         if cached { self.rates.unwrap_or(Rates::USUAL) } else { Rates { read: 1.0, write: 1.0 } }
     }
 
-    /// Whether the prompt of a body of so many bytes may be long enough for the provider to keep: few tokens are shorter
-    /// than two bytes.
+    /// Whether the prompt in a body of so many bytes may be long enough to be cached: few tokens are shorter than two
+    /// bytes.
     pub(super) fn may_be_kept(&self, bytes: usize) -> bool {
         bytes as u64 + self.hidden_bytes >= 2 * self.min_prefix_tokens
     }

@@ -1,7 +1,7 @@
-//! How the window stands with a request, and its prompt counted as known agents guess it.
+//! How full the window is with a request, and the prompt's size as known agents estimate it.
 //!
-//! A fixed estimate walks the whole history, so it is for those who ask for it. What stands outside of the messages is
-//! not counted by it.
+//! Such an estimate walks the whole history, so it is made only where a setting asks for it. It does not count what
+//! stands outside the messages.
 
 use std::collections::HashMap;
 
@@ -15,67 +15,67 @@ use super::arguments;
 use super::event::Before;
 use super::splice::Splice;
 
-/// How the window stands with this request.
+/// How full the window is with this request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// The prompt, an estimate in tokens, before an event.
+    /// The estimated tokens of the prompt, before an event.
     pub prompt_tokens: u64,
-    /// Tokens that it has at least, however few those are that its bytes make.
+    /// A lower bound for the tokens of the prompt.
     pub least_tokens: u64,
-    /// The prompt in the model's window, if that is known.
+    /// The prompt in the model's window, if the window is known.
     pub gauge: Option<Gauge>,
-    /// How fast the prompt grows; `None` for a request that was made before.
+    /// How fast the prompt grows; `None` for a retry.
     pub reading: Option<Reading>,
-    /// What its requests add to the prompt, as far as that is known; with one that was made before, too.
+    /// What the thread's requests add to the prompt, if known; also for a retry.
     pub growth: Option<Growth>,
     /// Bytes that clearing alone could free for the next request; 0 while the prompt is below the target.
     pub clearable_bytes: u64,
-    /// Messages, as they would be sent.
+    /// The number of messages as they would be sent.
     pub messages: u32,
-    /// The provider was asked to make room by itself: only what the window forces is done.
+    /// The client has the provider make room itself, so only what the window forces is done.
     pub defers: bool,
-    /// The prompt may be much shorter than it is estimated, and the provider says so if it is not: until then nothing goes
-    /// that would be missed.
+    /// The prompt may be much shorter than its estimate, and the provider reports it if it is too long: until then
+    /// nothing is removed that would be missed.
     pub waits: bool,
-    /// Room is not made yet: that would be dearer than what the thread may lose by it, and the prompt fits.
+    /// Room is not made yet: it would cost more than the thread may lose, and the prompt fits.
     pub can_wait: bool,
-    /// Room may wait to be made until there is none left, if that is dear or a summary may still come.
+    /// Making room may wait until there is none left, if it is dear or a summary may still come.
     pub patient: bool,
-    /// What the thread has cost, calls of the gateway's own included.
+    /// What the thread has cost, the gateway's own calls included.
     pub account: Account,
 }
 
 impl Level {
-    /// Whether room is to be made now.
+    /// Whether room must be made now.
     pub fn is_full(&self, settings: &window::Settings) -> bool {
         !self.can_wait && self.gauge.is_some_and(|gauge| gauge.excess(settings) > 0)
     }
 
-    /// Whether there are so many messages that room is to be made by a summary.
+    /// Whether there are so many messages that a summary is due.
     pub fn is_crowded(&self, settings: &window::Settings) -> bool {
         settings.messages.is_some_and(|most| self.messages >= most)
     }
 }
 
-/// Bytes of a token that may be more than is known: what is escaped has as many.
+/// Bytes that a token may have whatever has been learned: escaped text has as many.
 const MANY_BYTES: f64 = 8.0;
-/// How many times as many as is known a token may have: white space and lists of the like are shorter than other text.
+/// How many times longer than learned a token may be: white space and lists take fewer tokens than other text.
 const MANY_TIMES: f64 = 2.0;
-/// Of the window, one part in so many may be new and only estimated for the rest to be as good as known.
+/// One part in so many of the window may be new, and only estimated, for the size of the prompt to count as known.
 const LITTLE: u64 = 20;
 
-/// A text of a decision, by its leaf.
+/// A part's decided texts, by leaf.
 type Leaves<'a> = HashMap<PartId, &'a [(u32, LeafEdit)]>;
 
 impl Before<'_> {
-    /// Tokens that so many bytes make at least.
+    /// The fewest tokens that so many bytes may have.
     pub(super) fn least_tokens(&self, bytes: u64) -> u64 {
         (bytes as f64 / (self.facts.bytes_per_token * MANY_TIMES).max(MANY_BYTES)) as u64
     }
 
-    /// Whether the provider is to say first that the prompt is too long: of much of it nothing is known but its bytes, and by
-    /// these it may as well not have reached the trigger. A window that the user has set, or that was guessed, is not
-    /// the provider's, and neither is a count that the user has asked for.
+    /// Whether to wait for the provider to refuse the prompt as too long: much of it is only estimated by its bytes,
+    /// and it may not have reached the trigger at all. Does not apply to a window that the user has set or that was
+    /// guessed, nor to a count that the user has chosen, since those are not the provider's.
     pub(super) fn waits(&self, level: &Level, settings: &window::Settings) -> bool {
         let is_told = self.facts.refuses && self.facts.overflow.is_none();
         let gauge = level.gauge.filter(|gauge| is_told && self.facts.window == Some(gauge.window));
@@ -88,13 +88,14 @@ impl Before<'_> {
         estimated > gauge.window / LITTLE && reaches(gauge.prompt) && !reaches(level.least_tokens)
     }
 
-    /// Messages of the request as it would be sent with a splice, or without any.
+    /// The number of messages of the request if it is sent with this splice, or without one.
     pub(super) fn messages_with(&self, splice: Option<&Splice>) -> u32 {
         let (gone, more) = splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
         (self.conversation.messages.len() as u32).saturating_sub(gone) + more
     }
 
-    /// The messages as they would be sent, in tokens; `None` if the provider's figures are to count.
+    /// The tokens of the messages as they would be sent, by a fixed estimate; `None` if the provider's figures are to
+    /// be used.
     pub(super) fn estimated(&self, estimate: Estimate) -> Option<u64> {
         if estimate == Estimate::Usage {
             return None;

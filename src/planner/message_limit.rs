@@ -1,7 +1,7 @@
-//! Making room among messages, where their number is bounded and not their size.
+//! Making room where the number of messages is limited, rather than their size.
 //!
-//! A summary that is there takes the place of old messages; where there is a bound that nothing may pass, the oldest go
-//! until it is kept. Like all that changes what was sent before, it is one event.
+//! A summary that is ready replaces old messages; where a hard limit applies, the oldest are dropped until it is met.
+//! Like every change to old parts, this is one event.
 
 use crate::strategy::gate::Reason;
 use crate::strategy::ladder::Rung;
@@ -13,13 +13,13 @@ use super::level::Level;
 use super::splice::Splice;
 use super::{Policy, Recall, transcript};
 
-/// Bytes of text that count as much as what stands around a message: four tokens, about.
+/// Bytes of text equivalent to the overhead of a message: about four tokens.
 const FRAME: u64 = 16;
-/// Places for a note that are tried.
+/// How many places for a note are tried.
 const TRIES: usize = 8;
 
 impl Before<'_> {
-    /// The event that makes room among the messages, if there are too many.
+    /// The event that reduces the number of messages, if there are too many.
     pub(super) fn thin_out(
         &self,
         ready: Option<&Splice>,
@@ -43,10 +43,10 @@ impl Before<'_> {
         self.unbound(change?)
     }
 
-    /// Drops the oldest messages, as few as leave no more than `most`, else as many as may go.
+    /// Drops as few of the oldest messages as leave no more than `most`, or else as many as possible.
     fn drop_oldest(&self, most: u32, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         let cuts = self.cuts(policy);
-        // A note stands for them.
+        // One note replaces them.
         let left = |cut: &Cut| (self.conversation.messages.len() - cut.count()) as u32 + 1;
         let enough = cuts.iter().filter(|cut| left(cut) <= most).take(TRIES);
         let mut places = enough.chain(cuts.iter().rev().take(TRIES));
@@ -55,7 +55,7 @@ impl Before<'_> {
         Some(Change { decided: Vec::new(), saves: save.into_iter().collect(), splice: Some(splice), event })
     }
 
-    /// A note at a cut that is shorter than what it stands for: short messages have room for few words.
+    /// A note at this cut that is shorter than what it replaces: short messages leave room for few words.
     fn note_that_fits(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
         let bare = |messages: &[usize], _: Option<&str>| transcript::short_note(messages, None);
         let shorter = |noted: &(Splice, Option<Save>)| self.is_shorter(&noted.0);
@@ -64,7 +64,7 @@ impl Before<'_> {
         whole.or_else(short).or_else(|| self.noted(cut, recall, &bare).filter(shorter))
     }
 
-    /// Whether less is sent with a splice than without. What stands around a message is sent for each of them.
+    /// Whether less is sent with a splice than without, counting the overhead of each message.
     fn is_shorter(&self, splice: &Splice) -> bool {
         let sizes = self.sizes();
         let taken = splice.drops.iter().map(|(first, end)| sizes[*end as usize] - sizes[*first as usize]);

@@ -53,67 +53,66 @@ pub use transcript::left_out;
 pub use crate::strategy::findings::{Expected, Findings, Found, Outlook};
 pub use crate::strategy::marks::Wager;
 
-/// What the user wants.
+/// The user's settings for planning.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// How newborn results are shortened.
+    /// How new results are shortened.
     pub shape: Settings,
-    /// How old ones are cleared.
+    /// How old results are cleared.
     pub clear: clear::Settings,
     /// How full the window may get.
     pub window: window::Settings,
     /// What is done when it is too full.
     pub ladder: ladder::Settings,
-    /// What may be done about cache marks.
+    /// Which cache marks may be set.
     pub marks: marks::Settings,
 }
 
 impl Policy {
-    /// The same for conversations that are not to be marked.
+    /// The same for conversations that must not be marked.
     fn without_marks(&self) -> Self {
         let marks = marks::Settings { marks: false, anchors: false, ..self.marks };
         Self { marks, ..self.clone() }
     }
 }
 
-/// What was once decided about each of some results, if anything. Asked for all at once.
+/// Looks up the decisions once made about each of some results; one call for all of them.
 pub type KnownDecisions<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>>;
 
-/// What has become of the end of the request that another one goes on from.
+/// What became of the end of the previous request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It stands in this one too, or there was none.
+    /// It stands in this request too, or there was no previous request.
     Stands,
-    /// It was left out from this part on: words that hold for one request, a state or a reminder.
+    /// It was left out from this part on: text for one request only, such as a state or a reminder.
     LeftOut(PartId),
-    /// Another request goes on from there too.
+    /// Another request continues from there as well.
     Branches,
 }
 
 /// What is known of a request's past.
 #[derive(Clone)]
 pub struct Past<'a> {
-    /// The first so many messages were sent before.
+    /// The number of messages that were sent before.
     pub sent: usize,
-    /// What has become of the end of the request that it goes on from.
+    /// What became of the end of the previous request.
     pub ending: Ending,
-    /// What was decided about their parts.
+    /// The decisions about the messages that were sent before.
     pub applied: &'a [Applied],
-    /// What is known of results that stand in an unknown history.
+    /// Looks up decisions about results in a history that is not known as a whole.
     pub known_decisions: KnownDecisions<'a>,
-    /// What the plan of the last request of this history left for this one, if it is still there.
+    /// What the plan of the previous request left for this one, if it is still there.
     pub standing: Option<Box<Standing>>,
     /// The splice in force.
     pub splice: Option<Arc<Splice>>,
-    /// Where the instructions stop being the same from conversation to conversation, if that is known.
+    /// Where the instructions stop being the same in every conversation, if known.
     pub stable: Option<Stable>,
-    /// A splice that could be made now: what takes time to make, and is there. It is made when the window demands
-    /// it.
+    /// A splice that is prepared and can be applied when the window demands it, such as a summary.
     pub ready: Option<Splice>,
-    /// What is said below the user's first words if the conversation begins with this request.
+    /// Text to add below the user's first words, if the conversation begins with this request.
     pub opening: Option<&'a str>,
-    /// Messages of the last request, if any, to a model that binds what it thinks, and refuses it where something before
-    /// it has changed.
+    /// The number of messages in the last request to a model that binds its reasoning and refuses it if anything
+    /// before it has changed; 0 if there was none.
     pub bound: usize,
 }
 
@@ -135,48 +134,48 @@ impl Past<'_> {
     }
 }
 
-/// What shall be done with a request.
+/// What to do with a request.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The operations: stored and new decisions alike.
+    /// The operations of all decisions, stored and new.
     pub plan: Plan,
-    /// All decisions in force: old ones, and behind them the new ones.
+    /// All decisions in force, the new ones last.
     pub applied: Vec<Applied>,
-    /// How many of them are new, the last ones; these are the ones to store.
+    /// How many of them are new and must be stored.
     pub fresh: usize,
-    /// Full texts that new decisions refer to.
+    /// The full texts that new decisions refer to.
     pub saves: Vec<Save>,
-    /// The splice in force. What was decided about messages that it takes is not among the decisions.
+    /// The splice in force. Decisions about messages that it drops are not listed.
     pub splice: Option<Arc<Splice>>,
-    /// The splice was made with this request, and is to be stored.
+    /// Whether the splice is new and must be stored.
     pub spliced: bool,
     /// The change to old parts, if there is one.
     pub event: Option<Event>,
-    /// How the instructions are divided.
+    /// The decision that splits the instructions.
     split: Option<Arc<Decision>>,
-    /// The decisions that the event's took the place of.
+    /// The decisions that the event's decisions have replaced.
     replaced: Vec<Applied>,
-    /// The splice that the event's took the place of.
+    /// The splice that the event's splice has replaced.
     former: Option<Arc<Splice>>,
     /// How full the window is, before the event.
     pub level: Option<Level>,
-    /// Without a summary old messages go, new results are cut, or the prompt does not fit.
+    /// A summary is needed: without one old messages are dropped, new results are cut, or the prompt does not fit.
     pub needs_summary: bool,
-    /// Calls that came with this request although their results had been there, and were cleared.
+    /// Repeated calls in this request whose earlier result had been cleared.
     pub recalls: u32,
-    /// The cache marks that are added.
+    /// The cache marks to add.
     pub marks: Chosen,
-    /// For the thread's next request, which takes it.
+    /// Carried over to the thread's next request.
     pub standing: Option<Box<Standing>>,
 }
 
 impl Outcome {
-    /// Whether something was decided that is to be stored.
+    /// Whether anything new was decided that must be stored.
     pub fn is_fresh(&self) -> bool {
         self.fresh > 0 || self.spliced
     }
 
-    /// Whether room is to be made and no summary makes it, although one could.
+    /// Whether room must be made and no summary makes it, although one could.
     pub fn lacks_summary(&self, settings: &window::Settings) -> bool {
         let is_full = self.level.is_some_and(|level| level.is_full(settings));
         self.event
@@ -184,7 +183,7 @@ impl Outcome {
             .map_or(is_full, |event| event.rung != Rung::Ready && (is_full || event.dropped > 0))
     }
 
-    /// Takes back what was decided now, and the event with it; what was decided before stays.
+    /// Undoes the new decisions and the event with them; earlier decisions stay.
     pub fn forget_fresh(&mut self) {
         let old = self.applied.len() - std::mem::take(&mut self.fresh);
         self.applied.truncate(old);
@@ -198,19 +197,19 @@ impl Outcome {
         self.operate();
     }
 
-    /// Adds no cache mark behind what stands before the messages.
+    /// Removes the cache mark behind the frame.
     pub fn leave_frame_unmarked(&mut self) {
         self.marks.frame = None;
         self.operate();
     }
 
-    /// Adds no cache marks.
+    /// Removes all cache marks.
     pub fn leave_unmarked(&mut self) {
         self.marks = Chosen::default();
         self.operate();
     }
 
-    /// Makes the plan of the decisions and marks.
+    /// Builds the plan from the decisions and marks.
     fn operate(&mut self) {
         let marks = self.marks.parts().iter().map(|(part, hold)| Op::Mark { part: *part, hold: *hold });
         let spliced = self.splice.iter().flat_map(|splice| splice.operations());
@@ -220,13 +219,13 @@ impl Outcome {
         opening::join(&mut self.plan.ops);
     }
 
-    /// Whether a message is not sent.
+    /// Whether a message is dropped.
     fn drops(&self, message: usize) -> bool {
         self.splice.as_ref().is_some_and(|splice| splice.drops(message))
     }
 
     /// Puts the event's decisions in place of those about the same parts, and its splice in place of the one in
-    /// force. What was decided about messages that a splice takes rests.
+    /// force. Decisions about messages that a splice drops are set aside.
     fn put(&mut self, change: event::Change) {
         let event::Change { decided, saves, splice, event } = change;
         let parts: std::collections::HashSet<PartId> = decided.iter().map(|applied| applied.part).collect();
@@ -234,7 +233,7 @@ impl Outcome {
             let message = applied.part.message as usize;
             parts.contains(&applied.part) || splice.as_ref().is_some_and(|splice| splice.drops(message))
         };
-        // What was decided with this very request, and is decided otherwise now, has never been.
+        // Decisions of this very request that are decided differently now have never been sent.
         let old = self.applied.len() - self.fresh;
         let mut fresh = self.applied.split_off(old);
         fresh.retain(|applied| !rests(applied));
@@ -250,7 +249,7 @@ impl Outcome {
     }
 }
 
-/// Where a model finds the full text: a ready sentence for an output's id.
+/// The sentence that tells a model where the full text with this id is.
 pub type Recall<'a> = &'a dyn Fn(&str) -> String;
 
 /// Plans one request.
@@ -304,13 +303,14 @@ pub fn plan(
     outcome
 }
 
-/// A decision fits the part it names only if the part still says what it said then, in a form that it can be changed in.
+/// Whether a decision still fits the part it names: the part must say what it said then, in a form that can be
+/// edited.
 fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     conversation.part(applied.part).is_some_and(|part| match part.kind {
         PartKind::ToolResult => {
             part.content == Some(applied.decision.content) && takes(part, &applied.decision.leaves)
         }
-        // All of the message's reasoning goes, so it does not matter how the client spells it.
+        // All reasoning of the message is removed, so its spelling does not matter.
         PartKind::Thinking => applied.decision.is_omission() && part.slots.is_some(),
         PartKind::ToolCall => arguments::fits(conversation, applied),
         PartKind::Text => applied.decision.is_opening() && opening::fits(conversation, applied),
@@ -318,8 +318,8 @@ fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     })
 }
 
-/// Parts of a history that is not known as a whole (the client compacted or edited it): what was decided about
-/// the very same result before still holds; everything else there is old and stays as it is.
+/// Handles parts of a history that is not known as a whole, because the client has compacted or edited it. Earlier
+/// decisions about the very same results still apply; everything else there is old and stays as it is.
 fn apply_known(
     conversation: &Conversation,
     past: &Past<'_>,
@@ -350,7 +350,7 @@ fn apply_known(
     }
 }
 
-/// The full text that a known decision cites: it may have been swept since.
+/// The full text that a known decision refers to, to be saved again: it may have expired.
 fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
     let id = applied.decision.output.clone()?;
     Some(Save { id, text: full_text(conversation, applied)? })
@@ -361,13 +361,13 @@ pub fn sent_arguments(conversation: &Conversation, applied: &Applied) -> Option<
     arguments::sent(conversation, applied.part, &applied.decision.leaves)
 }
 
-/// The full text that a decision refers to, as the client has sent it again; `None` if it cannot be read.
+/// The full text that a decision refers to, from the request; `None` if it cannot be read.
 pub fn full_text(conversation: &Conversation, applied: &Applied) -> Option<String> {
     if applied.decision.is_abridgement() {
         return arguments::full(conversation, &applied.decision, applied.part);
     }
     let texts = conversation.texts(applied.part)?;
-    // Older gateways saved several texts without a line's end between them, and named the file by that.
+    // Older gateways joined several texts without line breaks, and named the file by the result.
     let is_of_old = || applied.decision.output != Some(decision::output_id(&texts));
     Some(if texts.len() > 1 && is_of_old() { texts.concat() } else { Save::of(&texts).text })
 }

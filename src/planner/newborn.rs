@@ -1,4 +1,4 @@
-//! Results that a model sees for the first time with this request: what they are sent as.
+//! Newborn parts: how results are sent that the model sees for the first time with this request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::read_back::is_read_back;
 use super::{Outcome, Recall};
 
-/// What is read from where it was kept in full is cut again only if it is longer than so many times what is let through else.
+/// A full text that is read back is cut again only beyond so many times the usual limit.
 const READ_BACK: usize = 4;
 
 pub(super) fn decide(
@@ -33,7 +33,7 @@ pub(super) fn decide(
     let arguments = call.and_then(|call| conversation.arguments(call));
     let output = decision::output_id(&texts);
     let recall = recall(&output);
-    // What was cut is read on purpose: pointed to where it was cut, nobody ever could.
+    // What was cut is now read on purpose: a pointer back to the cut text would make it unreachable.
     let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
     let full_text = |id: &str| view.full_text(conversation, outcome, id);
     let reads_back = arguments
@@ -49,7 +49,7 @@ pub(super) fn decide(
     };
 
     let earlier = view.earlier(conversation, outcome, id, content, settings);
-    // What was read back before stands there whole.
+    // What was read back earlier stands there whole.
     let is_whole = |earlier: PartId| !outcome.applied.iter().any(|applied| applied.part == earlier);
     let pointer = earlier
         .filter(|(earlier, ..)| settings.repeat && all_text(part) && (!reads_back || is_whole(*earlier)))
@@ -60,7 +60,7 @@ pub(super) fn decide(
     }
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
     let leaves = leaf_edits(shaped.leaves, part, &texts);
-    // What stands where short texts were may be as much as they were.
+    // What replaces short texts may be as long as they were.
     let bytes_after = sent(&leaves, &texts);
     if leaves.is_empty() || bytes_after >= shaped.bytes_before {
         return;
@@ -115,8 +115,8 @@ fn repeat(
     })
 }
 
-/// What shapers make of a result's texts, or of these and the images and documents behind them. A text that is not removed
-/// (no block goes with it, or one that the client has marked) leaves something behind.
+/// The edits that shapers make to a result's texts, or to these and the images and documents behind them. A text that
+/// must not be removed, because its block cannot be or because the client has marked it, leaves something behind.
 pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
     let removed = |at: usize| match part.block(at)?.0 {
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
@@ -145,11 +145,11 @@ pub(super) fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
 
 /// What stands before new results.
 pub(super) struct View<'p> {
-    /// The results that the model can still read, by what they say. Built when the first candidate needs it.
+    /// The results that the model can still read, by content. Built when first needed.
     results: Option<HashMap<Digest, PartId>>,
-    /// What was decided of them.
+    /// The decisions about them.
     applied: &'p [Applied],
-    /// Full texts that were asked for, by their ids.
+    /// Full texts found so far, by id.
     full_texts: RefCell<HashMap<String, Rc<str>>>,
 }
 
@@ -158,8 +158,8 @@ impl<'p> View<'p> {
         Self { results: None, applied, full_texts: RefCell::default() }
     }
 
-    /// The full text with this id, if what it is of stands in the body still, be it sent or not. One that is not there is
-    /// looked for again when there are more.
+    /// The full text with this id, if the body still holds the result, sent or not. A miss is not remembered, since
+    /// results are added.
     fn full_text(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<Rc<str>> {
         if let Some(known) = self.full_texts.borrow().get(id) {
             return Some(Rc::clone(known));
@@ -181,7 +181,7 @@ impl<'p> View<'p> {
         super::full_text(conversation, decided)
     }
 
-    /// An earlier result with the same content that is still in view, its call's id and its tool.
+    /// An earlier result with the same content that is still in view: its part, its call's id and its tool.
     fn earlier<'a>(
         &mut self,
         conversation: &'a Conversation,
@@ -205,7 +205,7 @@ impl<'p> View<'p> {
     }
 }
 
-/// Whether the result that a pointer names still stands before it, and can be read.
+/// Whether the result that a pointer names still stands before it and can be read.
 pub(super) fn points_to_what_is_there(
     conversation: &Conversation,
     outcome: &Outcome,
@@ -217,7 +217,7 @@ pub(super) fn points_to_what_is_there(
     let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
     let begin = conversation.beginning();
     let is_hidden = |id: PartId| outcome.applied.iter().any(|applied| applied.part == id && hides(applied));
-    // Of several results with the id that it names, the newest that can be read is meant.
+    // If several results have the id it names, the newest readable one is meant.
     for message in (0..=pointer.part.message as usize).rev().filter(|message| !outcome.drops(*message)) {
         let parts: Vec<(PartId, &Part)> = conversation.parts_of(message).collect();
         let is_named = |part: &Part| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
@@ -234,8 +234,8 @@ pub(super) fn points_to_what_is_there(
     false
 }
 
-/// Whether a result is what its call's id is taken for at a part behind it: ids are used again, and no other result with
-/// this one may say something else in between.
+/// Whether a call id still leads from `end` back to this result: ids are reused, and no other result with this id may
+/// come in between.
 fn is_the_last(conversation: &Conversation, result: PartId, end: PartId) -> bool {
     let Some(this) = conversation.part(result) else { return false };
     let parts = (result.message..=end.message).flat_map(|message| conversation.parts_of(message as usize));
@@ -245,13 +245,13 @@ fn is_the_last(conversation: &Conversation, result: PartId, end: PartId) -> bool
     })
 }
 
-/// Whether it leaves of a result nothing that says what came.
+/// Whether a decision leaves nothing of a result's content.
 fn hides(applied: &Applied) -> bool {
     !applied.decision.stands_alone() || applied.decision.is_clearing()
 }
 
-/// Results in messages before `end`, the newest with each text; one does not point to pointers, nor to what was
-/// cleared, nor to what stands before a summary of the provider's.
+/// The results in messages before `end`, the newest for each content. Pointers, cleared results and what stands
+/// before a summary of the provider's own are left out.
 fn results_before(conversation: &Conversation, outcome: &Outcome, end: usize) -> HashMap<Digest, PartId> {
     let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
     let unreadable: std::collections::HashSet<PartId> = hidden.collect();

@@ -1,6 +1,7 @@
-//! Old parts: what the thread has come to, the event that is due, if any, and the marks of what is sent.
+//! Old parts: brings the thread's state up to date, asks for the event that is due, if any, and places the cache
+//! marks.
 //!
-//! What the client does not send is no old part: of a request that continues what the provider holds, nothing is read here.
+//! What the client does not send is not an old part: if the provider holds the history, there is nothing to do here.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::marks;
@@ -16,26 +17,26 @@ struct Request<'a> {
     conversation: &'a Conversation,
     policy: &'a Policy,
     facts: &'a Facts,
-    /// What its client marks, where the provider keeps prompts by marks.
+    /// The client's marks, if the provider caches by marks.
     marks: Option<&'a Marks>,
     terms: Terms<'a>,
-    /// The first so many messages were sent before.
+    /// The number of messages that were sent before.
     sent: usize,
     ending: Ending,
 }
 
-/// What is to happen to old parts.
+/// What is to be done with old parts.
 struct Due {
-    /// How the window stands before it.
+    /// How full the window is before the event.
     level: Level,
-    /// The event, if one is due, and the part from which on it leaves nothing to be read from the provider's cache.
+    /// The event, if one is due, and the part from which on nothing can be read from the provider's cache afterwards.
     change: Option<(Change, PartId)>,
-    /// The part in front of which it cuts; without one, the part in front of which the next one would.
+    /// Where it cuts; without an event, where the next one would.
     cut: Option<PartId>,
     needs_summary: bool,
 }
 
-/// Asks whether an event is due, puts its decisions into the outcome, and chooses marks for what is sent then.
+/// Asks whether an event is due, puts its decisions into the outcome, and chooses the marks for what is then sent.
 pub(super) fn decide(
     conversation: &Conversation,
     mut past: Past<'_>,
@@ -69,7 +70,7 @@ pub(super) fn decide(
 }
 
 impl Request<'_> {
-    /// Brings what is known of the thread up to this request.
+    /// Brings the standing of the thread up to this request.
     fn take_in(&self, outcome: &Outcome, standing: &mut Standing) {
         let known = Known { applied: &outcome.applied, sent: self.sent };
         let (is_first, is_forgotten) = (!standing.kept.is_departed(), standing.messages() == 0);
@@ -96,7 +97,7 @@ impl Request<'_> {
             facts,
             rates: terms.rates,
             anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
-            // Where nothing is marked nothing is lost.
+            // Without marks nothing is lost.
             keeps_frame: !conversation.is_marked()
                 || has_frame
                 || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
@@ -122,7 +123,7 @@ impl Request<'_> {
         }
     }
 
-    /// Chooses the marks, and notes what is marked.
+    /// Chooses the marks and records them.
     fn mark(&self, cut: Option<PartId>, outcome: &mut Outcome, standing: &mut Standing) {
         let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
         let after_pause = standing.kept.was_paused(facts.now_ms, facts.ttl_ms);
@@ -138,14 +139,14 @@ impl Request<'_> {
         standing.kept.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
     }
 
-    /// What is written to the cache costs more than what is not. A client that marks nothing of the history may well
-    /// send another one each time (the newest messages alone, a transcript to be judged), and never read what was
-    /// written.
+    /// Whether marks are worthwhile: writing to the cache costs extra. A client that marks nothing in the history may
+    /// send another one each time (only the newest messages, a transcript to be judged), and would never read what
+    /// was written.
     fn is_worth_marks(&self) -> bool {
         if self.conversation.is_marked() {
             self.sent > 0 || self.conversation.messages.iter().any(|message| message.index.has_results())
         } else {
-            // What stands in front of words that were left out was sent as well.
+            // What stands in front of omitted words was sent as well.
             let sent = match self.ending {
                 Ending::LeftOut(part) if part.part > 0 => self.sent.max(part.message as usize + 1),
                 _ => self.sent,
@@ -156,7 +157,7 @@ impl Request<'_> {
 }
 
 impl Before<'_> {
-    /// What is due: to make room, or else for the money's sake.
+    /// The event that is due: to make room, or else to save money.
     fn due(&self, ready: Option<&Splice>, policy: &Policy, recall: Recall<'_>) -> Due {
         let mut level = self.level(&policy.window);
         level.patient = self.is_patient(policy);
@@ -181,7 +182,7 @@ impl Before<'_> {
     }
 }
 
-/// Whether all but the model's last answer, and what is new with this request, was sent before.
+/// Whether everything was sent before except the model's last answer and what is new with this request.
 fn goes_on(conversation: &Conversation, sent: usize) -> bool {
     let unknown = conversation.messages.get(sent..conversation.tail());
     sent > 0 && unknown.is_none_or(|unknown| unknown.iter().all(|message| message.index.role != Role::User))

@@ -1,6 +1,6 @@
-//! What a conversation begins with besides the user's words: a text below the first of them.
+//! Text that a conversation begins with, added below the user's first words.
 //!
-//! It is decided with the first request, like the shape of a newborn result, and sent with every later one.
+//! It is decided with the first request, like the form of a newborn result, and sent with every later one.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::plan::{LeafEdit, Op};
 use super::decision::{self, Applied, Decision};
 use super::splice::last_text;
 
-/// Whether there are words of the user's, before any answer, that a text can stand below.
+/// Whether there are words of the user before any answer, below which a text can stand.
 pub fn has_place(conversation: &Conversation) -> bool {
     place(conversation).is_some()
 }
 
-/// The last words of the user's before the first answer, be it an example's.
+/// The user's last text before the first answer, even if both are an example.
 fn place(conversation: &Conversation) -> Option<(PartId, u32)> {
     let messages = conversation.messages.iter();
     last_text(conversation, messages.take_while(|message| message.index.role != Role::Assistant).count())
 }
 
-/// The decision that a conversation begins with `text`, where nothing of it was sent before; `None` if it cannot take
-/// one.
+/// The decision to begin a conversation with `text`; `None` if part of it was sent before, or there is no place for
+/// the text.
 pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied> {
     if conversation.continues.is_some() || text.trim().is_empty() {
         return None;
@@ -42,13 +42,13 @@ pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied>
     Some(Applied { part, decision: decision.into() })
 }
 
-/// Whether the user still says what the text was put below.
+/// Whether the user's words that the text was added to are still the same.
 pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     let said = of(&applied.decision).and_then(|(leaf, _)| conversation.text(applied.part, leaf as usize));
     said.is_some_and(|said| Digest::of(&[said.as_bytes()]) == applied.decision.content)
 }
 
-/// Where a decision says something more, and what.
+/// Where a decision adds text, and which.
 pub(super) fn of(decision: &Decision) -> Option<(u32, Arc<str>)> {
     match decision.leaves.first() {
         Some((leaf, LeafEdit::Replace(text))) if decision.is_opening() => Some((*leaf, Arc::clone(text))),
@@ -56,8 +56,7 @@ pub(super) fn of(decision: &Decision) -> Option<(u32, Arc<str>)> {
     }
 }
 
-/// Makes one of the operations that say something behind the same text, in their order: a summary may come to stand
-/// there too.
+/// Merges operations that append to the same text, in order: a summary may be appended there too.
 pub(super) fn join(ops: &mut Vec<Op>) {
     let at = |op: &Op| if let Op::Append { part, leaf, .. } = op { Some((*part, *leaf)) } else { None };
     let Some(first) = ops.iter().position(|op| at(op).is_some()) else { return };

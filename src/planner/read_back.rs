@@ -1,5 +1,5 @@
-//! What an agent reads from where it was kept in full, told by the text itself: whole or in part, also where a reader puts a
-//! number before each line, or a tool says something above it, below it or around it.
+//! Recognises full texts that an agent reads back from where they were saved: whole or in part, with or without line
+//! numbers, and with remarks of the tool above, below or around them.
 
 use std::borrow::Cow;
 
@@ -8,32 +8,33 @@ use memchr::memmem;
 use super::decision;
 use crate::json::{self, Kind, scan};
 
-/// Letters of the name of a full text.
+/// Letters in the name of a full text.
 const NAME: usize = 32;
 
-/// Names of full texts that are looked at in a call.
+/// How many names of full texts are checked in one call.
 const NAMES: usize = 8;
 
-/// Bytes of what a tool may say above what it has read, below it, and around it.
+/// The most bytes that a tool may add above, below and around what it has read.
 const REMARK: usize = 1024;
 
-/// Above a part, and below it, that is no more than one byte in so many.
+/// Above and below a part, one byte in so many of it is the limit.
 const LITTLE: usize = 4;
 
-/// Bytes that may stand before a number, but for spaces.
+/// The most bytes that may stand before a line number, spaces aside.
 const BEFORE: usize = 2;
 
-/// Characters that may stand between the number and its line.
+/// The most characters that may stand between the number and its line.
 const BEHIND: usize = 3;
 
-/// Lines that a tool may say above a text of which nothing is known but its name.
+/// How many lines a tool may add above a text of which only the name is known.
 const HEAD: usize = 8;
 
-/// Ways to number lines that are tried of a text.
+/// How many styles of line numbers are tried for one text.
 const WAYS: usize = 16;
 
-/// Whether a result is, or is part of, the full text that its call names by its id, `output` being the result's own; of more
-/// than `most` bytes, only if it is that byte for byte. `full_text` finds what is known by an id.
+/// Whether a result is, or is part of, the full text that its call names by id. `output` is the result's own id. A
+/// result of more than `most` bytes counts only if it is the full text byte for byte. `full_text` looks up a text by
+/// its id.
 pub(super) fn is_read_back<T: AsRef<str>>(
     arguments: &str,
     texts: &[Cow<'_, str>],
@@ -61,7 +62,7 @@ pub(super) fn is_read_back<T: AsRef<str>>(
         || read().any(|read| is_whole(read, is_named))
 }
 
-/// What may be the names of full texts.
+/// What may be names of full texts.
 fn names(arguments: &str) -> impl Iterator<Item = &str> {
     arguments.split(|letter: char| !letter.is_ascii_hexdigit()).filter(|letters| letters.len() >= NAME)
 }
@@ -85,7 +86,7 @@ fn within(text: &str) -> Option<Cow<'_, str>> {
     None
 }
 
-/// Whether all lines but a few at both ends stand in a full text one below the other, with numbers before them or without.
+/// Whether all lines but a few at both ends occur consecutively in a full text, with line numbers or without.
 fn is_part(read: &str, full: &str) -> bool {
     let lines: Vec<&str> = read.lines().collect();
     let little = REMARK.min(read.len() / LITTLE);
@@ -93,7 +94,7 @@ fn is_part(read: &str, full: &str) -> bool {
     let lines = lines.get(above..lines.len() - below).unwrap_or_default();
     let full = if full.contains("\r\n") { full.replace("\r\n", "\n").into() } else { Cow::Borrowed(full) };
     let is_in = |lines: &[&str]| memmem::find(full.as_bytes(), lines.join("\n").as_bytes()).is_some();
-    // Of what stands behind a number readers may leave out the end, where the line is empty.
+    // Where a line is empty, readers may leave out the end of what stands behind its number.
     let longest = lines.iter().max_by_key(|line| line.len());
     longest.is_some_and(|longest| {
         let mut ways = Numbering::of(longest);
@@ -105,17 +106,17 @@ fn is_part(read: &str, full: &str) -> bool {
     })
 }
 
-/// How many lines have no more than so many bytes.
+/// How many of the first lines fit into so many bytes.
 fn few<'l>(lines: impl Iterator<Item = &'l &'l str>, bytes: usize) -> usize {
     let mut left = bytes;
     let fits = |line: &&&str| left.checked_sub(line.len() + 1).map(|rest| left = rest).is_some();
     lines.take_while(fits).count()
 }
 
-/// Whether it is a full text that is named, behind a head or not, or the lines of one with numbers before them.
+/// Whether this is a named full text, possibly below remarks, or its lines with line numbers.
 fn is_whole(read: &str, is_named: impl Fn(&str) -> bool) -> bool {
     let is_text = |text: &str| {
-        // Some readers leave out the end of the last line, or say something below.
+        // Some readers leave out the end of the last line, or add something below.
         let trimmed = text.trim_end_matches('\n');
         is_named(&format!("{trimmed}\n")) || is_named(trimmed) || is_named(text)
     };
@@ -125,14 +126,14 @@ fn is_whole(read: &str, is_named: impl Fn(&str) -> bool) -> bool {
     is_any(read) || read.contains("\r\n") && is_any(&read.replace("\r\n", "\n"))
 }
 
-/// What stands behind the first lines of a text, of which a tool may have said some.
+/// The text without its first lines, for each number of them that may be a tool's remarks.
 fn behind_a_head(read: &str) -> impl Iterator<Item = &str> {
     let ends = read.match_indices('\n').map(|(at, _)| at + 1);
     ends.take(HEAD).take_while(|end| *end <= REMARK).map(|end| &read[end..])
 }
 
-/// The lines with numbers before them that a text has, without these; behind each other, with no more than a remark above
-/// them, or below. By each way to number them that they may have.
+/// The numbered lines of a text without their numbers, for each possible style of numbers. They must be consecutive,
+/// with no more than a remark above and below.
 fn numbered(read: &str) -> impl Iterator<Item = String> {
     let lines: Vec<&str> = read.split('\n').collect();
     let mut above = 0;
@@ -158,7 +159,8 @@ fn numbered(read: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What stands before a number and behind it, of `cat -n`, `nl`, `grep -n`, and of the readers of agents.
+/// A style of line numbers: what stands before and behind the number, as in `cat -n`, `nl`, `grep -n` and the readers
+/// of agents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Numbering<'l> {
     before: &'l str,
@@ -166,7 +168,7 @@ struct Numbering<'l> {
 }
 
 impl<'l> Numbering<'l> {
-    /// Those that a line may have.
+    /// The styles that a line may have.
     fn of(line: &'l str) -> impl Iterator<Item = Self> {
         let line = line.trim_start_matches(' ');
         let digits = line.find(|letter: char| letter.is_ascii_digit()).filter(|digits| *digits <= BEFORE);
@@ -178,7 +180,7 @@ impl<'l> Numbering<'l> {
             .map(move |behind| Self { before, behind })
     }
 
-    /// A line without its number. `nl` leaves lines blank that are empty.
+    /// A line without its number. `nl` leaves empty lines blank.
     fn without(self, line: &str) -> Option<&str> {
         let line = line.trim_start_matches(' ');
         if line.is_empty() {

@@ -1,9 +1,8 @@
-//! Reasoning: what an event may leave out, and what it must.
+//! Reasoning: what of it an event may leave out, and what it must.
 //!
-//! What was thought in turns that are over goes as a whole, from the first on, and never without its price having been
-//! weighed. A provider that binds reasoning to what stands before it refuses a block behind a change, and one behind a
-//! gap among the blocks: there all of it goes with a change, that of the present turn too, or the change is not made.
-//! What is thought afterwards stays.
+//! The reasoning of finished turns is left out as a whole, from the first block on, and only if that pays. A provider
+//! that binds reasoning to its prefix refuses a block behind a change, or behind a gap among the blocks: there a
+//! change takes all of it along, that of the present turn too, or is not made. Later reasoning stays.
 
 use std::collections::HashSet;
 
@@ -16,16 +15,17 @@ use super::Outcome;
 use super::decision::{self, Applied, Decision};
 use super::event::{Before, Change};
 
-/// Requests within which an event has saved what it costs more than the gate has priced.
+/// Requests within which an event must have saved its cost where that is more than the gate has accounted for.
 const SOON: f64 = 5.0;
 
 impl Before<'_> {
-    /// The change with the reasoning left out that is bound to what it changes; `None` where that cannot be.
+    /// A change extended by the removal of all reasoning that is bound to what it changes; `None` if that is not
+    /// possible.
     pub(super) fn unbound(&self, mut change: Change) -> Option<Change> {
         if self.facts.bound != Some(Binding::Refused) {
             return self.unbound_from_others(change);
         }
-        // What was thought is bound to what was said before, not to what was thought.
+        // Reasoning is bound to what was said before it, not to other reasoning.
         let Some(changed) = change.first_said() else { return Some(change) };
         let began = change.first();
         let splice = change.splice.as_ref().or(self.splice);
@@ -47,8 +47,8 @@ impl Before<'_> {
         Some(change)
     }
 
-    /// The same where another model has thought it, which may be asked again: this one does not read it. Only what belongs
-    /// to the turn in progress stays, and keeps what is not urgent from being changed.
+    /// The same if the reasoning is another model's, which may be asked again: this model does not read it. Only
+    /// reasoning of the turn in progress stays, and prevents changes that are not urgent.
     fn unbound_from_others(&self, mut change: Change) -> Option<Change> {
         let Some(changed) = change.first_said().filter(|_| self.bound > 0) else { return Some(change) };
         let began = change.first();
@@ -65,7 +65,7 @@ impl Before<'_> {
         }
         let turn = turn_in_progress(self.conversation);
         let may = |id: &&PartId| (id.message as usize) < turn && can_go(self.conversation, **id);
-        // None stays before one that goes.
+        // None stays before one that is removed.
         let may: Vec<PartId> = thoughts.iter().take_while(may).copied().collect();
         if may.len() < thoughts.len() && change.event.reason != Reason::Window {
             return None;
@@ -80,8 +80,8 @@ impl Before<'_> {
         (!is_priced || more <= SOON * saved).then_some(change)
     }
 
-    /// What the model thought in earlier turns, of all that is sent, as something that may go: as a whole, or not at all.
-    /// It has cost what reading it has cost since its turns were over.
+    /// The reasoning of earlier turns that is sent, as one candidate for removal. Its cost so far is what reading it
+    /// has cost since those turns were over.
     pub(super) fn old_reasoning(&self, settings: &clear::Settings) -> Option<Candidate> {
         if !self.facts.reads_reasoning || !settings.reasoning {
             return None;
@@ -97,7 +97,7 @@ impl Before<'_> {
         })
     }
 
-    /// The same where it is bound to nothing, and all of it stands in messages that it may be taken from.
+    /// The same if it is bound to nothing, and all of it can be removed from its messages.
     pub(super) fn unbound_reasoning(
         &self,
         settings: &clear::Settings,
@@ -107,12 +107,12 @@ impl Before<'_> {
         self.past_thoughts().all(|id| may(id.message as usize)).then_some(thoughts)
     }
 
-    /// The decisions that carry that out.
+    /// The decisions that remove it.
     pub(super) fn without_reasoning(&self) -> impl Iterator<Item = Applied> + '_ {
         self.past_thoughts().filter_map(|part| omission(self.conversation, part))
     }
 
-    /// The reasoning of earlier turns that is sent, up to the first that has to stay.
+    /// The reasoning of earlier turns that is sent, up to the first block that must stay.
     fn past_thoughts(&self) -> impl Iterator<Item = PartId> + '_ {
         let (gone, history) = (self.omitted(), self.history());
         let is_sent = |message: usize| self.splice.is_none_or(|splice| !splice.drops(message));
@@ -128,14 +128,15 @@ impl Before<'_> {
     }
 }
 
-/// Messages up to the end of the newest answer whose thoughts are bound, by the request that it is the answer to.
+/// The number of messages up to the end of the newest answer with bound reasoning, given the length of the request
+/// that it answers.
 pub(super) fn bound(conversation: &Conversation, asked: usize) -> usize {
     let behind = conversation.messages.iter().skip(asked);
     let answer = behind.take_while(|message| message.index.role == Role::Assistant).count();
     if asked > 0 { asked + answer } else { 0 }
 }
 
-/// The candidates with what the model thought among them, in order.
+/// Inserts the candidate for reasoning among the others, in order.
 pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>) -> Vec<Candidate> {
     if let Some(thoughts) = thoughts {
         let at = candidates.partition_point(|candidate| candidate.item < thoughts.item);
@@ -144,8 +145,8 @@ pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>)
     candidates
 }
 
-/// The message that the turn in progress begins with, as providers see it. They take what one side says in several
-/// messages for one: what the user says right behind results goes on with the turn that these belong to.
+/// The first message of the turn in progress, as providers see it. They join consecutive messages of one side: what
+/// the user says right behind results continues the turn of those results.
 pub fn turn_in_progress(conversation: &Conversation) -> usize {
     let messages = &conversation.messages;
     let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
@@ -162,8 +163,8 @@ pub fn turn_in_progress(conversation: &Conversation) -> usize {
     }
 }
 
-/// How many messages the shortest history has in which all turns are over whose reasoning `applied` leaves out; 0 where
-/// that of the turn in progress is left out too, which whatever it is bound to demands.
+/// The length of the shortest history in which all turns are over whose reasoning `applied` leaves out; 0 if it
+/// leaves out that of the turn in progress too, as bound reasoning may require.
 pub fn over_in(conversation: &Conversation, applied: &[Applied]) -> usize {
     let omissions = applied.iter().filter(|applied| applied.decision.is_omission());
     let Some(last) = omissions.map(|applied| applied.part.message as usize).max() else { return 0 };
@@ -171,20 +172,21 @@ pub fn over_in(conversation: &Conversation, applied: &[Applied]) -> usize {
     if turn <= last {
         return 0;
     }
-    // Of all that the user has said in a row, the first words have ended the turn before.
+    // Of consecutive user messages, the first one has ended the turn before.
     let row = conversation.messages[..turn].iter().rev();
     let earlier = row.take_while(|message| message.index.role != Role::Assistant);
     let first = earlier.enumerate().filter(|(_, message)| message.index.starts_turn()).last();
     turn + 1 - first.map_or(0, |(back, _)| back + 1)
 }
 
-/// Whether a part is what the model thought.
+/// Whether a part is reasoning.
 pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
     conversation.part(id).is_some_and(|part| part.kind == PartKind::Thinking)
 }
 
-/// Clients may send less of what was thought than they did, and what is left then stands elsewhere in its message:
-/// up to where reasoning was left out once, none is sent. From what cannot go in the form that it is sent in now, all is.
+/// Clients may send less reasoning than before, and what is left is then elsewhere in its message. Up to where
+/// reasoning was left out once, none is sent; if one block there cannot be removed in its present form, all of it is
+/// sent.
 pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: &mut Outcome) {
     let omissions = past.iter().filter(|applied| applied.decision.is_omission());
     let Some(last) = omissions.map(|applied| applied.part.message).max() else { return };
@@ -203,7 +205,7 @@ pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: 
     }
 }
 
-/// The messages with reasoning that is bound to what stands before it, and cannot be taken out where that changes.
+/// The messages with reasoning that is bound to its prefix and cannot be removed.
 pub(super) fn sealed(conversation: &Conversation, bound: Option<Binding>) -> Vec<usize> {
     if bound != Some(Binding::Refused) {
         return Vec::new();
@@ -218,7 +220,7 @@ fn thoughts(conversation: &Conversation) -> impl Iterator<Item = PartId> + '_ {
     parts.filter(|(_, part)| part.kind == PartKind::Thinking).map(|(id, _)| id)
 }
 
-/// Whether reasoning stands in something that it can be taken from, and its message says something without it.
+/// Whether a reasoning block can be removed from where it stands, and its message says something without it.
 pub(super) fn can_go(conversation: &Conversation, id: PartId) -> bool {
     let says = |(id, part): (PartId, &Part)| match part.kind {
         PartKind::Thinking => false,
@@ -229,7 +231,7 @@ pub(super) fn can_go(conversation: &Conversation, id: PartId) -> bool {
         && conversation.parts_of(id.message as usize).any(says)
 }
 
-/// The decision that reasoning is left out.
+/// The decision that leaves out a reasoning block.
 fn omission(conversation: &Conversation, part: PartId) -> Option<Applied> {
     let span = conversation.part(part)?.span;
     let decision = Decision {

@@ -1,8 +1,8 @@
-//! What a cut costs: what the provider has to write to its cache again.
+//! The cost of a cut: how much the provider has to write to its cache again.
 //!
-//! An estimate, in bytes. A provider keeps no beginning of a prompt that is shorter than its least: a cut that leaves
-//! less in front of it has all of the prompt paid anew, and one that leaves less in all has it paid anew each time. Where
-//! its entries are bound to whether there are images, what takes the last of these has all messages written again.
+//! An estimate, in bytes. A provider caches no prefix below a minimum size. A cut that leaves less than that in front
+//! of it has the whole prompt paid anew; one that leaves less in total has it paid anew each time. If cache entries
+//! depend on whether there are images, removing the last image has all messages written again.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use crate::strategy::gate::Candidate;
 use super::PartId;
 use super::event::{Before, Change};
 
-/// What stands before all others.
+/// The part before all others.
 const FIRST: PartId = PartId { message: 0, part: 0 };
 
 impl Before<'_> {
-    /// The item from which on the provider writes again after a cut before `item`; `None`: all of the prompt.
+    /// The first item that the provider writes again after a cut before `item`; `None`: it writes the whole prompt.
     fn fallback(&self, item: usize) -> Option<usize> {
         if self.conversation.marks.is_none() {
             return Some(item);
@@ -25,7 +25,7 @@ impl Before<'_> {
         let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
         let entry = self.standing.kept.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
         let kept = entry.map(|entry| items.partition_point(|item| item.part <= entry));
-        // Marked instructions among the messages are kept as those before them are.
+        // Marked instructions among the messages are cached like those before them.
         let framed = || {
             let leading = self.conversation.leading_mark();
             let behind = leading.map_or(0, |mark| items.partition_point(|item| item.part <= mark));
@@ -34,21 +34,21 @@ impl Before<'_> {
         kept.or_else(|| self.keeps_frame.then(framed))
     }
 
-    /// Bytes of what was sent before that the provider writes again after a cut before an item: what stands before it
-    /// is read only if that is long enough to be kept.
+    /// Bytes sent before that the provider writes again after a cut before `item`: what stands in front is read only
+    /// if it is long enough to be cached.
     pub(super) fn written_again(&self, item: usize, tails: &[u64]) -> u64 {
         let whole = tails[0] + self.conversation.frame_bytes() as u64 + self.facts.hidden_bytes;
         let behind = self.fallback(item).map(|item| tails[item]);
         behind.filter(|behind| whole - behind >= self.least_bytes()).unwrap_or(whole)
     }
 
-    /// The same after a cut that takes whatever may go from an item on, where one before `images`, or there, takes the last
-    /// of them.
+    /// The same after a cut that removes everything removable from `item` on. A cut at or before `images` removes the
+    /// last image.
     pub(super) fn written_by(&self, item: usize, images: Option<usize>, tails: &[u64]) -> u64 {
         self.written_again(if images.is_some_and(|first| item <= first) { 0 } else { item }, tails)
     }
 
-    /// The place of the first image that entries of the provider's cache are bound to, if all that there are may go.
+    /// The place of the first image that cache entries depend on, if all such images may be removed.
     pub(super) fn images_among(&self, candidates: &[Candidate]) -> Option<usize> {
         let may_go: HashSet<usize> = candidates.iter().map(|candidate| candidate.item).collect();
         let place = |image: &PartId| self.history().place(*image).filter(|at| may_go.contains(at));
@@ -57,19 +57,19 @@ impl Before<'_> {
         places.filter(|_| self.are_read(&images))?.into_iter().min()
     }
 
-    /// Whether none is left of the images that entries of the provider's cache are bound to, if these parts go.
+    /// Whether removing these parts leaves none of the images that cache entries depend on.
     pub(super) fn takes_images(&self, goes: impl Fn(PartId) -> bool) -> bool {
         let images = self.images();
         self.are_read(&images) && images.into_iter().all(goes)
     }
 
-    /// Whether any of some images was sent before.
+    /// Whether any of these images was sent before.
     fn are_read(&self, images: &[PartId]) -> bool {
         images.first().is_some_and(|first| (first.message as usize) < self.sent)
     }
 
-    /// The parts with images, of those that would be sent, in messages that entries are bound to because of some: what is
-    /// a document beside one counts as one.
+    /// The parts with images among those that would be sent, in messages whose cache entries depend on images. A
+    /// document beside an image counts as one.
     fn images(&self) -> Vec<PartId> {
         let is_sent = |at: &usize| !self.splice.is_some_and(|splice| splice.drops(*at));
         let messages = &self.conversation.messages;
@@ -87,8 +87,8 @@ impl Before<'_> {
         images
     }
 
-    /// The part from which on a change leaves nothing to be read from the provider's cache; its record tells of what is
-    /// written again because of that.
+    /// The part from which on nothing can be read from the provider's cache after a change. What must be written
+    /// again because of that is added to the change's record.
     pub(super) fn read_until(&self, change: &mut Change) -> PartId {
         let cleared = change.decided.iter().filter(|applied| applied.decision.is_clearing());
         let cleared: HashSet<PartId> = cleared.map(|applied| applied.part).collect();
@@ -103,8 +103,8 @@ impl Before<'_> {
         FIRST
     }
 
-    /// Whether a prompt that is so many bytes shorter is still long enough for the provider to keep, or else costs no
-    /// more in full than it costs now.
+    /// Tells whether a prompt shortened by so many bytes is still long enough to be cached, or else costs no more in
+    /// full than it costs now.
     pub(super) fn stays_cached(&self) -> impl Fn(u64) -> bool {
         let late = self.conversation.late_bytes() as u64;
         let whole = (self.sent_bytes() + self.facts.hidden_bytes).saturating_sub(late);
@@ -115,7 +115,8 @@ impl Before<'_> {
         }
     }
 
-    /// The results that may go, all of them, or so many that what is left is long enough to be kept, if it is now.
+    /// The results that may be cleared: all of them, or as many as leave the prompt long enough to be cached, if it
+    /// is now.
     pub(super) fn within_cache(&self, candidates: &[Candidate]) -> Vec<Candidate> {
         let all = candidates.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let stays_cached = self.stays_cached();
@@ -134,7 +135,7 @@ impl Before<'_> {
         (self.facts.min_prefix_tokens as f64 * self.facts.bytes_per_token) as u64
     }
 
-    /// Bytes of what was sent before that the provider writes again when a part changes.
+    /// Bytes sent before that the provider writes again when this part changes.
     pub(super) fn rewritten_from(&self, part: PartId) -> u64 {
         let changed = self.history().items().partition_point(|item| item.part < part);
         let tails = self.tails(&self.cleared());

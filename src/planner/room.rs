@@ -1,7 +1,7 @@
-//! Making room when the window is in reach: the ladder, carried out.
+//! Making room when the window is nearly full: carries out the ladder.
 //!
-//! Whatever is done is one event. Only what was sent before goes; results that are new with this request, those of the
-//! step in progress last, are at most shortened. Where nothing frees enough, nothing is done.
+//! Whatever is done is one event. Only what was sent before is removed; new results are at most shortened, those of
+//! the step in progress last. If nothing frees enough, nothing is done.
 
 use std::collections::HashMap;
 
@@ -23,23 +23,23 @@ use super::{Policy, Recall, transcript};
 
 /// The shortest that a new result is cut to, in bytes.
 const FLOOR: u64 = 2048;
-/// The share of the usable window that the newest messages have whose results are not cleared to make room, as long as
+/// The share of the usable window taken by the newest messages, whose results are not cleared to make room as long as
 /// there is another way.
 const NEWEST: f64 = 0.1;
-/// The rungs that drop no messages.
+/// How many of the first rungs drop no messages.
 const STAYS: usize = 4;
-/// An event that frees less than one part in so many of the usable window is followed by the next at once.
+/// An event that frees less than one part in so many of the usable window would be followed by the next at once.
 const LITTLE: u64 = 20;
-/// Bytes that the estimate of what an event frees may be wrong by, however little that is.
+/// Bytes by which the estimate of what an event frees may always be wrong.
 const WRONG_BY: u64 = 1200;
-/// Places for a cut that are tried.
+/// How many places for a cut are tried.
 const TRIES: usize = 8;
-/// How much dearer a thread may be than untouched if it ends with an event that makes room, as long as later results
-/// will do as well, or there is time: a share.
+/// How much more than the untouched thread a thread may cost if it ends with an event that makes room, as a share,
+/// while a later event would do as well or there is time.
 pub(super) const LOSS: f64 = 0.15;
-/// The last plan takes no more than one part in so many of what a note leaves free beyond what must be.
+/// The agent's last plan may take one part in so many of the room that a note leaves free beyond what is needed.
 const PLAN_OF: u64 = 4;
-/// Bytes that a mark of what was cut takes, about.
+/// Approximate bytes of a marker.
 const MARK: u64 = 256;
 
 impl Before<'_> {
@@ -64,7 +64,7 @@ impl Before<'_> {
             (need.least, &|| self.drop_for(Rung::Half, &need, policy, recall)),
             (need.least, &|| self.cut_for(&need, policy, recall)),
         ];
-        // Messages stay as long as there is time for something better, or it is not known that they must go.
+        // Messages stay as long as there is time for something better, or it is not certain that they must go.
         let is_late = |gauge: Gauge| gauge.prompt as f64 >= gauge.share(policy.ladder.from, &policy.window);
         let drops = self.facts.overflow.is_some() || (!level.waits && level.gauge.is_some_and(is_late));
         let mut best: Option<Change> = None;
@@ -81,7 +81,7 @@ impl Before<'_> {
         best.filter(|best| need.helps.is_some_and(|helps| best.event.freed_bytes >= helps))
     }
 
-    /// Whether something is lost to make room that a summary would stand for, or there is none with all that is done.
+    /// Whether making room loses something that a summary would preserve, or does not make enough room.
     pub(super) fn needs_summary(&self, change: Option<&Change>, policy: &Policy, level: &Level) -> bool {
         let event = change.map(|change| &change.event);
         let loses = event.is_some_and(Event::loses);
@@ -89,18 +89,19 @@ impl Before<'_> {
         loses || self.need(policy, level).is_some_and(|need| need.is_urgent() && freed < need.least)
     }
 
-    /// The event that clears old results before the window demands room, if that is wanted and frees enough.
+    /// The event that clears old results before the window demands room, if the settings want that and it frees
+    /// enough.
     fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
         let need = self.need_from(policy.clear.trigger?, policy, level)?;
         let kept = self.kept(level);
         let change = self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false);
         let change = change.and_then(|change| self.unbound(change))?;
-        // A step beyond the target is no reason to break the cache.
+        // One step beyond the target is no reason to break the cache.
         let least = policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
         (change.event.freed_bytes >= need.least.max(least as u64)).then_some(change)
     }
 
-    /// Bytes that clearing could free once this request is sent too, were the window to demand it.
+    /// Bytes that clearing could free after this request, if the window were to demand it.
     pub(super) fn clearable_bytes(&self, policy: &Policy, level: &Level) -> u64 {
         let is_near = level.gauge.is_some_and(|gauge| gauge.prompt >= gauge.target(&policy.window));
         if !is_near || !clear::allows(&policy.clear, Reason::Window) {
@@ -113,7 +114,7 @@ impl Before<'_> {
         order.iter().filter(may).chain(&thoughts).map(|candidate| u64::from(candidate.frees)).sum()
     }
 
-    /// The message from which on results stay as long as there is another way: an agent that loses what it has just
+    /// The first message whose results stay as long as there is another way: an agent that loses what it has just
     /// read reads it again.
     fn kept(&self, level: &Level) -> usize {
         let tokens = level.gauge.map_or(0.0, |gauge| gauge.usable() as f64 * NEWEST);
@@ -122,7 +123,7 @@ impl Before<'_> {
         sizes.partition_point(|size| size + bytes < whole).min(self.conversation.messages.len())
     }
 
-    /// How much must go; `None` if nothing must, or nothing may.
+    /// How much must be freed; `None` if nothing must, or nothing may.
     fn need(&self, policy: &Policy, level: &Level) -> Option<Need> {
         if let Some(overflow) = self.facts.overflow {
             return Some(self.overflown(level.gauge?, overflow.prompt, policy));
@@ -130,11 +131,11 @@ impl Before<'_> {
         self.need_from(policy.window.trigger, policy, level)
     }
 
-    /// How much must go where a share of the window is reached.
+    /// How much must be freed once this share of the window is reached.
     fn need_from(&self, trigger: f64, policy: &Policy, level: &Level) -> Option<Need> {
         let gauge = level.gauge?;
         let is_again = self.sent >= self.conversation.messages.len();
-        // What the provider takes out by itself stands in no estimate, only in its own figure.
+        // What the provider removes by itself shows only in its own figure, never in an estimate.
         let is_forced = self.facts.measured.is_some() && level.prompt_tokens >= gauge.usable();
         if level.defers && !is_forced {
             return None;
@@ -148,15 +149,17 @@ impl Before<'_> {
         let over = gauge.prompt.saturating_sub(gauge.usable());
         let worth = policy.ladder.least_of(gauge.usable());
         let least = bytes(worth.max(over)).min(wanted).max(1);
-        // A prompt that stays too long whatever goes is not helped by a little that is lost, and the next one would lose as
-        // much: into what is kept free for a long answer it may grow, up to where a short one has no room or it is refused.
+        // If the prompt stays too long whatever is removed, a little loss does not help, and the next request would
+        // lose as much. Such a prompt may grow into the room kept free for a long answer, until a short one has no
+        // room either or it is refused.
         let fits = ladder::about(bytes(over)).saturating_sub(WRONG_BY).max(bytes(gauge.usable() / LITTLE));
         let fails = gauge.leaves_no_room(self.conversation.max_output, self.facts.counted_output);
         let helps = if fails { 1 } else { fits.min(bytes(worth)).min(wanted).max(1) };
         Some(Need { wanted, least, helps: (gauge.prompt >= gauge.usable()).then_some(helps) })
     }
 
-    /// The provider has said that the prompt is too long: what it holds is measured by that.
+    /// How much must be freed after the provider has refused the prompt as too long, measured by the size that it
+    /// reported.
     fn overflown(&self, gauge: Gauge, said: Option<u64>, policy: &Policy) -> Need {
         let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
         let target = gauge.target(&policy.window);
@@ -167,8 +170,8 @@ impl Before<'_> {
         Need { wanted: (sent as f64 * share) as u64, least, helps: Some(1) }
     }
 
-    /// Clears results of messages that it may, and that do not go, in the policy's order, until `wanted` bytes are
-    /// free. What the model thought in earlier turns goes first.
+    /// Clears removable results in the policy's order until `wanted` bytes are free; reasoning of earlier turns goes
+    /// first. `may` selects messages, `goes` those that are dropped anyway.
     fn clear_for(
         &self,
         wanted: u64,
@@ -215,9 +218,9 @@ impl Before<'_> {
         self.choice(Reason::Window, &chosen, &gone, &policy.clear)
     }
 
-    /// Which of the results, the oldest first, is the first to go where `wanted` bytes must: the oldest, unless it costs
-    /// more than the thread may lose to write again all that stands behind it. Then it is the first that does not, and
-    /// of which on there are enough, or the last such.
+    /// The index of the first result to clear, given the results from the oldest on: the oldest, unless writing
+    /// everything behind it again costs more than the thread may lose. Then the first that does not while it and
+    /// those behind it free `wanted` bytes, or else the last that does.
     fn start(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
         let most = self.account().allowance(LOSS);
         let (tails, images) = (self.tails(gone), self.images_among(results));
@@ -247,7 +250,7 @@ impl Before<'_> {
         let Change { decided, mut saves, event: cleared, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
         let sent = self.sent_sizes();
-        // What each new decision spares beyond what is sent now.
+        // What each new decision saves beyond what is already saved.
         let spares = |one: &Applied| {
             let place = self.history().place(one.part).filter(|_| one.decision.is_omission());
             let media = self.conversation.part(one.part).map_or(0, |part| part.media_len() as u64);
@@ -265,7 +268,7 @@ impl Before<'_> {
         (change.event.freed_bytes > 0).then_some(change)
     }
 
-    /// A note at the place that the ladder takes. Where none can stand it is no place, and the ladder takes another.
+    /// A note at the place that the ladder chooses. If no note fits there, the ladder chooses another.
     fn drop_at(
         &self,
         rung: Rung,
@@ -288,7 +291,7 @@ impl Before<'_> {
         None
     }
 
-    /// Drops what may go, and cuts the middle out of the largest results that are new with this request.
+    /// Drops what may be dropped, and cuts the middle out of the largest new results.
     fn cut_for(&self, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         if !policy.ladder.enabled {
             return None;
@@ -313,7 +316,7 @@ impl Before<'_> {
         (change.event.cut > 0).then_some(change)
     }
 
-    /// Where the history may be cut.
+    /// The places where the history may be cut.
     pub(super) fn cuts(&self, policy: &Policy) -> Vec<Cut> {
         if !policy.ladder.enabled {
             return Vec::new();
@@ -327,7 +330,8 @@ impl Before<'_> {
         cuts.iter().map(place).collect()
     }
 
-    /// The splice that puts a note at a cut, with so many bytes of the last plan, and the full text of what goes.
+    /// The splice that puts a note at a cut, with up to `plan` bytes of the agent's last plan, and the full text of
+    /// what is dropped.
     pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>, plan: usize) -> Option<(Splice, Option<Save>)> {
         let text = |messages: &[usize], recalled: Option<&str>| {
             transcript::note(self.conversation, messages, recalled, plan)
@@ -335,7 +339,7 @@ impl Before<'_> {
         self.noted(cut, recall, &text)
     }
 
-    /// The same with a text of one's own, by the messages that go and where they can be read.
+    /// The same with another text, made from the dropped messages and the place where they can be read.
     pub(super) fn noted(
         &self,
         cut: &Cut,
@@ -355,8 +359,8 @@ impl Before<'_> {
         Some((splice, save))
     }
 
-    /// Results with text that were not sent before, and the bytes of each as it would be sent: what a client brings of
-    /// steps that went another way, and those of the step in progress.
+    /// Results with text that were not sent before, each with the bytes that would be sent: those of earlier steps
+    /// that the client adds, and those of the step in progress.
     fn newborn(&self, sent: &HashMap<PartId, u64>) -> [Vec<(PartId, u64)>; 2] {
         let tail = self.conversation.tail();
         [self.sent.min(tail)..tail, tail..self.conversation.messages.len()].map(|messages| {
@@ -367,7 +371,7 @@ impl Before<'_> {
         })
     }
 
-    /// Cuts the middle out of the largest of some results, so that `missing` bytes go.
+    /// Cuts the middle out of the largest of these results, so that `missing` bytes are saved.
     fn shorten_all(
         &self,
         results: Vec<(PartId, u64)>,
@@ -394,14 +398,14 @@ impl Before<'_> {
         self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect()
     }
 
-    /// Bytes of a result's text as it would be sent; `sent` are those that decisions leave.
+    /// Bytes of a result's text as it would be sent; `sent` are those left by decisions.
     fn size(&self, id: PartId, sent: &HashMap<PartId, u64>) -> u64 {
         let leaves = self.conversation.part(id).map_or(0, |part| part.leaves.len());
         let text = |leaf| self.conversation.text(id, leaf).map_or(0, |text| text.len() as u64);
         sent.get(&id).copied().unwrap_or_else(|| (0..leaves).map(text).sum())
     }
 
-    /// Cuts the middle out of a result of which so many bytes would be sent, whatever its tool is.
+    /// Cuts the middle out of a result that would be sent with so many bytes, whatever its tool.
     fn shorten(
         &self,
         (id, size): (PartId, u64),
@@ -449,7 +453,7 @@ impl Before<'_> {
     }
 }
 
-/// The turns that begin with each message or behind it.
+/// For each message, how many turns begin with it or behind it.
 pub(super) fn turns_from(conversation: &Conversation) -> Vec<u32> {
     let mut turns = vec![0; conversation.messages.len() + 1];
     for (at, message) in conversation.messages.iter().enumerate().rev() {

@@ -1,81 +1,81 @@
 //! Splices: "these messages are not sent; this text stands for them".
 //!
-//! A splice is decided once, in an event, stored under the history of exactly the messages up to its end, and holds
-//! for every history that goes on from the request it was made for. It never takes the head of a conversation (the
-//! first words of the user), the newest words of the user, the step in progress, half of a pair, or reasoning
-//! without what it led to; nor what no dialect understands.
+//! A splice is decided once, in an event, and stored under the history of exactly the messages up to its end. It
+//! applies to every history that continues the request it was made for. It never drops the head of a conversation
+//! (the first words of the user), the newest words of the user, the step in progress, half of a pair, reasoning
+//! without what it led to, or anything that no dialect understands.
 
 use std::sync::Arc;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
 use crate::plan::Op;
 
-/// The rule of splices whose text only says that messages are gone.
+/// The rule of splices whose text only states that messages were dropped.
 pub const NOTE: &str = "note";
-/// The rule of splices whose text says what stood in them.
+/// The rule of splices whose text summarises the dropped messages.
 pub const SUMMARY: &str = "summary";
 
-/// How the text stands in the history.
+/// How the text is placed in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// The model says it.
+    /// As an answer of the model.
     Answer,
-    /// It is said at the end of the user's first words.
+    /// At the end of the user's first words.
     Appended,
-    /// The user says it.
+    /// As a message of the user.
     User,
-    /// The user says it, and the model answers so.
+    /// As a message of the user, followed by this answer of the model.
     Acknowledged(Arc<str>),
-    /// The user asks for it so, and the model says it.
+    /// As an answer of the model to this message of the user.
     Asked(Arc<str>),
 }
 
-/// What is sent in place of some messages.
+/// A text that is sent in place of some messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Splice {
-    /// What the text is: [`NOTE`], [`SUMMARY`].
+    /// The kind of text: [`NOTE`] or [`SUMMARY`].
     pub rule: Box<str>,
-    /// The messages that are not sent: ranges `first..end`, ascending, apart. What stands between them is sent.
+    /// The dropped messages: disjoint ranges `first..end`, ascending. What stands between them is sent.
     pub drops: Box<[(u32, u32)]>,
-    /// How the text stands in the history.
+    /// How the text is placed.
     pub layout: Layout,
-    /// Where: before this message, or, appended, behind this part's text.
+    /// Where: before this message or, if appended, behind this part's text.
     pub at: PartId,
-    /// Which of the part's texts, if it is appended.
+    /// Which of the part's texts, if appended.
     pub leaf: u32,
     /// The text.
     pub text: Arc<str>,
-    /// Bytes of the messages, as far as they are read as text.
+    /// Bytes of the dropped messages that are text.
     pub bytes_before: u64,
     /// Bytes of the text.
     pub bytes_after: u64,
-    /// The stored full text of the messages.
+    /// The id of the saved full text of the messages.
     pub output: Option<String>,
 }
 
 impl Splice {
-    /// The first message that is not sent.
+    /// The first message that is dropped.
     pub fn first(&self) -> usize {
         self.drops.first().map_or(0, |(first, _)| *first as usize)
     }
 
-    /// The end of what it replaces: nothing behind it is touched.
+    /// The end of what it replaces: nothing from here on is touched.
     pub fn end(&self) -> usize {
         self.drops.last().map_or(0, |(_, end)| *end as usize)
     }
 
-    /// Whether a message is not sent.
+    /// Whether a message is dropped.
     pub fn drops(&self, message: usize) -> bool {
         let at = self.drops.partition_point(|(_, end)| *end as usize <= message);
         self.drops.get(at).is_some_and(|(first, _)| *first as usize <= message)
     }
 
-    /// How many messages are not sent.
+    /// How many messages are dropped.
     pub fn dropped(&self) -> u32 {
         self.drops.iter().map(|(first, end)| end - first).sum()
     }
 
-    /// How many messages stand for them.
+    /// How many messages are inserted.
     pub const fn inserted(&self) -> u32 {
         match self.layout {
             Layout::Appended => 0,
@@ -84,28 +84,28 @@ impl Splice {
         }
     }
 
-    /// Bytes of the messages that are not sent, as far as they are read as text.
+    /// Bytes of the dropped messages that are text.
     pub fn read_len(&self, conversation: &Conversation) -> usize {
         let messages = conversation.messages.iter().enumerate();
         messages.filter(|(at, _)| self.drops(*at)).map(|(_, message)| message.read_len()).sum()
     }
 
-    /// Bytes that each request with it carries less.
+    /// Bytes saved with each request.
     pub fn bytes_spared(&self) -> u64 {
         self.bytes_before.saturating_sub(self.bytes_after)
     }
 
-    /// The first message that is sent otherwise because of it.
+    /// The first message that changes because of it.
     pub fn first_changed(&self) -> usize {
         self.first().min(self.at.message as usize)
     }
 
-    /// Roughly the memory it takes, in bytes.
+    /// Approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
         std::mem::size_of::<Self>() + self.text.len() + self.drops.len() * 8
     }
 
-    /// Whether it can stand in a conversation at all. That it stands for the right messages, only their chain
+    /// Whether it can be applied to a conversation at all. Whether it stands for the right messages, only their chain
     /// tells.
     pub(super) fn fits(&self, conversation: &Conversation) -> bool {
         let end = self.end();

@@ -1,8 +1,8 @@
-//! The mark behind what stands before the messages, and instructions as two texts, where their end is not always the same:
-//! what is, marked for the provider's cache, and the rest.
+//! The cache mark behind the frame, and instructions that are split in two where they stop being the same in every
+//! conversation: the stable text carries the mark.
 //!
-//! How they are divided is decided with the first request of a conversation or never, stored under its first message, and
-//! carried out for as long as the instructions begin so. What the model reads is the same.
+//! The split is decided with the first request of a conversation or never, stored under its first message, and
+//! applied for as long as the instructions begin the same way. The model reads the same text.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::strategy::system::Expected;
 use super::decision::{self, Applied, Decision};
 use super::{Facts, Outcome, Past, Policy, Stable};
 
-/// Parts with numbers from here on are no parts of a message.
+/// Parts numbered from here on are not parts of a message.
 const FRAME: u32 = 1 << 31;
 
-/// Carries out what was decided, or decides. What does not fit any more rests.
+/// Applies a stored split, or decides about one. A split that no longer fits is not applied.
 pub(super) fn place(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome: &mut Outcome) {
     if !outcome.applied.iter().any(|applied| applied.decision.is_split()) {
         decide(conversation, past, policy, outcome);
@@ -35,7 +35,7 @@ fn fits(conversation: &Conversation, decision: &Decision) -> bool {
     })
 }
 
-/// Divides the instructions of a conversation that begins, if it is known where, and the client sets no marks.
+/// Splits the instructions of a new conversation, if it is known where and the client sets no marks.
 fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome: &mut Outcome) {
     let unmarked = conversation.marks.as_ref().is_some_and(|marks| marks.free() == Marks::MOST);
     let is_wanted = policy.marks.split && policy.marks.marks;
@@ -55,7 +55,7 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
         bytes_after: u64::from(stable),
         output: None,
     };
-    // Of conversations that begin with the same words, each has its own.
+    // Conversations that begin with the same words have a decision each.
     let part = PartId { message: 0, part: FRAME | u32::from_le_bytes([a, b, c, d]) };
     if fits(conversation, &decision) {
         outcome.applied.push(Applied { part, decision: decision.into() });
@@ -63,8 +63,8 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
     }
 }
 
-/// The mark behind what stands before the messages, or between the two texts: where one is left, and what it marks is
-/// read, or written anyway, or likely to be read soon.
+/// The mark behind the frame or between the two texts. It is set if a mark is free, and what it marks is read, or
+/// written anyway, or likely to be read soon.
 pub(super) fn mark(
     conversation: &Conversation,
     (sent, stable): (usize, Option<Stable>),
@@ -72,8 +72,9 @@ pub(super) fn mark(
     outcome: &mut Outcome,
 ) {
     let Some(marks) = &conversation.marks else { return };
-    // What was divided is marked there or not at all; what is to be divided, and is not, was sent otherwise before. A text
-    // becomes a list for a mark: to what binds reasoning to it, that may be something else.
+    // If the instructions are split, the mark goes there or nowhere. Otherwise it needs a frame that is stable as a
+    // whole, since an unstable one was sent unsplit before. A text becomes a list to carry a mark, which may count as
+    // a changed prefix where reasoning is bound to it.
     let may_change = conversation.system.is_none() || facts.bound.is_none();
     let is_same = stable.is_some_and(|stable| stable.bytes.is_none());
     let is_whole = || is_same && may_change && conversation.frame_end.is_some();
@@ -85,14 +86,14 @@ pub(super) fn mark(
     };
     let is_free = marks.free() > outcome.marks.parts().len();
     if policy.marks.marks && has_place && is_worth_it && is_free {
-        // Marks that last for long come first: tools before it, messages behind it.
+        // Marks with the long time to live must come first: tools before this one, messages behind it.
         let behind = marks.parts.iter().chain(outcome.marks.parts()).map(|(_, hold)| *hold);
         let hold = behind.chain(marks.end).max().unwrap_or_default();
         outcome.marks.frame = (hold == Hold::Short || !marks.frame_short).then_some(hold);
     }
 }
 
-/// What is done with what stands before the messages.
+/// The operation on the frame.
 pub(super) fn operation(decision: Option<&Decision>, mark: Option<Hold>) -> Option<Op> {
     let bytes = |decision: &Decision| u32::try_from(decision.bytes_before).unwrap_or(u32::MAX);
     match decision {

@@ -1,6 +1,6 @@
-//! Messages that are not sent any more, as a text to be read: whole, for a file, and in short, for the model.
+//! Dropped messages as readable text: in full for a file, and in short for the model.
 //!
-//! Both are functions of the messages and of what was decided about them, so that they can be made again.
+//! Both are functions of the messages and the decisions about them, so that they can be reproduced.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -15,22 +15,22 @@ use crate::strategy::summary::wrapper::is_wrapped;
 use super::decision::{Applied, Decision};
 use super::splice::Splice;
 
-/// The most bytes of what was said that a note repeats: one in so many of what it stands for, within these bounds,
-/// and of one message.
+/// How many bytes of the conversation a note repeats: one in so many of what it replaces, within bounds, and a limit
+/// for each message.
 const SAID_OF: usize = 50;
 const SAID_LEAST: usize = 4096;
 const SAID_MOST: usize = 16_384;
 const SAID_EACH: usize = 300;
-/// Of what has less room, nothing of a plan is worth being said.
+/// With less room than this, no part of a plan is repeated.
 const PLAN_LEAST: usize = 200;
 
-/// The messages that a splice leaves out, whole.
+/// The messages that a splice drops, in full.
 pub fn left_out(conversation: &Conversation, splice: &Splice, applied: &[Applied]) -> String {
     let messages = (0..conversation.messages.len()).filter(|at| splice.drops(*at));
     whole(conversation, messages, applied)
 }
 
-/// The messages as they were sent, with who said what.
+/// The messages as they were sent, each with its speaker.
 pub(super) fn whole(
     conversation: &Conversation,
     messages: impl Iterator<Item = usize>,
@@ -90,9 +90,9 @@ fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, o
     }
 }
 
-/// The note that stands for messages: how many there were, where they can be read, and the beginnings of what user
-/// and model said in them, if there is too much what binds first, then the newest; and `most` bytes of the last plan, if it
-/// is among them.
+/// The note that replaces messages: how many there were, where they can be read, the beginnings of what user and
+/// model said in them, and up to `most` bytes of the agent's last plan if it is among them. If there is too much,
+/// binding statements come first, then the newest.
 pub(super) fn note(
     conversation: &Conversation,
     messages: &[usize],
@@ -125,7 +125,7 @@ pub(super) fn note(
     out
 }
 
-/// A note that says no more than how many messages there were, and where they can be read if that is given.
+/// A note that says only how many messages there were and, if given, where they can be read.
 pub(super) fn short_note(messages: &[usize], recall: Option<&str>) -> String {
     let count = messages.len();
     let plural = if count == 1 { "" } else { "s" };
@@ -133,8 +133,7 @@ pub(super) fn short_note(messages: &[usize], recall: Option<&str>) -> String {
     format!("[plimsoll: {count} message{plural} removed{place}]")
 }
 
-/// How much depends on what a message says: what the user demands most, then what was decided, then whatever the
-/// user said.
+/// How much depends on a message: demands of the user most, then decisions, then anything else the user said.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Demand,
@@ -143,8 +142,8 @@ enum Rank {
     Other,
 }
 
-/// What was said in messages, a line each, in order, as much of it as fits into `most` bytes. What was said again is
-/// there once. Neither demands nor decisions crowd out the other: half of the room is for each, as far as it needs it.
+/// What was said in messages, one line each, in order, as much as fits into `most` bytes; repetitions are left out.
+/// Neither demands nor decisions crowd out the other: each may use half of the room, as far as it needs it.
 fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
     let lines =
         messages.iter().filter_map(|at| line(conversation, *at).map(|(rank, line)| (rank, *at, line)));
@@ -168,8 +167,8 @@ fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<Str
     kept.into_iter().map(|(.., line)| line).collect()
 }
 
-/// What a message says, on one line, and how much depends on it: its first decision if it says one, else its
-/// beginning; `None` if it says nothing.
+/// A message as one line, with its rank: its first decision if there is one, else its beginning; `None` if it says
+/// nothing.
 fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
     let texts = conversation.parts_of(at).filter(|(_, part)| part.kind == PartKind::Text);
     let leaves = texts.flat_map(|(id, part)| (0..part.leaves.len()).map(move |leaf| (id, leaf)));
@@ -193,8 +192,8 @@ fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
     Some((rank, format!("- {}: {said}", who(role))))
 }
 
-/// As many words as a note repeats of one message; `None` if there are none. Of a long word, which is an address or a text
-/// that is written without spaces, as much as there is room for.
+/// The beginning of one message that a note repeats; `None` if it has no words. Of a long word, such as a URL or text
+/// written without spaces, as much as there is room for.
 fn beginning<'t>(words: impl Iterator<Item = &'t str>) -> Option<String> {
     let mut said = String::new();
     for word in words {

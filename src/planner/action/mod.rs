@@ -1,7 +1,7 @@
-//! What a tool call does, told from its name and arguments: shows a file, changes one, searches, runs.
+//! What a tool call does, inferred from its name and arguments: shows a file, changes one, searches, runs something.
 //!
-//! A guess, and never more than a hint of what is worth keeping: nothing is edited differently for it, and
-//! whatever is not understood counts as having run something.
+//! A guess, used only as a hint of what is worth keeping: no edit depends on it, and whatever is not understood
+//! counts as running something.
 
 mod names;
 mod paths;
@@ -17,13 +17,13 @@ use crate::strategy::{Action, Class, View};
 
 use names::Kind;
 
-/// Longer arguments are looked at no further than this many bytes.
+/// Arguments are inspected up to this many bytes.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
-/// As many lines are taken to be shown on either side of one that is asked for alone.
+/// If a single line is asked for, this many lines on either side are assumed to be shown too.
 const AROUND: u32 = 50;
 
-/// What the call of `tool` with these arguments does.
+/// What a call of `tool` with these arguments does.
 pub(super) fn of(tool: &str, arguments: &str) -> Action {
     let call = digest(tool, arguments);
     let text = &arguments[..boundary::floor(arguments, MAX_ARGUMENTS)];
@@ -56,14 +56,14 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
     Action { mentions, call, ..action }
 }
 
-/// Whether the call of `tool` may have run something: else what it shows of an exit status is not its own.
+/// Whether a call of `tool` may have run something. If it has not, an exit status in its result is not its own.
 pub(super) fn may_run(tool: &str, arguments: &str) -> bool {
     let map = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
     !matches!(names::kind(tool, &map), Kind::Of(Class::View | Class::Search))
 }
 
-/// The files that the call of `tool` with these arguments writes, as it spells them, in order. Of what a shell is given,
-/// those that a patch names: whatever else a script writes would be a guess.
+/// The files that a call of `tool` with these arguments writes, as it spells them, in order. For shells, only those
+/// named by a patch: anything else a script writes would be a guess.
 pub fn written(tool: &str, arguments: &str) -> Vec<String> {
     let is_of_files = |kind: Kind| matches!(kind, Kind::Shell | Kind::Of(Class::Edit));
     if !is_of_files(names::kind(tool, &Map::new())) {
@@ -86,14 +86,14 @@ pub fn written(tool: &str, arguments: &str) -> Vec<String> {
 /// A hash that is the same in every run and on every machine. It is not stored.
 fn digest(tool: &str, arguments: &str) -> u64 {
     let mut hasher = Xxh3::new();
-    // No text holds the byte between them.
+    // A separator that no text contains.
     for piece in [tool.as_bytes(), &[0xff], arguments.as_bytes()] {
         hasher.update(piece);
     }
     hasher.digest()
 }
 
-/// The command that a shell is given: a string, a list of words, or code that holds it in a literal.
+/// The command for a shell: a string, a list of words, or code with the command in a literal.
 fn script(map: &Map<String, Value>, text: &str) -> String {
     match tools::COMMANDS.iter().find_map(|key| map.get(*key)) {
         Some(Value::String(script)) => script.clone(),
@@ -109,7 +109,7 @@ fn script(map: &Map<String, Value>, text: &str) -> String {
     }
 }
 
-/// What a reading tool is asked for; nothing where that is a part of a file which is not told by its lines.
+/// What a reading tool is asked to show; nothing if it is a part of a file that is not given in lines.
 fn views(named: &[Box<str>], map: &Map<String, Value>) -> Box<[View]> {
     if tools::PARTS.iter().any(|key| map.contains_key(*key)) {
         return Box::default();
@@ -120,11 +120,11 @@ fn views(named: &[Box<str>], map: &Map<String, Value>) -> Box<[View]> {
     }
 }
 
-/// The lines that are asked for of a file.
+/// The lines of a file that are asked for.
 fn view(path: Box<str>, map: &Map<String, Value>) -> View {
     let number = |keys: &[&str]| keys.iter().find_map(|key| whole(map.get(*key)?));
     let line = |number: i64| u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX });
-    // Below zero it is counted from the end.
+    // A negative number counts from the end.
     let from_end = number(tools::FIRST)
         .filter(|first| *first < 0)
         .map(i64::saturating_neg)
@@ -149,7 +149,7 @@ fn view(path: Box<str>, map: &Map<String, Value>) -> View {
     View::of(path, (first, last))
 }
 
-/// A number, or a text that is one.
+/// An integer, or a text that is one.
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
 }

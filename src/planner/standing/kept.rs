@@ -1,44 +1,44 @@
-//! What marks hold of a thread in the provider's cache, and what they have cost: what of it holds depends on what becomes
-//! of each request.
+//! What the provider's cache holds of a thread thanks to marks, and what those have cost. How much of it is true
+//! depends on what becomes of each request.
 
 use super::Fate;
 use crate::conversation::PartId;
 use crate::strategy::findings::Expected;
 use crate::strategy::marks::{self, Entries, Stake, Wager};
 
-/// What is known of that.
+/// The cached entries and what they have cost.
 #[derive(Debug, Clone, Default)]
 pub(in crate::planner) struct Kept {
-    /// What the provider's cache holds, where it needs marks.
+    /// The entries in the provider's cache, if it needs marks.
     entries: Entries,
     stake: Stake,
-    /// When its last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
+    /// When the last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
     seen_ms: u64,
-    /// The same as of before the last request, until it is known what has become of that.
+    /// The same before the last request, until that one's fate is known.
     unread_ms: Option<u64>,
-    /// What has become of the first stake with this request.
+    /// The outcome of the thread's first stake, if this request decided it.
     wager: Option<Wager>,
-    /// What was to be read with the last request, if anything.
+    /// What the last request should have read from the cache, if anything.
     expected: Option<Expected>,
-    /// Entries and stake as they were before the last request, as long as nobody knows that it was billed.
+    /// Entries and stake before the last request, until it is known to have been billed.
     unbilled: Option<(Entries, Stake)>,
-    /// What the requests before this one would have cost as they came, where that is known from another history than
-    /// its own.
+    /// What the thread's earlier requests would have cost untouched, if that is known from another history than its
+    /// own.
     before: Option<f64>,
 }
 
 impl Kept {
-    /// What the provider's cache holds of the thread.
+    /// The thread's entries in the provider's cache.
     pub(in crate::planner) fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// The same, to note what this request changes.
+    /// The same, to record what this request changes.
     pub(in crate::planner) fn entries_mut(&mut self) -> &mut Entries {
         &mut self.entries
     }
 
-    /// What marking its history has cost.
+    /// What marking the history has cost.
     pub(in crate::planner) fn stake(&self) -> &Stake {
         &self.stake
     }
@@ -51,18 +51,18 @@ impl Kept {
         self.wager = wager;
     }
 
-    /// What has become of the thread's first stake with this request; told once.
+    /// Takes the outcome of the thread's first stake, if this request decided it.
     pub(super) fn take_wager(&mut self) -> Option<Wager> {
         self.wager.take()
     }
 
-    /// A request begins with this prelude.
+    /// A request with this prelude begins.
     pub(super) fn begins(&mut self, prelude: u64) {
         self.expected = None;
         self.entries.behind(prelude);
     }
 
-    /// The next request goes to a model whose plain input costs so much, if that is known.
+    /// The next request goes to a model with this price for plain input, if known.
     pub(in crate::planner) fn goes_at(&mut self, price: Option<f64>) {
         let mut before = Stake { plain: self.before.unwrap_or(0.0), ..self.stake };
         before.goes_at(price);
@@ -70,13 +70,13 @@ impl Kept {
         self.stake.goes_at(price);
     }
 
-    /// A request of the history, which would have cost so much as it came, was followed by another.
+    /// A request of the history that would have cost `plain` untouched was followed by another.
     pub(super) fn was_followed(&mut self, plain: f64) {
         self.stake.plain += plain;
     }
 
-    /// The request is taken in: it would cost so much as it came. One that is made again is paid again. What was before the
-    /// thread was known, nobody knows.
+    /// Counts a request that would cost `plain` untouched. A retry is paid again. What came before the thread was
+    /// known is unknown.
     pub(super) fn is_made(&mut self, plain: f64, is_first: bool) {
         let before = if is_first { 0.0 } else { self.stake.plain };
         self.stake.plain = self.before.take().unwrap_or(before);
@@ -84,9 +84,8 @@ impl Kept {
         self.stake.plain += plain;
     }
 
-    /// Another thread goes on from where this one did, with a request that would cost so much as it came: of what was
-    /// before, no more is known than that it was sent. Where it `is_forgotten` what that one has spent, it may be as much
-    /// as it may.
+    /// Another thread branches off with a request that would cost `plain` untouched: all that is known of the past is
+    /// that it was sent. If what the old thread has spent `is_forgotten`, it may be as much as is allowed.
     pub(super) fn branch(&mut self, plain: f64, is_forgotten: bool) {
         let most = if is_forgotten { 0.0 } else { plain };
         self.stake = self.stake.at_most(most + plain);
@@ -95,8 +94,8 @@ impl Kept {
         }
     }
 
-    /// This has become of the last request. One that was not billed has cost nothing and left nothing in the provider's
-    /// cache; of one that may have been, what it may have spent counts.
+    /// Settles the last request. If it was not billed, it has cost nothing and left nothing in the cache; if it may
+    /// have been, what it may have spent counts.
     pub(super) fn ended(&mut self, fate: Fate) {
         let expected = self.expected.take();
         if let Some(before) = self.unread_ms.take()
@@ -131,7 +130,7 @@ impl Kept {
         self.before = self.before.map(|_| before.plain);
     }
 
-    /// Whether the request before was made too long ago for anything of it to be kept. This one is the last from now on,
+    /// Whether the previous request is too old for any of it to be cached. From now on this request is the last,
     /// unless it is refused.
     pub(in crate::planner) fn was_paused(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
         let before = std::mem::replace(&mut self.seen_ms, now_ms);
@@ -139,17 +138,17 @@ impl Kept {
         before > 0 && !marks::is_there(before, now_ms, ttl_ms)
     }
 
-    /// What is to be read with this request.
+    /// Sets what should be read from the cache with this request.
     pub(in crate::planner) fn expect(&mut self, expected: Option<Expected>) {
         self.expected = expected;
     }
 
-    /// The same, when it is known.
+    /// What should be read from the cache with this request.
     pub(super) fn expected(&self) -> Option<Expected> {
         self.expected
     }
 
-    /// What stands at a part and behind it has changed.
+    /// Everything from this part on has changed.
     pub(in crate::planner) fn cut(&mut self, part: PartId) {
         self.entries.cut(part);
         if let Some((entries, _)) = &mut self.unbilled {
@@ -157,7 +156,7 @@ impl Kept {
         }
     }
 
-    /// What a request knows that goes a way of its own from a part on.
+    /// The state for a request that departs from the thread at a part.
     pub(super) fn departed(&self, part: PartId) -> Self {
         let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
         let mut departed = Self {
@@ -174,7 +173,7 @@ impl Kept {
         departed
     }
 
-    /// Whether no more is known than what marks have left.
+    /// Whether nothing is known but the traces of marks.
     pub(in crate::planner) fn is_departed(&self) -> bool {
         self.before.is_some()
     }

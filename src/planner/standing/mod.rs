@@ -1,8 +1,8 @@
-//! A thread's history, folded message by message as its requests went by.
+//! The standing of a thread: its history, folded message by message as its requests pass.
 //!
-//! The fold gives the same result whether it goes on from the last request or starts anew, so what is kept
-//! between requests is for speed only; but for what marks hold in the provider's cache, and what they have cost: that
-//! stands in no history, and is reckoned with as long as it is remembered.
+//! The fold gives the same result whether it continues from the last request or starts over, so keeping it between
+//! requests is only for speed. The exceptions are what the provider's cache holds and what that has cost: no history
+//! shows these, and they count for as long as they are remembered.
 
 mod kept;
 
@@ -25,63 +25,63 @@ use super::splice::Splice;
 use super::transcript::lines;
 use kept::Kept;
 
-/// Bytes around what a result says, at most: its type, ids and names.
+/// The most bytes around the content of a result: its type, ids and names.
 const ENVELOPE: u32 = 512;
 
 /// What is known of a thread up to some message.
 #[derive(Debug, Clone, Default)]
 pub struct Standing {
     history: History,
-    /// What the calls do.
+    /// What each call does.
     calls: HashMap<PartId, Arc<Action>>,
-    /// Messages that are in it.
+    /// How many messages have been folded.
     messages: usize,
-    /// The part of the last request from which on nothing is likely to stand in the next one.
+    /// The part of the last request from which on nothing is likely to be in the next one.
     stays: Option<PartId>,
-    /// The last message is the model's.
+    /// Whether the last message is the model's.
     answering: bool,
-    /// The request that ends here has been counted.
+    /// Whether the request that ends here has been counted.
     counted: bool,
     account: Account,
-    /// What marks hold in the provider's cache.
+    /// What the provider's cache holds thanks to marks.
     pub(super) kept: Kept,
-    /// Bytes around the messages that the client has cached itself.
+    /// Bytes of the frame that the client has cached itself.
     framed: u64,
-    /// Bytes of the last request, as they came and as they were sent.
+    /// Bytes of the last request, as it came and as it was sent.
     last: (u64, u64),
-    /// Bytes that came since, and around the messages.
+    /// Bytes added since then, and around the messages.
     fresh: u64,
-    /// Bytes that all results were made shorter by when they were new.
+    /// Bytes saved by all results when they were new.
     spared: u64,
-    /// Up to where messages were taken out by a splice.
+    /// Messages up to here were removed by a splice where it drops them.
     spliced: usize,
     velocity: Velocity,
-    /// Messages of the request that the velocity was read at last.
+    /// The number of messages when the velocity was last measured.
     read: usize,
-    /// Calls that came with this request and were made before, whose results had been cleared.
+    /// Repeated calls in this request whose earlier result had been cleared.
     recalls: u32,
 }
 
-/// What has become of a request.
+/// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// The provider has billed it.
+    /// The provider billed it.
     Billed,
-    /// The provider has billed it, and tells what it has read from its cache and written to it, in tokens; 0 of both may
-    /// mean that it tells nothing.
+    /// The provider billed it, and reported the tokens read from its cache and written to it. If both are 0 it may
+    /// not report them at all.
     Told {
         /// Read.
         read: u64,
         /// Written.
         written: u64,
     },
-    /// The provider has refused it, and billed nothing.
+    /// The provider refused it, and billed nothing.
     Refused,
-    /// It may have been billed, or not.
+    /// It may or may not have been billed.
     Unknown,
 }
 
-/// What was decided about a history, and how much of it was sent before.
+/// The decisions about a history, and how much of it was sent before.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     /// The decisions in force.
@@ -90,7 +90,7 @@ pub(super) struct Known<'a> {
     pub(super) sent: usize,
 }
 
-/// What is reckoned with.
+/// What costs are calculated with.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
     pub(super) rates: Rates,
@@ -103,32 +103,32 @@ struct Sent<'a> {
     decision: Option<&'a Decision>,
     bytes: u32,
     tokens: u32,
-    /// What it says keeps it.
+    /// Its content protects it from being cleared.
     is_protected: bool,
 }
 
 impl Standing {
-    /// How many messages are in it.
+    /// How many messages have been folded.
     pub fn messages(&self) -> usize {
         self.messages
     }
 
-    /// The parts and what is noted about them.
+    /// The parts and what is recorded about them.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// What the thread has cost, this request included if it goes without an event.
+    /// What the thread has cost, including this request if it has no event.
     pub fn account(&self) -> Account {
         self.account
     }
 
-    /// Calls that came with this request although their results had been there, and were cleared.
+    /// Repeated calls in this request whose earlier result had been cleared.
     pub(super) fn recalls(&self) -> u32 {
         self.recalls
     }
 
-    /// How fast the thread grows, with this request of so many tokens; `None` for one that was made before.
+    /// How fast the thread grows, given this request's tokens; `None` for a retry.
     pub(super) fn read(&mut self, tokens: u64) -> Option<Reading> {
         (self.messages > std::mem::replace(&mut self.read, self.messages)).then(|| self.velocity.read(tokens))
     }
@@ -138,11 +138,11 @@ impl Standing {
         self.velocity.growth()
     }
 
-    /// The part of this request from which on nothing is likely to stand in the next one. One that is made again ends as it
+    /// The part of this request from which on nothing is likely to be in the next one. A retry ends as the request
     /// did.
     pub(super) fn stays(&mut self, all: usize, sent: usize, ending: Ending) -> PartId {
         let behind = |messages: usize| PartId { message: messages as u32, part: 0 };
-        // What the next request leaves out as this one does is not worth writing.
+        // What the next request is likely to omit is not worth caching.
         let stays = match ending {
             Ending::Stands => behind(all),
             Ending::LeftOut(part) => part,
@@ -152,48 +152,47 @@ impl Standing {
         *self.stays.insert(before.unwrap_or(stays))
     }
 
-    /// What the last request would cost as it came, at least, with nothing of it cached that the client does not mark;
-    /// in bytes.
+    /// What the last request would cost untouched, at least, with nothing cached that the client does not mark; in
+    /// bytes of plain input.
     fn plain(&self, rates: Rates) -> f64 {
         let unmarked = self.last.0.saturating_sub(self.framed) + self.spared;
         unmarked as f64 + rates.read * self.framed as f64
     }
 
-    /// Another thread goes on from where this one did. Where it `is_forgotten` what that one has spent, it may be as much as
-    /// it may.
+    /// Another thread branches off here. If what this one has spent `is_forgotten`, it may be as much as is allowed.
     pub(super) fn branch(&mut self, rates: Rates, is_forgotten: bool) {
         self.kept.branch(self.plain(rates), is_forgotten);
     }
 
-    /// This has become of the last request.
+    /// Settles the last request.
     pub fn ended(&mut self, fate: Fate) {
         self.kept.ended(fate);
     }
 
-    /// What has become of the thread's first stake with this request; told once.
+    /// Takes the outcome of the thread's first stake, if this request decided it.
     pub fn take_wager(&mut self) -> Option<Wager> {
         self.kept.take_wager()
     }
 
-    /// What is to be read with this request because of the gateway's marks.
+    /// What should be read from the cache with this request thanks to the gateway's marks.
     pub fn expected(&self) -> Option<Expected> {
         self.kept.expected()
     }
 
-    /// What a request knows that goes a way of its own from a part on: what the provider's cache holds of what stands in
-    /// front of it, and what marks have cost.
+    /// The state for a request that departs from the thread at a part: the cache entries in front of it, and what
+    /// marks have cost.
     #[must_use]
     pub fn departed(&self, part: PartId) -> Self {
         Self { kept: self.kept.departed(part), ..Self::default() }
     }
 
-    /// Books an event of this request: what it frees, and what it costs now beyond a request without it.
+    /// Books an event of this request: what it frees, and what it costs beyond a request without it.
     pub(super) fn book(&mut self, freed: u64, price: f64, rates: Rates) {
         self.account.paid += price - freed as f64 * rates.read;
         self.last.1 = self.last.1.saturating_sub(freed);
     }
 
-    /// Takes out what a splice that is in force by now has taken, if it still is there.
+    /// Removes the messages that a splice drops, if that has not been done.
     pub(super) fn take_out(&mut self, splice: &Splice) {
         if self.spliced < splice.end() {
             let gone = self.splice(splice);
@@ -201,14 +200,14 @@ impl Standing {
         }
     }
 
-    /// A splice is made with this request, and booked. Gives the bytes of what it took.
+    /// Removes the messages that a new splice drops, and returns their bytes.
     pub(super) fn splice(&mut self, splice: &Splice) -> u64 {
         self.spliced = splice.end();
         self.history.forget(|part| splice.drops(part.message as usize))
     }
 
-    /// Results of the step in progress are sent shorter after all, and some messages not at all: folds the history
-    /// anew, by the decisions and the splice that are in force now.
+    /// Folds the history again after results of the step in progress were shortened or messages were dropped, with
+    /// the decisions and the splice that now apply.
     pub(super) fn refold(
         &mut self,
         conversation: &Conversation,
@@ -224,13 +223,13 @@ impl Standing {
         }
     }
 
-    /// Roughly the memory it takes, in bytes.
+    /// Approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
         self.history.items().len() * 200 + self.calls.len() * 300
     }
 
-    /// Takes in what the conversation has beyond what is known, each request in its turn, the one that is made
-    /// now included. `hidden` bytes of its prompt are not in its body.
+    /// Folds the rest of the conversation, request by request, the present one included. `hidden` bytes of its prompt
+    /// are not in its body.
     pub(super) fn advance(
         &mut self,
         conversation: &Conversation,
@@ -252,7 +251,7 @@ impl Standing {
             let recalls = self.recalls;
             self.message(conversation, message, &decided, terms);
             if message < sent {
-                // What was made again before has been counted then.
+                // Repetitions in earlier requests have been counted with those.
                 self.recalls = recalls;
             }
         }
@@ -283,7 +282,7 @@ impl Standing {
         self.answering = is_answer;
         for (id, part) in conversation.parts_of(message) {
             let bytes = u32::try_from(part.read_len()).unwrap_or(u32::MAX);
-            // Sealed reasoning is longer than what it says.
+            // Encrypted reasoning is longer than its text.
             let bytes = if part.kind == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
             let decision = decided.get(&id).copied();
             let spared = decision.map_or(0, spared);
@@ -315,7 +314,7 @@ impl Standing {
         }
     }
 
-    /// Counts the request that ends with what is known, once. Tells whether it is new.
+    /// Counts the request that ends here, once. Returns whether it is new.
     fn count(&mut self, terms: Terms<'_>) -> bool {
         let Terms { rates, settings } = terms;
         let (direct, sent) = self.last;
@@ -324,7 +323,7 @@ impl Standing {
             self.account.direct += rates.read * direct as f64;
             self.account.paid += rates.read * sent as f64;
         }
-        // What the client adds before the model has answered is written all the same.
+        // What the client adds before the model has answered is written to the cache all the same.
         let fresh = std::mem::take(&mut self.fresh);
         self.account.direct += rates.write * fresh as f64;
         self.account.paid += rates.write * fresh as f64;
@@ -387,12 +386,12 @@ impl Standing {
     }
 }
 
-/// What a result says, in short.
+/// A hash of a result's content.
 fn content(part: &Part) -> u128 {
     part.content.map_or(0, |digest| u128::from_le_bytes(digest.0))
 }
 
-/// Bytes of a result that no placeholder stands for, where they are more than what stands around any text.
+/// Bytes of a result that remain when it is cleared, beyond what surrounds any text.
 fn stays(part: &Part) -> u32 {
     let slot = |slot: u32| part.slots.as_ref().and_then(|slots| slots.items.get(slot as usize));
     let texts = part.leaves.iter().map(|leaf| leaf.slot.and_then(slot).unwrap_or(&leaf.span).len());
@@ -403,7 +402,8 @@ fn stays(part: &Part) -> u32 {
     u32::try_from(stays).unwrap_or(u32::MAX).saturating_sub(ENVELOPE)
 }
 
-/// Tokens of a result's text, as it was sent when it was new, and of the images and documents that may go with it.
+/// Tokens of a result as it was sent when it was new: of its text, and of the images and documents that may be
+/// cleared with it.
 fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option<&Decision>) -> u32 {
     let units = match decision.filter(|decision| !decision.is_clearing()) {
         Some(decision) => decision.bytes_after as usize,
@@ -415,7 +415,7 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
     u32::try_from((units + part.media_len() + 2) / clear::BYTES_PER_TOKEN as usize).unwrap_or(u32::MAX)
 }
 
-/// Bytes that a part was sent shorter by when it was new. What is cleared or left out later does not count.
+/// Bytes saved by a part when it was new. Later clearing or omission does not count.
 fn spared(decision: &Decision) -> u32 {
     if decision.is_of_old() {
         return 0;
