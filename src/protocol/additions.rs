@@ -1,6 +1,6 @@
 //! What the gateway adds to a request beside its messages.
 //!
-//! A request that was read is not looked through again for it: where its members stand is known.
+//! A request that was read is not searched again: the places of its members are known.
 
 use bytes::Bytes;
 use memchr::memrchr;
@@ -16,39 +16,39 @@ use crate::json::{Edit, Edits};
 pub enum Leaving<'a> {
     /// It was read.
     Read(&'a Conversation),
-    /// It was not, or could not be.
+    /// It was not read, or could not be.
     Unread(&'a Bytes),
 }
 
-/// What is to be added to it, where that is missing.
+/// What to add to a request, unless it has it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'k> {
-    /// A key that brings requests of one conversation to one cache.
+    /// A key that routes requests of one conversation to the same cache.
     pub cache_key: Option<&'k str>,
-    /// The question for usage, in a stream's request.
+    /// Whether to ask for usage, if the request asks for a stream.
     pub usage: bool,
 }
 
 /// What was added.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Added {
-    /// The body with it; `None`: nothing was.
+    /// The body with the additions; `None`: nothing was added.
     pub body: Option<Bytes>,
-    /// The key was.
+    /// Whether the cache key was added.
     pub has_key: bool,
-    /// The question for usage was.
+    /// Whether a request for usage was added.
     pub asks_for_usage: bool,
 }
 
 impl Added {
-    /// The members that it went into.
+    /// The names of the members that were added or extended.
     pub fn names(&self) -> Vec<&'static str> {
         let names = [(self.has_key, "prompt_cache_key"), (self.asks_for_usage, "stream_options")];
         names.into_iter().filter(|(is_added, _)| *is_added).map(|(_, name)| name).collect()
     }
 }
 
-/// Adds to a request what a dialect has members for.
+/// Adds to a request what its dialect has members for.
 pub fn add(protocol: &dyn Protocol, leaving: Leaving<'_>, wanted: &Wanted<'_>) -> Added {
     if *wanted == (Wanted { cache_key: None, usage: false }) {
         return Added::default();
@@ -84,9 +84,9 @@ impl<'a> Frame<'a> {
         self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
     }
 
-    /// One more member behind those there are, of which there is one at least.
+    /// Appends a member behind the others, of which there is at least one.
     pub(super) fn append(self, member: &str) -> Option<Edit> {
-        // Behind the object there is white space at most.
+        // Behind the object there is only white space.
         let end = u32::try_from(memrchr(b'}', self.bytes)?).ok()?;
         Some(Edit::insert(end, format!(",{member}")))
     }

@@ -1,47 +1,48 @@
-//! What a dialect reads from answers, and what it says when the gateway must answer itself.
+//! What a dialect reads from answers, and the errors that the gateway reports itself.
 
 use crate::usage::Usage;
 
 /// What was learned from one answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// The answer's id.
+    /// The id that the provider gave the answer.
     pub id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
     /// Why it ended.
     pub stop: Option<Stop>,
-    /// The provider's own figures; `None` when it gave none.
+    /// The provider's usage figures; `None` if it reported none.
     pub usage: Option<Usage>,
-    /// The answer came to its proper end. If not, the output figure is a lower bound.
+    /// Whether the answer ended properly. If not, the output figure is a lower bound.
     pub complete: bool,
-    /// The provider has begun, and gives its answer to another request.
+    /// Whether the provider has only begun, and delivers its answer to a later request.
     pub pending: bool,
     /// An error inside an answer with a good status, in the provider's words.
     pub error: Option<String>,
-    /// All that it says of itself, in small letters: its code and its type besides.
+    /// All text of that error in lower case: message, code and type.
     pub error_words: Option<String>,
-    /// Hashes of what the provider has sealed a summary of the history with.
+    /// Hashes of the seals on the provider's own summaries of the history.
     pub seals: Vec<u128>,
-    /// Reasoning blocks that the provider says it dropped.
+    /// Reasoning blocks that the provider reports to have dropped.
     pub reasoning_dropped: u32,
-    /// Those of them that are the last of the prompt: what stands before the first of them is not what stood there.
+    /// How many of these are the last ones of the prompt: they were dropped because what stands before the first of
+    /// them has changed.
     pub reasoning_unbound: u32,
 }
 
-/// Why an answer ended. A dialect's description makes it of a word.
+/// Why an answer ended: the provider's word for it, and what that means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stop {
     pub(super) word: String,
     pub(super) cause: Cause,
 }
 
-/// What ended an answer.
+/// The cause of an answer's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It was as long as it may be.
+    /// It reached the requested limit.
     Length,
-    /// The model's window was full.
+    /// It filled the model's window.
     Window,
     /// Something else.
     Other,
@@ -71,7 +72,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// That of a body with a content type, whatever its case; `None` for one that is not known.
+    /// The framing that a content type stands for, in upper or lower case; `None` if it is not known.
     pub fn of_type(content_type: &str) -> Option<Self> {
         const TYPES: [(&str, Framing); 3] = [
             ("text/event-stream", Framing::Events),
@@ -84,22 +85,22 @@ impl Framing {
     }
 }
 
-/// Reads an answer as it passes by. Never fails: what is not understood is left out.
+/// Reads an answer as it passes. It never fails: what is not understood is ignored.
 pub trait AnswerReader: Send {
-    /// The next bytes, decoded.
+    /// Takes the next bytes, with the content encoding removed.
     fn push(&mut self, bytes: &[u8]);
-    /// A stream has said that it has come to its proper end: what still follows is figures and end marks.
+    /// Whether a stream has announced its proper end: only figures and end marks may follow.
     fn is_over(&self) -> bool;
-    /// The answer has ended or broken off.
+    /// Ends the reading, whether or not the answer is complete.
     fn finish(&mut self) -> Answer;
 }
 
 /// Who is at fault for an error that the gateway reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtFault {
-    /// The caller's request.
+    /// The caller: the request is wrong.
     Client,
-    /// The provider, or the way to it.
+    /// The provider, or the network on the way to it.
     Upstream,
     /// The gateway itself.
     Gateway,
@@ -127,22 +128,22 @@ pub struct Fault<'a> {
     pub message: &'a str,
 }
 
-/// What a provider's refusal of a request is about.
+/// What a provider's refusal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The prompt is longer than the model's window; the figures, where the error says them.
+    /// The prompt is longer than the model's window, with the figures if the error states them.
     Overflow {
-        /// Tokens that fit.
+        /// The limit, in tokens.
         limit: Option<u64>,
-        /// Tokens that came.
+        /// The size of the prompt, in tokens.
         prompt: Option<u64>,
     },
-    /// The prompt fits, but not together with the answer that was asked for: a shorter prompt is not what is missing.
+    /// The prompt fits, but not together with the requested answer: shortening the prompt is not the remedy.
     Answer,
-    /// The model's chat template does not take these messages, though the server calls it a fault of its own.
+    /// The model's chat template rejects these messages, even if the server reports an error of its own.
     Malformed,
-    /// The model has said what its server does not take for an answer, or the provider holds what is not gone on with so:
-    /// nothing is wrong with what was asked.
+    /// Nothing is wrong with the request: the server cannot parse the model's answer, or the provider holds a history
+    /// that cannot be continued this way.
     Unanswered,
     /// Something else.
     Other,

@@ -1,56 +1,56 @@
-//! Questions of the gateway's own: one text, answered by one text.
+//! Requests of the gateway's own: one text in, one text out.
 //!
-//! Plain and alike in every dialect: no tools, no stream, no settings that some model refuses. An answer counts
-//! only when it came to its natural end.
+//! Plain and alike in every dialect: no tools, no stream, no settings that some models refuse. An answer counts only
+//! if it ended naturally.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// A question.
+/// A request of the gateway's own.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The model.
     pub model: &'a str,
-    /// What is asked.
+    /// The prompt.
     pub text: &'a str,
-    /// The most tokens that the answer may have, where the dialect has one word for it.
+    /// The limit for the answer in tokens, if the dialect has one member for it.
     pub max_tokens: u64,
-    /// Path and query of a client's request that went to the same place; `None`: the provider's own path.
+    /// Path and query of a client's request to the same place; `None`: the provider's own path.
     pub like: Option<&'a str>,
 }
 
-/// A question as it is sent.
+/// Such a request in wire form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Path and query.
     pub path: String,
-    /// The body, JSON.
+    /// The JSON body.
     pub body: String,
-    /// Headers that the server demands of every call: names in lower case, and what to say where nobody says it.
+    /// Headers that the server requires: their names in lower case, with the values to use if no others are set.
     pub headers: &'static [(&'static str, &'static str)],
 }
 
-/// The texts of blocks, put together; `None` when there is none.
+/// Concatenates the texts of blocks; `None` if there are none.
 pub(super) fn joined<'v>(texts: impl Iterator<Item = &'v Value>) -> Option<String> {
     let text: String = texts.filter_map(Value::as_str).collect();
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// The items at a member of a value.
+/// The items of a list in a member of a value.
 pub(super) fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A path with another model in the place of the one that it names, which is a part of that very text: others in it may
-/// have the same name, or one that begins so.
+/// Replaces the model in a path. `named` must be a slice of `path` itself: other segments may have the same name, or
+/// one that begins with it.
 pub(super) fn with_model(path: &str, named: Option<&str>, model: &str) -> String {
     let around = named.and_then(|named| {
         let start = named.as_ptr().addr().checked_sub(path.as_ptr().addr())?;
         let end = start.checked_add(named.len())?;
         Some((path.get(..start)?, path.get(end..)?))
     });
-    // A name that has segments of its own stands as one in the path, where that one did.
+    // A name with slashes is one segment of the path if the old one was.
     let is_one = named.is_some_and(|named| named.to_ascii_uppercase().contains("%2F"));
     let model = if is_one { Cow::Owned(model.replace('/', "%2F")) } else { Cow::Borrowed(model) };
     around.map_or_else(|| path.to_owned(), |(before, behind)| [before, &*model, behind].concat())

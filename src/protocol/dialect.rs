@@ -1,40 +1,39 @@
-//! What a dialect is known by before anything of it is read, and how its requests differ from those of others, as rows of
-//! a table.
+//! What is known of a dialect before any body is read, and how its requests differ from those of others, as tables.
 //!
-//! Every dialect has its own in its own folder. Whoever asks goes through all of them and names none.
+//! Each dialect has its own in its folder. Whoever consults them goes through all and names none.
 
 use super::answer::{Cause, Stop};
 use super::prompt::Layout;
 use super::valid::Rules;
 
-/// What a dialect is known by.
+/// A dialect's table.
 #[derive(Debug)]
 pub struct Dialect {
     /// Its name, as users write it.
     pub name: &'static str,
-    /// The member of a body that holds the messages. It tells dialects apart where a path does not.
+    /// The member of a body that holds the messages. It identifies the dialect if the path does not.
     pub list: &'static str,
-    /// The paths that it is read on.
+    /// The paths on which its requests are read.
     pub paths: &'static [Path],
-    /// What its other paths begin with: they are not read, but have to find their way.
+    /// Prefixes of other paths that belong to its provider. These are not read, but must be routed.
     pub places: &'static [Place],
-    /// The paths on which an answer is asked for that another request has begun.
+    /// The paths that fetch an answer begun by an earlier request.
     pub later: &'static [Later],
-    /// What first segments its paths have: an upstream of that name would swallow them.
+    /// First segments of its paths: an upstream with such a name would hide them.
     pub segments: &'static [&'static str],
-    /// What tells its clients where the path does not.
+    /// Headers that identify its clients if the path does not.
     pub signs: &'static [Sign],
-    /// Headers beside `authorization` that carry a credential, or say whose it is.
+    /// Headers besides `authorization` that carry a credential or identify its owner.
     pub credentials: &'static [&'static str],
-    /// The words for an answer that was cut off, and by what. Any other ends it in some other way.
+    /// The stop reasons of truncated answers, with their causes. Any other stop reason is [`Cause::Other`].
     pub cuts: &'static [(&'static str, Cause)],
     /// The providers' own servers.
     pub servers: &'static [Server],
-    /// Hosts that are known to take a key of their cache; other servers may refuse one.
+    /// Hosts that are known to accept a cache key; other servers may refuse one.
     pub keyed: &'static [&'static str],
-    /// Where the beginning of a prompt stands, and its marks.
+    /// The layout of its prompts, and its cache marks.
     pub(super) layout: Layout,
-    /// What is known to be refused of a history.
+    /// The rules that a history must obey.
     pub(super) rules: Rules,
 }
 
@@ -43,18 +42,18 @@ pub struct Dialect {
 pub enum Purpose {
     /// An answer of the model.
     Generate,
-    /// The history in a form that the client goes on from in its place.
+    /// A compacted history, from which the client continues in place of the full one.
     Compact,
     /// The length of the prompt.
     Count,
-    /// Something that is no answer to messages, and is billed all the same: such a request leaves as it came.
+    /// Something billed that is not an answer to messages, such as an embedding. Such a request leaves as it came.
     Other,
 }
 
-/// A kind of paths.
+/// A pattern of paths.
 #[derive(Debug)]
 pub struct Path {
-    /// What is somewhere in them.
+    /// What they contain.
     within: &'static str,
     /// How they end.
     end: &'static str,
@@ -63,17 +62,17 @@ pub struct Path {
 }
 
 impl Path {
-    /// Those that end so.
+    /// Paths with this end.
     pub(super) const fn new(end: &'static str, purpose: Purpose) -> Self {
         Self { within: "", end, purpose }
     }
 
-    /// Those of them that have something in them.
+    /// Only those that also contain this.
     pub(super) const fn within(self, within: &'static str) -> Self {
         Self { within, ..self }
     }
 
-    /// Whether a path is one of these. It has no slash at its end.
+    /// Whether a path, without a slash at its end, matches.
     pub fn fits(&self, path: &str) -> bool {
         path.ends_with(self.end) && path.contains(self.within)
     }
@@ -84,77 +83,77 @@ impl Path {
     }
 }
 
-/// A kind of paths that are not read.
+/// A prefix of paths that are routed but not read.
 #[derive(Debug)]
 pub struct Place {
-    /// How they begin.
+    /// The prefix.
     pub start: &'static str,
-    /// Which of the servers that speak the dialect they are for, if not the first.
+    /// The server that they belong to, if it is not the dialect's first.
     pub server: Option<&'static str>,
 }
 
-/// A kind of paths on which an answer is asked for that another request has begun. Its id stands in them.
+/// A pattern of paths that fetch an answer begun by an earlier request, with the answer's id.
 #[derive(Debug)]
 pub struct Later {
     /// What stands before the id.
     pub(super) before: &'static str,
-    /// What stands behind it, to the end.
+    /// What stands behind the id, to the end.
     pub(super) behind: &'static str,
 }
 
 impl Later {
-    /// The id of the answer that a path asks for; `None` for other paths. It has no slash at its end.
+    /// The id of the answer that a path fetches; `None` if it does not match. The path has no slash at its end.
     pub fn id<'p>(&self, path: &'p str) -> Option<&'p str> {
         let id = path.strip_suffix(self.behind)?.rsplit_once(self.before)?.1;
         (!id.is_empty() && !id.contains('/')).then_some(id)
     }
 }
 
-/// A header that tells whose client it is.
+/// A header that identifies a dialect's client.
 #[derive(Debug)]
 pub struct Sign {
-    /// How sure it is.
+    /// How reliable it is.
     pub kind: SignKind,
     /// Its name.
     pub header: &'static str,
-    /// How its value begins, whatever the case.
+    /// The prefix of its value, in upper or lower case.
     pub begins: &'static str,
 }
 
-/// How sure a sign is. The surest one holds; of equals, that of the dialect which comes first.
+/// How reliable a sign is. The most reliable one decides; among equals, the dialect that comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignKind {
-    /// A login of one provider's: it is not for another, in whatever header it stands.
+    /// A login for one provider, which is for no other, in whatever header it stands.
     Login,
-    /// The name of a provider's own client.
+    /// The name of a provider's own client program.
     Program,
-    /// A header of the dialect's own.
+    /// A header that only this dialect has.
     Own,
-    /// A header that clients of others may have as well.
+    /// A header that clients of other dialects may send as well.
     Common,
 }
 
 impl SignKind {
-    /// All of them, the surest first.
+    /// All kinds, the most reliable first.
     pub const ALL: [Self; 4] = [Self::Login, Self::Program, Self::Own, Self::Common];
 }
 
-/// A provider's own server, which is there without being configured.
+/// A provider's own server, available without configuration.
 #[derive(Debug)]
 pub struct Server {
-    /// Its name. Dialects that are spoken at the same server name the same one.
+    /// Its name. Dialects spoken at the same server use the same name.
     pub name: &'static str,
-    /// Where it is.
+    /// Its base URL.
     pub base_url: &'static str,
-    /// Its place among all: lower ones come first, and among equals that of the dialect which comes first. What is for
-    /// the login of one program comes behind what is for everyone.
+    /// Its place among all servers: lower ranks come first, and among equals the dialect that comes first. Servers
+    /// for the login of a single program come last.
     pub rank: u8,
-    /// The variables in which agents look for its address, and what stands behind the gateway's own in them.
+    /// Environment variables in which agents look for its address, each with the path to append to the gateway's own.
     pub variables: &'static [(&'static str, &'static str)],
 }
 
 impl Dialect {
-    /// What a provider's word for the end of an answer means. Servers in front of others pass on the others' words.
+    /// Classifies a provider's stop reason. A server in front of others passes on theirs.
     pub(super) fn stop(&self, word: String) -> Stop {
         let others = super::ALL.iter().map(|protocol| protocol.dialect());
         let mut known = std::iter::once(self).chain(others).flat_map(|dialect| dialect.cuts);

@@ -1,6 +1,6 @@
-//! Bodies that a request does not stand alone in.
+//! Envelopes: bodies that contain a request among other things.
 //!
-//! Such a request is read and edited as if it stood alone. What is around it leaves as it came.
+//! The request inside is read and edited as if it stood alone. The rest leaves as it came.
 
 use bytes::Bytes;
 
@@ -9,10 +9,10 @@ use super::body::Object;
 use crate::json::Span;
 use crate::json::scan::Kind;
 
-/// What the names of models may begin with.
+/// A prefix that model names may have.
 const MODELS: &str = "models/";
 
-/// A body that holds a request.
+/// A body that contains a request.
 #[derive(Debug, Clone)]
 pub struct Envelope {
     body: Bytes,
@@ -21,7 +21,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Reads a body that has no list of messages called `list`, and a request under exactly one of some names.
+    /// Reads a body that has no list of messages named `list`, but a request under exactly one of `names`.
     pub(super) fn read(body: &Bytes, list: &str, names: &[&str]) -> Option<Self> {
         let outer = Document::frame(body, list).ok().filter(|outer| outer.get(list).is_none())?;
         let mut found = names.iter().filter_map(|name| outer.get(name));
@@ -31,23 +31,23 @@ impl Envelope {
         Some(Self { body: body.clone(), request: request.span, model })
     }
 
-    /// The request, which shares the body's memory.
+    /// The request, sharing the body's memory.
     pub fn request(&self) -> Bytes {
         self.body.slice(self.request.range())
     }
 
-    /// The model that the request or what is around it names.
+    /// The model named by the request or by the envelope.
     pub fn model(&self) -> Option<&str> {
         let name = self.model.as_deref()?;
         Some(name.strip_prefix(MODELS).unwrap_or(name)).filter(|name| !name.is_empty())
     }
 
-    /// Bytes around the request.
+    /// The size of the envelope in bytes.
     pub fn overhead(&self) -> usize {
         self.body.len() - self.request.len()
     }
 
-    /// The body with another request in it.
+    /// The body with another request in place of the original one.
     pub fn around(&self, request: &[u8]) -> Bytes {
         let within = self.request.range();
         [&self.body[..within.start], request, &self.body[within.end..]].concat().into()

@@ -1,7 +1,7 @@
-//! Takes single events out of a stream as it passes by.
+//! Removes single events from a stream as it passes.
 //!
-//! An event that is not complete is held back until it is; everything else goes on at once and unchanged. It
-//! never fails: what is too large or no event at all goes on as it came.
+//! An incomplete event is held back until it is complete; everything else is passed on at once and unchanged. It
+//! never fails: whatever is too large, or not an event, is passed on as it came.
 
 use std::mem;
 
@@ -10,30 +10,30 @@ use memchr::memmem;
 use super::Protocol;
 use crate::sse::{self, Framer};
 
-/// Bytes of an unfinished event that are held back at most.
+/// The most bytes of an unfinished event that are held back.
 const MAX_HELD: usize = 1 << 20;
-/// Bytes of the longest end of an event, and of what shows that it is one: a line that ends with both, and `data: {`.
+/// The longest sequence that must be seen to recognise the end of an event: both line ends, and `data: {`.
 const LONGEST_END: usize = 9;
 
-/// Takes out the events that were only sent because usage was asked for.
+/// Removes the events that are only sent because usage was asked for.
 #[derive(Debug)]
 pub struct EventFilter {
     protocol: &'static dyn Protocol,
-    /// The beginning of an event whose end has not come.
+    /// The beginning of an unfinished event.
     held: Vec<u8>,
-    /// Bytes of `held` in which no event ends.
+    /// Bytes of `held` that contain no end of an event.
     searched: usize,
-    /// What is held is the end of an event that could not be held: it goes on.
+    /// The rest of an event that was too large to hold, which is passed on.
     passing: bool,
 }
 
 impl EventFilter {
-    /// A filter for a stream of this dialect.
+    /// A filter for streams of this dialect.
     pub fn new(protocol: &'static dyn Protocol) -> Self {
         Self { protocol, held: Vec::new(), searched: 0, passing: false }
     }
 
-    /// Takes the next bytes, gives those that go on.
+    /// Takes the next bytes and returns those to pass on.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         let mut on = Vec::with_capacity(self.held.len());
@@ -56,7 +56,7 @@ impl EventFilter {
         on
     }
 
-    /// The stream has ended: what was held back goes on.
+    /// Ends the stream and returns what was held back.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = mem::take(&mut self.held);
         if !self.passing && self.is_taken_out(&rest) { Vec::new() } else { rest }

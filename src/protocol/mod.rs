@@ -1,10 +1,10 @@
 //! Wire dialects: one folder each, one trait.
 //!
-//! A dialect turns body bytes into a [`Conversation`], a [`Plan`] into byte edits, and answers into usage. It
-//! never knows why something is edited. What dialects differ in is a row of the table in `dialect` where words and
-//! yes or no say it; the trait has a method for what takes code, and one that not every dialect needs does nothing
-//! unless it is written. What they share is in `splice` (plan to edits), `body` (reading the frame), `additions`
-//! (what comes into it) and `conformance` (the tests that every dialect passes).
+//! A dialect turns body bytes into a [`Conversation`], a [`Plan`] into byte edits, and answers into usage. It never
+//! knows why something is edited. Differences that can be stated as data are rows of the table in `dialect`; the
+//! trait has methods for those that need code, and the methods that only some dialects need have default
+//! implementations that do nothing. What dialects share is in `splice` (plan to edits), `body` (reading the outermost
+//! object), `additions` (members that the gateway adds) and `conformance` (the tests that every dialect passes).
 
 mod additions;
 pub mod answer;
@@ -63,7 +63,7 @@ pub use valid::Invalid;
 
 /// A wire dialect.
 pub trait Protocol: Send + Sync + std::fmt::Debug {
-    /// What it is known by.
+    /// Its table.
     fn dialect(&self) -> &'static Dialect;
 
     /// Its name, as users write it.
@@ -76,17 +76,17 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         self.dialect().list
     }
 
-    /// The model that a path names, for dialects whose bodies do not.
+    /// The model that a path names, in dialects whose bodies do not name it.
     fn model_of_path<'p>(&self, _path: &'p str) -> Option<&'p str> {
         None
     }
 
-    /// The body that a request stands in, for dialects in which it may not stand alone. `None` for a request itself.
+    /// The envelope around a request, in dialects that have envelopes; `None` if the body is the request itself.
     fn envelope(&self, _body: &Bytes) -> Option<Envelope> {
         None
     }
 
-    /// Reads a request whose outermost values are known, message by message.
+    /// Reads a request from the outermost values of its body.
     ///
     /// # Errors
     /// [`Unread`] for anything that is not certainly understood; the request then passes through.
@@ -101,55 +101,55 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         Ok(self.conversation(document, memo)?.with_code_apart())
     }
 
-    /// From how many tokens of its prompt on the provider takes parts out of it by itself, as the request asks; 0: that is
-    /// not known. `None`: it is not asked to.
+    /// The prompt size in tokens from which the client asks the provider to remove parts of the prompt itself: `None`
+    /// if it does not ask for that, 0 if the size is unknown.
     fn edits_from(&self, _conversation: &Conversation) -> Option<u64> {
         None
     }
 
-    /// A request to a server that passes cache marks on to a provider which keeps prompts up to them, from what carries
-    /// them, with those that it has. The same again for dialects that have marks themselves, or none at all.
+    /// Adds the cache marks of a request whose server passes them on to a provider that caches by marks; `carriers`
+    /// says where they may stand. Dialects that have marks of their own, or none, return the conversation unchanged.
     fn with_marks(&self, conversation: Conversation, _carriers: Carriers) -> Conversation {
         conversation
     }
 
-    /// Reads a request without a list of messages, for dialects in which the provider may keep all of them.
+    /// Reads a request without a list of messages, in dialects in which the provider may hold the whole history.
     fn unlisted(&self, _frame: &Document) -> Option<Unlisted> {
         None
     }
 
-    /// A message with one text, as it is written on the wire.
+    /// A message with a single text, as JSON.
     fn message(&self, role: Role, text: &str) -> String {
         format!("{{{}}}", content::said_by(role, text))
     }
 
-    /// Reads the usage and the end of an answer.
+    /// A reader for the usage and the end of an answer.
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader>;
 
-    /// The question for usage in a stream's request, for dialects that do not state it unasked; `None` where there is
-    /// nothing to ask.
+    /// The edit that asks for usage, in dialects whose streams do not report it unasked; `None` if there is nothing
+    /// to ask for.
     fn ask_for_usage(&self, _frame: Frame<'_>) -> Option<Edit> {
         None
     }
 
-    /// A key that brings requests of one conversation to one cache; `None` where the dialect has no such key, or the
-    /// request has one.
+    /// The edit that adds a key by which requests of one conversation are routed to the same cache; `None` if the
+    /// dialect has no such key, or the request has one.
     fn add_cache_key(&self, _frame: Frame<'_>, _key: &str) -> Option<Edit> {
         None
     }
 
-    /// Whether an event of a stream was only sent because of the question of [`Self::ask_for_usage`].
+    /// Whether an event of a stream was only sent because of [`Self::ask_for_usage`].
     fn only_states_usage(&self, _event: &[u8]) -> bool {
         false
     }
 
-    /// The body of an error that the gateway itself must report, in the shape that clients of this dialect read.
+    /// The JSON body of an error that the gateway itself reports, in the form that clients of this dialect expect.
     fn fault(&self, fault: &Fault<'_>) -> String;
 
-    /// A question of the gateway's own, as it is sent.
+    /// A request of the gateway's own in wire form.
     fn ask(&self, ask: &Ask<'_>) -> Asked;
 
-    /// The text of an answer to such a question; `None` unless it is whole.
+    /// The text of the answer to such a request; `None` if it is incomplete.
     fn said(&self, answer: &[u8]) -> Option<String>;
 
     /// The request as the provider's prompt cache sees it.
@@ -157,29 +157,27 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         prompt::read(conversation, &self.dialect().layout)
     }
 
-    /// Whether the provider accepts the history, as far as its rules are known.
+    /// Checks a history against the provider's rules, as far as they are known.
     ///
-    /// # Errors
-    /// The first rule that it breaks.
+    /// # Errors The first rule that it breaks.
     fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
         valid::check(conversation, &self.dialect().rules)
     }
 
-    /// The byte edits that carry out a plan.
+    /// Lowers a plan to byte edits.
     ///
-    /// # Errors
-    /// [`Lowering`] when the plan breaks a rule or does not fit the conversation.
+    /// # Errors [`Lowering`] if the plan breaks a rule or does not fit the conversation.
     fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
         plan::check(conversation, plan)?;
         splice::lower(conversation, plan, &|role, text| self.message(role, text))
     }
 }
 
-/// All dialects. One joins with its folder and its place here.
+/// All dialects. A new one needs its folder and an entry here.
 pub const ALL: &[&dyn Protocol] =
     &[&anthropic::Anthropic, &openai_chat::OpenAiChat, &openai_responses::OpenAiResponses, &gemini::Gemini];
 
-/// The servers of all dialects with the dialects that are spoken there, in the order in which they are asked.
+/// The servers of all dialects in order of their rank, each with the dialects spoken there.
 pub fn servers() -> Vec<(&'static Server, Vec<&'static dyn Protocol>)> {
     let mut all: Vec<(&Server, Vec<&dyn Protocol>)> = Vec::new();
     for protocol in ALL {
@@ -199,11 +197,10 @@ pub fn named(name: &str) -> Option<&'static dyn Protocol> {
     ALL.iter().copied().find(|protocol| protocol.name() == name)
 }
 
-/// Reads a body of the dialect that its path says. Some clients send one dialect to the path of another: a body
-/// with a list of messages by another name is of the dialect with that name.
+/// Reads a body in the dialect that its path indicates. Some clients send one dialect to the path of another: if the
+/// list of messages has another dialect's name, the body is read in that one.
 ///
-/// # Errors
-/// [`Unread`] if no dialect reads it.
+/// # Errors [`Unread`] if no dialect can read it.
 pub fn read(
     said: &'static dyn Protocol,
     body: &Bytes,
@@ -222,17 +219,17 @@ pub fn model_of_body(body: &Bytes) -> Option<Box<str>> {
     Document::frame(body, "").ok()?.name("model")
 }
 
-/// What stands in a path behind the last segment `before` and in front of the next `behind`.
+/// The part of a path between the last segment `before` and the next character `behind`.
 fn between<'p>(path: &'p str, before: &str, behind: char) -> Option<&'p str> {
     let (found, _) = behind_segment(path, before)?.split_once(behind)?;
     (!found.is_empty() && !found.contains('/')).then_some(found)
 }
 
-/// What stands in a path behind the last segment of a name that something stands behind.
+/// The part of a path behind its last segment called `name`, unless that ends the path.
 fn behind_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     let mut end = path.len();
     loop {
-        // Segments are short: what looks at many bytes at a time would take longer.
+        // Segments are short, so a plain search is faster than a vectorised one.
         let start = path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/')?;
         match path.get(end + 1..) {
             Some(behind) if path[start + 1..end] == *name => return Some(behind),
@@ -243,8 +240,7 @@ fn behind_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
 
 /// The body of [`rewritten`].
 ///
-/// # Errors
-/// Why the original must be sent instead.
+/// # Errors Why the original must be sent instead.
 pub fn rewrite(
     protocol: &dyn Protocol,
     conversation: &Conversation,
@@ -254,11 +250,10 @@ pub fn rewrite(
     Ok(rewritten(protocol, conversation, plan, memo)?.body)
 }
 
-/// Carries out a plan on a request and proves the result: what comes back was read again and compared with
-/// what the plan means.
+/// Applies a plan to a request and verifies the result: it is read again and compared with the plan's reference
+/// semantics.
 ///
-/// # Errors
-/// Why the original must be sent instead.
+/// # Errors Why the original must be sent instead.
 pub fn rewritten(
     protocol: &dyn Protocol,
     conversation: &Conversation,
@@ -278,13 +273,13 @@ pub fn rewritten(
     Ok(after)
 }
 
-/// Why a rewritten request is not sent.
+/// Why an edited request must not be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsafe {
-    /// The plan could not be carried out.
+    /// The plan could not be lowered to edits.
     #[error(transparent)]
     Lowering(#[from] Lowering),
-    /// The result cannot be read.
+    /// The result could not be read.
     #[error(transparent)]
     Unread(#[from] Unread),
     /// The result is not what was planned.

@@ -1,4 +1,4 @@
-//! What the provider's entries of a prompt are bound to: what stands before them, and how it is asked.
+//! What cache entries depend on besides the text before them: parameters of the request.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -7,18 +7,18 @@ use super::prompt::{self, Layout};
 use crate::conversation::{Conversation, Prelude, Role, Shows};
 use crate::json::scan::{self, Kind, Value};
 
-/// A member that the provider's entries are bound to although it stands nowhere in the prompt.
+/// A member of the request that cache entries depend on although it is not in the prompt.
 #[derive(Debug)]
 pub(super) struct Bind {
     member: &'static str,
-    /// What of it, if not all.
+    /// The inner member that matters, if not all do.
     inner: Option<&'static str>,
     from: Anew,
-    /// Only where the provider keeps prompts up to marks.
+    /// It matters only to providers that cache by marks.
     of_marks: bool,
 }
 
-/// The first part of a prompt that is read anew where something has changed.
+/// The first part of a prompt that is not read from the cache if the member has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anew {
     System,
@@ -26,22 +26,22 @@ enum Anew {
 }
 
 impl Bind {
-    /// What the instructions and all behind them are bound to.
+    /// A member that entries ending in the instructions, and all behind them, depend on.
     pub(super) const fn system(member: &'static str) -> Self {
         Self { from: Anew::System, ..Self::messages(member) }
     }
 
-    /// What the messages are bound to.
+    /// A member that entries ending in the messages depend on.
     pub(super) const fn messages(member: &'static str) -> Self {
         Self { member, inner: None, from: Anew::Messages, of_marks: false }
     }
 
-    /// What the messages are bound to, in a member that says more.
+    /// An inner member that entries ending in the messages depend on.
     pub(super) const fn within(member: &'static str, inner: &'static str) -> Self {
         Self { inner: Some(inner), ..Self::messages(member) }
     }
 
-    /// The same only for providers that keep prompts up to marks.
+    /// Restricts this to providers that cache by marks.
     pub(super) const fn of_marks(self) -> Self {
         Self { of_marks: true, ..self }
     }
@@ -62,16 +62,16 @@ impl Bind {
     }
 }
 
-/// Hashes of what a provider's entries are bound to beside what stands before them; 0: nothing.
+/// Hashes of everything that cache entries depend on besides the text before them; 0: nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bound {
-    /// For those that end in the instructions.
+    /// For entries that end in the instructions.
     pub system: u64,
-    /// For those that end in the messages.
+    /// For entries that end in the messages.
     pub messages: u64,
 }
 
-/// What entries of a prompt are bound to whose messages begin with this one.
+/// What the cache entries of a prompt depend on whose messages begin with number `first`.
 pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) -> Bound {
     if layout.binds.is_empty() {
         return Bound::default();
@@ -106,7 +106,7 @@ pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) 
     Bound { system: key(&system), messages: key(&messages) }
 }
 
-/// What stands before the messages, for the provider's cache: instructions among these as well, where they begin with some.
+/// The frame, as the provider's cache sees it, including instructions at the beginning of the messages.
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
     let layout = &protocol.dialect().layout;
     let body = &*conversation.body;

@@ -1,9 +1,9 @@
 //! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
 //!
-//! Hashes and lengths only: it is made twice for every request, of the original and of what was sent. A message is
-//! hashed and weighed once and remembers what came of it. Neither a block's key nor its weight depends on the cache
-//! mark that it carries, nor on whether a text stands alone or as the only member of a block. What cannot be read still
-//! is a block; nothing here fails.
+//! Only hashes and lengths, because it is made twice for every request: for the original and for what was sent. Each
+//! message is hashed and weighed once. Neither the key nor the weight of a block depends on its cache mark, or on
+//! whether a text stands alone or as the only member of a block. Anything unreadable still is a block; nothing here
+//! fails.
 
 use std::sync::LazyLock;
 
@@ -19,75 +19,75 @@ use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
 
-/// A prompt.
+/// A prompt as a sequence of blocks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt {
-    /// The blocks: tools and instructions, then the messages, then what is late.
+    /// The blocks: tools and instructions, then the messages, then late instructions.
     pub blocks: Vec<Block>,
-    /// A mark that the provider puts on the last block itself.
+    /// The time to live of the mark that the provider itself puts on the last block, if it does.
     pub automatic: Option<Ttl>,
-    /// What the provider's entries of it are bound to beside what stands before them.
+    /// What cache entries depend on besides the text before them.
     pub bound: Bound,
-    /// How many blocks at the end are instructions that stand behind the messages, and that no cache keeps.
+    /// How many blocks at the end are instructions read behind the messages, which no cache keeps.
     pub late: usize,
 }
 
-/// A block.
+/// A block of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// A hash of what it says, its mark excluded.
+    /// A hash of its content, without its mark.
     pub key: u128,
-    /// Its bytes as they are written, as far as they are read as text.
+    /// Its length as written, in bytes, as far as it is text.
     pub bytes: u32,
-    /// The same without what tokenizers make next to nothing of, without its mark, and without what is written around a
-    /// text that could stand alone.
+    /// The same without its mark, without what surrounds a text that could stand alone, and with runs that take few
+    /// tokens counted for little.
     pub weight: u32,
-    /// Its tokens as a tokenizer counts them, once it has.
+    /// Its tokens by a tokenizer, once counted.
     pub counted: Option<u32>,
-    /// Where it stands in the body.
+    /// Its place in the body.
     pub span: Span,
-    /// The cache mark it carries.
+    /// The cache mark on it.
     pub mark: Option<Ttl>,
-    /// The part that it is, if it stands in a message.
+    /// The part that it is, if it is in a message.
     pub part: Option<PartId>,
-    /// Whose it is.
+    /// What it belongs to.
     pub share: Share,
 }
 
-/// What the model has thought at a time.
+/// A reasoning block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thought {
-    /// Its block's key.
+    /// The key of its block.
     pub key: u128,
-    /// Names all that stands before it, but what else was thought.
+    /// Identifies everything before it, other reasoning aside.
     pub before: u64,
 }
 
 /// What a block belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// Definitions of tools.
+    /// Tool definitions.
     Tools,
     /// Instructions.
     System,
-    /// What the user said or showed.
+    /// The user's text and media.
     User,
-    /// What the model said, its calls included.
+    /// The model's text and calls.
     Assistant,
-    /// What the model thought.
+    /// The model's reasoning.
     Reasoning,
-    /// What tools answered.
+    /// Tool results.
     Results,
 }
 
 impl Block {
-    /// What it says, as it is written in the body; `None` where not all of it is text.
+    /// Its text as written in the body; `None` if it is not all text.
     pub fn text<'b>(&self, body: &'b [u8]) -> Option<&'b str> {
         let raw = body.get(self.span.range()).filter(|raw| raw.len() == self.bytes as usize)?;
         std::str::from_utf8(raw).ok()
     }
 
-    /// Its tokens; at least one.
+    /// Its tokens, at least one.
     fn tokens(&self, scale: Scale) -> u64 {
         let (size, unit) = match (scale, self.counted) {
             (Scale::Bytes(unit), _) => (f64::from(self.bytes), unit),
@@ -99,25 +99,25 @@ impl Block {
     }
 }
 
-/// Bytes to a token, as a rule of thumb.
+/// Bytes per token, as a rule of thumb.
 const USUAL: f64 = 4.0;
-/// A token that is shorter than so many bytes is none of the body's, nor one of which a tokenizer counts less than the
-/// other number: the provider has the rest of the prompt.
+/// If a token is shorter than so many bytes, or than so many counted tokens, then the provider holds more of the
+/// prompt than the body does.
 const SHORTEST: (f64, f64) = (1.5, 0.4);
 
-/// How large a prompt is in tokens.
+/// How the size of a prompt is converted to tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// By its bytes: so many to a token.
+    /// By bytes: so many to a token.
     Bytes(f64),
-    /// By what its texts weigh: so many bytes to a token.
+    /// By weight: so many bytes of it to a token.
     Weights(f64),
-    /// By its counts: so many to a token of the provider's.
+    /// By counted tokens: so many to one of the provider's.
     Counts(f64),
 }
 
 impl Prompt {
-    /// The scale at which the prompt has the tokens that the provider billed; 0: it did not say.
+    /// The scale by which the prompt has the tokens that the provider billed; 0: the provider reported none.
     pub fn scale(&self, billed: u64) -> Scale {
         let counted: Option<u64> = self.blocks.iter().map(|block| block.counted.map(u64::from)).sum();
         let unit = |size: u64| size.max(1) as f64 / billed.max(1) as f64;
@@ -127,8 +127,8 @@ impl Prompt {
         }
     }
 
-    /// The scale of what the body holds of a prompt that was billed, and the tokens of what it does not: a history, a
-    /// document or a cached beginning that the provider has. Where it is known to have some, `hides`, the rest is that.
+    /// The scale for what the body holds of a billed prompt, and the tokens of the rest: a history, document or
+    /// cached prefix that the provider holds. `hides`: it is known to hold some.
     pub fn held(&self, billed: u64, hides: bool) -> (Scale, u64) {
         let (weight, count) = if hides { (USUAL, 1.0) } else { SHORTEST };
         let usual = match self.scale(billed) {
@@ -139,7 +139,7 @@ impl Prompt {
         (usual, billed.saturating_sub(self.tokens(usual)))
     }
 
-    /// Tokens of all blocks.
+    /// The tokens of all blocks.
     pub fn tokens(&self, scale: Scale) -> u64 {
         self.blocks.iter().map(|block| block.tokens(scale)).sum()
     }
@@ -165,28 +165,27 @@ impl Prompt {
         }
     }
 
-    /// How many blocks a cache may keep: those before the late ones.
+    /// How many blocks a cache may keep: all but the late ones.
     fn kept(&self) -> usize {
         self.blocks.len().saturating_sub(self.late)
     }
 
-    /// Bytes of all blocks.
+    /// The bytes of all blocks.
     pub fn bytes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.bytes)).sum()
     }
 
-    /// What all blocks weigh, in bytes.
+    /// The weight of all blocks, in bytes.
     fn weight(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.weight)).sum()
     }
 
-    /// Tokens that belong to something.
+    /// The tokens of all blocks that belong to `share`.
     pub fn tokens_of(&self, share: Share, scale: Scale) -> u64 {
         self.blocks.iter().filter(|block| block.share == share).map(|block| block.tokens(scale)).sum()
     }
 
-    /// Names the instructions that stand before all else but tools: the same name, the same instructions. `None`: there are
-    /// none.
+    /// The key of the instructions before the messages: equal keys mean equal instructions. `None` if there are none.
     pub fn instructions_key(&self, body: &[u8]) -> Option<u128> {
         let mut keys = self.instructing(body).map(|block| block.key).peekable();
         keys.peek()?;
@@ -195,7 +194,7 @@ impl Prompt {
         Some(hash.digest128())
     }
 
-    /// What these say: texts of several blocks are lines of one.
+    /// The text of these instructions, with one line for each text.
     pub fn instructions(&self, body: &[u8]) -> String {
         let mut texts = Vec::new();
         for block in self.instructing(body) {
@@ -215,13 +214,13 @@ impl Prompt {
         head.filter(move |block| block.share == Share::System && !is_aside(body, block))
     }
 
-    /// Leaves out what the model has thought in the messages before this one.
+    /// Removes the reasoning in messages before number `before`.
     pub fn forget_reasoning(&mut self, before: usize) {
         let is_old = |block: &Block| block.part.is_some_and(|part| (part.message as usize) < before);
         self.blocks.retain(|block| block.share != Share::Reasoning || !is_old(block));
     }
 
-    /// What the model has thought.
+    /// The reasoning blocks.
     pub fn thoughts(&self) -> Vec<Thought> {
         let (mut before, mut thoughts) = (Xxh3::new(), Vec::new());
         for block in &self.blocks {
@@ -233,7 +232,7 @@ impl Prompt {
         thoughts
     }
 
-    /// Leaves out what the model has thought behind so many thoughts.
+    /// Keeps only the first `first` reasoning blocks.
     pub fn keep_thoughts(&mut self, first: usize) {
         let mut thoughts = 0;
         self.blocks.retain(|block| {
@@ -242,7 +241,8 @@ impl Prompt {
         });
     }
 
-    /// Which block before the messages of a prompt stands in this one in two, if nothing else there is another.
+    /// The block before the messages of `whole` that is split in two in this prompt, provided that nothing else there
+    /// differs.
     pub fn splits(&self, whole: &Self) -> Option<usize> {
         let keys = |prompt: &Self| -> Vec<u128> {
             prompt.blocks[..prompt.frame()].iter().map(|block| block.key).collect()
@@ -252,20 +252,20 @@ impl Prompt {
         (at < whole.len() && ours.get(at + 2..)? == &whole[at + 1..]).then_some(at)
     }
 
-    /// How many blocks stand before the messages.
+    /// The number of blocks before the messages.
     pub fn frame(&self) -> usize {
         self.blocks.iter().take_while(|block| block.part.is_none()).count()
     }
 }
 
-/// What the instructions of Claude Code begin with: the provider takes it out before anything else.
+/// A prefix in Claude Code's instructions that the provider removes before anything else.
 static ASIDE: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(b"x-anthropic-billing-header:"));
-/// Bytes of a block that are looked at for it.
+/// How many bytes of a block are searched for it.
 const NEAR: usize = 100;
 
-/// The texts that a value is made of: it is one, or holds them as `text`, below `parts` or `content`. What holds none is
-/// taken as it is written.
+/// The texts in a value: the value itself, or members called `text` below `parts` or `content`. Without any, the
+/// value as it is written.
 fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
     let known = texts.len();
     match value.kind {
@@ -289,18 +289,19 @@ fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Where a dialect keeps the beginning of a prompt, and how marks are named.
+/// How a dialect's prompts are laid out, and what its marks are called.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Members of the frame that stand before the messages, unless they are late, in the provider's order.
+    /// Members that stand before the messages, unless they are late, in the provider's order.
     pub(super) before: &'static [&'static str],
-    /// Members to which what the provider keeps is bound as well.
+    /// Members that cache entries depend on.
     pub(super) binds: &'static [Bind],
-    /// Members that mark a block, and, on the frame, the end of the prompt.
+    /// Members that mark a block or, in the outermost object, the end of the prompt.
     pub(super) marks: &'static [&'static str],
-    /// Reasoning is encrypted.
+    /// Whether reasoning is encrypted.
     pub(super) sealed: bool,
-    /// What users have said before a summary of the provider's own may be read still: it may be there because it was kept.
+    /// Whether user messages before one of the provider's own summaries may still be read, because they may have been
+    /// kept on purpose.
     pub(super) keeps_users: bool,
 }
 
@@ -327,13 +328,13 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     prompt
 }
 
-/// What the parts of a message are known by.
+/// The keys of the parts of a message.
 pub(super) fn keys_of<'c>(conversation: &'c Conversation, at: usize, layout: &Layout) -> &'c [BlockKey] {
     let index = &conversation.messages[at].index;
     let key = |(id, part)| part_key(conversation, id, index.role, part, layout);
     index.blocks(|| {
         let mut keys: Vec<BlockKey> = conversation.parts_of(at).map(key).collect();
-        // A mark of a message is one of its last part.
+        // A mark on a message counts as one on its last part.
         if let Some(last) = keys.last_mut().filter(|last| index.is_marked && last.mark.is_none()) {
             last.mark = message_mark(conversation.messages[at].span.of(&conversation.body), layout);
         }
@@ -341,27 +342,27 @@ pub(super) fn keys_of<'c>(conversation: &'c Conversation, at: usize, layout: &La
     })
 }
 
-/// The values that stand before the messages in a prompt, in its order.
+/// The values before the messages of a prompt, in the provider's order.
 pub(crate) fn before_messages(protocol: &dyn Protocol, conversation: &Conversation) -> Vec<Span> {
     let (body, members) = (&*conversation.body, &*conversation.members);
     let found = protocol.dialect().layout.before.iter().filter_map(|name| scan::get(body, members, name));
     found.map(|value| value.span).filter(|span| conversation.late != Some(*span)).collect()
 }
 
-/// Whether a block is taken out by the provider before anything else.
+/// Whether the provider removes a block before anything else.
 pub(super) fn is_aside(body: &[u8], block: &Block) -> bool {
     let raw = block.span.of(body);
     ASIDE.find(&raw[..raw.len().min(NEAR)]).is_some()
 }
 
-/// The prompt of a request as far as it stands before the messages: members that were found when the body was read.
+/// The part of a request's prompt before the messages, from members found when the body was read.
 pub(super) fn frame(conversation: &Conversation, layout: &Layout) -> Prompt {
     let (body, members) = (&*conversation.body, &*conversation.members);
     let automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
     Prompt { blocks: around_messages(conversation, layout, false), automatic, ..Prompt::default() }
 }
 
-/// The blocks of the members that stand before the messages, or of those that are `late`.
+/// The blocks of the members before the messages, or of the `late` ones.
 fn around_messages(conversation: &Conversation, layout: &Layout, late: bool) -> Vec<Block> {
     let (body, members) = (&*conversation.body, &*conversation.members);
     let mut blocks = Vec::new();

@@ -1,7 +1,7 @@
-//! What a refusal says, whatever dialect: read from the error itself, never from what it may quote.
+//! Classifies refusals of any dialect, by the error itself and never by what it may quote.
 //!
-//! A prompt that is too long is recognised by a code or a sentence that certainly means it. All else is something
-//! else: whoever mistakes it makes room where none is missing.
+//! Only a code or sentence that certainly means it counts as a prompt that is too long. Any doubt counts as something
+//! else: a mistake would remove history for nothing.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use super::content::{leading_number, trailing_number};
 use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
 
-/// What the error in an answer means: of a refused request, or in the beginning of an answer that began well (200).
+/// What the error means in an answer that refuses a request, or at the beginning of an answer with status 200.
 pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
         400 | 422 | 500 => whole(body),
@@ -32,13 +32,13 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
     }
 }
 
-/// What the error means that stood within an answer.
+/// What an error inside an answer means.
 pub fn refused_within(answer: &Answer) -> Refused {
     let message = answer.error.as_deref().map(own_words).unwrap_or_default();
     overflow(&[&*message, answer.error_words.as_deref().unwrap_or_default()].join("\n"))
 }
 
-/// The status that an error within an answer has by its own word, if it has one.
+/// The status that an error inside an answer states, if it does.
 pub fn status_within(answer: &Answer) -> Option<u16> {
     let words = answer.error_words.as_deref()?;
     words.lines().find_map(|word| match word {
@@ -49,7 +49,7 @@ pub fn status_within(answer: &Answer) -> Option<u16> {
     })
 }
 
-/// Whether an error, in small letters, says that the prompt is too long.
+/// Classifies the text of an error, in lower case, by whether the prompt is too long.
 fn overflow(error: &str) -> Refused {
     let Some(wording) = OVERFLOW.iter().find(|wording| error.contains(wording.says)) else {
         return Refused::Other;
@@ -63,13 +63,13 @@ fn overflow(error: &str) -> Refused {
     let limit = number(wording.limit);
     let alone = parts(error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
     match (alone, limit) {
-        // A prompt this small is not what is in the way: shortening it would cost history for nothing.
+        // A prompt as short as this is not the reason: shortening it would lose history for nothing.
         (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
         (prompt, limit) => Refused::Overflow { limit, prompt: prompt.or_else(|| number(wording.prompt)) },
     }
 }
 
-/// The tokens of a prompt whose parts are told apart from the answer's: `9 tokens (5 in the messages, 4 in the
+/// The tokens of the prompt, if the error lists it apart from the answer: `9 tokens (5 in the messages, 4 in the
 /// completion)`.
 fn parts(error: &str) -> Option<u64> {
     const OF_PROMPT: [&str; 6] = [
@@ -84,41 +84,41 @@ fn parts(error: &str) -> Option<u64> {
     OF_PROMPT.iter().filter_map(number).reduce(u64::saturating_add).filter(|sum| *sum > 0)
 }
 
-/// The words of an error that is all of an answer.
+/// The text of an error that is the whole answer.
 fn whole(body: &[u8]) -> Option<String> {
     error(&serde_json::from_slice(body).ok()?)
 }
 
-/// The words of an error in an answer with a good status, or in the beginning of one.
+/// The text of an error inside an answer with a good status, or at the beginning of one.
 fn begun(body: &[u8]) -> Option<String> {
     let events = serde_json::from_slice(body).map_or_else(|_| events(body), |document| vec![document]);
     events.iter().filter(|event| is_error(event)).find_map(error)
 }
 
-/// What a server answers with, which may put it into a list.
+/// The document, or the first item if a server wraps it in a list.
 fn first(document: &Value) -> &Value {
     document.as_array().and_then(|list| list.first()).unwrap_or(document)
 }
 
-/// What is put down as an error.
+/// The member that states an error.
 fn put_down(document: &Value) -> Option<&Value> {
     let error = document.get("error").or_else(|| document.get("response")?.get("error"));
     error.filter(|error| !error.is_null())
 }
 
-/// Whether something is an error by its own word: a message alone may be anything.
+/// Whether a value declares itself to be an error; a message alone may be anything.
 fn is_error(document: &Value) -> bool {
     let document = first(document);
     let says = |key: &str| document.get(key).is_some_and(|said| said == "error");
     put_down(document).is_some() || says("type") || says("object")
 }
 
-/// The words of an error, in small letters: its message, code and type, the numbers beside them, and those of the error
-/// that it passes on.
+/// The text of an error in lower case: its message, code, type and their numbers, and those of an error that it
+/// passes on.
 pub(super) fn error(document: &Value) -> Option<String> {
     let document = first(document);
     let error = put_down(document).or_else(|| {
-        // Some servers put the message at the top.
+        // Some servers put the message at the top level.
         document.get("message").filter(|message| message.is_string()).map(|_| document)
     })?;
     if let Some(message) = error.as_str() {
@@ -144,7 +144,7 @@ pub(super) fn error(document: &Value) -> Option<String> {
     Some(words)
 }
 
-/// What a server says in its own words, in small letters: up to where it quotes the request, or the model.
+/// What the server says in its own words, in lower case, up to where it quotes the request or the model.
 fn own_words(message: &str) -> String {
     let mut words = message.to_ascii_lowercase();
     let quoted = QUOTES.iter().filter_map(|before| words.find(before)).min();
@@ -152,7 +152,7 @@ fn own_words(message: &str) -> String {
     words
 }
 
-/// The events of a stream's beginning, as far as they are whole: of one of events, or of one long list.
+/// The complete events at the beginning of a stream, be it one of events or one long list.
 fn events(body: &[u8]) -> Vec<Value> {
     if let Some(items) = items(body) {
         return first_item(items).and_then(Result::ok).into_iter().collect();
@@ -162,25 +162,25 @@ fn events(body: &[u8]) -> Vec<Value> {
     events
 }
 
-/// Shows the data of each event, also of the last one as far as it goes.
+/// Calls `event` with the data of each event, including an incomplete last one.
 fn each_event(body: &[u8], mut event: impl FnMut(&[u8])) {
     let mut framer = Framer::default();
     framer.push(body, &mut event);
     framer.finish(&mut event);
 }
 
-/// What stands in a stream that is one long list.
+/// The items of a stream that is one long list.
 fn items(body: &[u8]) -> Option<&[u8]> {
     body.trim_ascii_start().strip_prefix(b"[")
 }
 
-/// The first item of a list; `None` as long as it is not whole, or if there is none.
+/// The first item of a list; `None` while it is incomplete, or if there is none.
 fn first_item<'b, T: Deserialize<'b>>(items: &'b [u8]) -> Option<Result<T, serde_json::Error>> {
     let first = serde_json::Deserializer::from_slice(items).into_iter().next()?;
     if first.as_ref().is_err_and(serde_json::Error::is_eof) { None } else { Some(first) }
 }
 
-/// Whether the beginning of a stream tells what becomes of it: there is an event that is more than a greeting.
+/// Whether the beginning of a stream tells how it continues: there is an event beyond a greeting.
 pub fn has_opened(body: &[u8]) -> bool {
     const GREETINGS: [&[u8]; 4] =
         [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];

@@ -1,4 +1,4 @@
-//! A plan as byte edits. The same for every dialect: indexes say where literals, blocks and messages stand.
+//! Lowers a plan to byte edits, for all dialects alike: the index says where literals, blocks and messages stand.
 //!
 //! Nothing is decided here: what no operation of the plan names keeps its bytes.
 
@@ -9,7 +9,7 @@ use crate::json::container::{self, Patch};
 use crate::json::{Edit, Edits, Span, string};
 use crate::plan::{LeafEdit, Op, Plan, Refusal};
 
-/// Why a plan cannot be carried out.
+/// Why a plan cannot be lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Lowering {
     /// It breaks a rule.
@@ -20,7 +20,7 @@ pub enum Lowering {
     Overlap,
 }
 
-/// Turns a checked plan into edits. `message` writes an inserted message.
+/// Lowers a checked plan. `message` writes an inserted message.
 pub(crate) fn lower(
     conversation: &Conversation,
     plan: &Plan,
@@ -54,7 +54,7 @@ pub(crate) fn lower(
     Edits::new(edits).map_err(|_| Lowering::Overlap)
 }
 
-/// What is said more goes in front of the closing quote: the literal stays as it is spelled.
+/// Appends text in front of the closing quote: the literal keeps its spelling.
 fn append(
     conversation: &Conversation,
     id: PartId,
@@ -70,7 +70,7 @@ fn append(
     Ok(())
 }
 
-/// The literal is cut in two where it stands: each piece keeps its spelling.
+/// Splits a literal in place: each piece keeps its spelling.
 fn split(
     conversation: &Conversation,
     bytes: u32,
@@ -88,7 +88,7 @@ fn split(
     Ok(())
 }
 
-/// Reasoning of one message goes from what it stands in: its list of blocks, or the message itself.
+/// Removes reasoning from a message: from its list of blocks, or from the message object itself.
 fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowering> {
     let mut gone = Vec::new();
     for id in parts {
@@ -100,7 +100,8 @@ fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowe
     Ok(drops(conversation, message, gone))
 }
 
-/// What goes from lists or objects of a message, each given with the slot in it: all of one at once.
+/// Removes items from the lists or objects of a message, each given with its slot: all removals from one list are
+/// made together.
 fn drops(conversation: &Conversation, message: u32, gone: Vec<(&Slots, usize)>) -> Vec<Edit> {
     let mut containers: Vec<(&Slots, Vec<usize>)> = Vec::new();
     for (slots, slot) in gone {
@@ -122,7 +123,7 @@ fn mark(conversation: &Conversation, id: PartId, hold: Hold, edits: &mut Vec<Edi
     mark_block(conversation, place, hold, edits)
 }
 
-/// A mark is the last member of its block. What is a string becomes a list with one block.
+/// Adds a mark as the last member of a block. A string becomes a list with one block.
 fn mark_block(
     conversation: &Conversation,
     at: Span,
@@ -140,7 +141,8 @@ fn mark_block(
     Ok(())
 }
 
-/// Texts of a call's arguments: each literal where it stands, or, where they stand in a literal themselves, that one.
+/// Edits texts in a call's arguments: each literal in place or, if the arguments are themselves in a string, that
+/// string.
 fn arguments(
     conversation: &Conversation,
     id: PartId,
@@ -197,7 +199,7 @@ fn text(
     Ok(())
 }
 
-/// A block with text in place of an image or a document, and where that stands.
+/// A text block that replaces an image or a document, and the span that it replaces.
 fn in_place_of(part: &Part, media: &Leaf, text: &str) -> Result<(Span, String), Lowering> {
     let kind = part.text_for_media().ok_or(Refusal::NotReplaceable)?;
     let slots = part.media.as_ref().map(|media| &media.slots);

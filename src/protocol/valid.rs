@@ -1,85 +1,85 @@
-//! What providers demand of a history: who speaks when, calls and their results, no blank texts.
+//! The rules of providers for histories: who speaks when, how calls and results pair, no blank texts.
 //!
-//! The rules are the providers' own, said over the neutral index. Whoever edits a request proves by them that
-//! it is still accepted; they are never a reason to refuse a request as it came.
+//! Whoever edits a request uses these rules to verify that it is still accepted. They are never a reason to refuse a
+//! request as it came.
 
 use crate::conversation::{Conversation, Message, PartId, PartKind, Role};
 
 /// A rule that a history breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Invalid {
-    /// There is no message.
+    /// There are no messages.
     #[error("no messages")]
     Empty,
-    /// It does not begin with the user.
+    /// The first message is not the user's.
     #[error("message {0}: the first message is not the user's")]
     First(usize),
-    /// It ends with the model.
+    /// The last message is the model's.
     #[error("message {0}: the last message is the model's")]
     Last(usize),
-    /// A call has no result where it must.
+    /// A call lacks a required result.
     #[error("message {0}: a call before it has no result")]
     Unanswered(usize),
     /// A result has no call before it.
     #[error("message {0}: a result without a call")]
     Orphan(usize),
-    /// An id is used twice.
+    /// An id occurs twice.
     #[error("message {0}: the id of an earlier call")]
     Reused(usize),
-    /// A text is blank, or a message says nothing.
+    /// A text is blank, or a message is empty.
     #[error("message {0}: blank")]
     Blank(usize),
-    /// Instructions stand where none may.
+    /// Instructions stand where they are not allowed.
     #[error("message {0}: instructions out of place")]
     Instructions(usize),
-    /// Reasoning of two answers runs together, or belongs to nothing.
+    /// The reasoning of two answers is not separated, or is followed by nothing.
     #[error("message {0}: reasoning out of place")]
     Reasoning(usize),
 }
 
-/// Which rules a provider has.
+/// The rules of a provider.
 #[derive(Debug)]
 pub(super) struct Rules {
-    /// The first message is the user's.
+    /// The first message must be the user's.
     pub(super) begins_with_user: bool,
-    /// The last message is not the model's.
+    /// The last message must not be the model's.
     pub(super) ends_with_client: bool,
-    /// Where results stand.
+    /// Where results must stand.
     pub(super) results: Results,
-    /// No id is used twice.
+    /// No id may occur twice.
     pub(super) unique_ids: bool,
     /// Which blank texts are refused.
     pub(super) blanks: Blanks,
-    /// Instructions stand at the end, or before an answer; never first, and behind an answer only where that ends with
-    /// what the provider's own tools found.
+    /// Instructions may stand only at the end or before an answer: never first, and behind an answer only if it ends
+    /// with a result of the provider's own tools.
     pub(super) instructions_before_answers: bool,
-    /// Reasoning is signed: that of two answers must not run together in one message.
+    /// Reasoning is signed: that of two answers must not meet in one message.
     pub(super) reasoning_apart: bool,
-    /// Reasoning is followed by what it led to.
+    /// Reasoning must be followed by what it led to.
     pub(super) reasoning_followed: bool,
 }
 
-/// Where the results of calls stand.
+/// Where the results of calls must stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Results {
-    /// Right behind the calls, before anything else.
+    /// Directly behind the calls, before anything else.
     First,
-    /// Behind the calls, before the model speaks again.
+    /// Behind the calls, before the model's next message.
     Together,
     /// Anywhere behind the calls.
     Later,
 }
 
-/// Which blank texts a provider refuses. Messages without any part are refused by all.
+/// Which blank texts a provider refuses. All refuse messages without parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Blanks {
-    /// Any text of nothing but white space.
+    /// Any text of white space.
     All,
     /// Blocks with an empty text.
     Blocks,
 }
 
-/// Whether the provider accepts the history.
+/// Checks a history against a provider's rules.
 ///
 /// # Errors
 /// The first rule that it breaks.
@@ -101,7 +101,7 @@ pub(super) fn check(conversation: &Conversation, rules: &Rules) -> Result<(), In
     if turnover.open.is_empty() { Ok(()) } else { Err(Invalid::Unanswered(messages.len())) }
 }
 
-/// Calls that wait for their results.
+/// The calls that await their results.
 #[derive(Default)]
 struct Turnover<'a> {
     open: Vec<&'a str>,
@@ -128,7 +128,7 @@ fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> 
     Ok(())
 }
 
-/// Whether a message stands right behind an answer that does not end with what a tool of the provider's own found.
+/// Whether a message directly follows an answer that does not end with a result of the provider's own tools.
 fn follows_an_answer(messages: &[Message], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| &messages[before].index) else { return false };
     let found = before.parts.last().is_some_and(|part| part.kind == PartKind::Hosted && part.tool.is_none());
@@ -177,7 +177,7 @@ impl Turnover<'_> {
 }
 
 fn blanks(conversation: &Conversation, at: usize, refused: Blanks) -> Result<(), Invalid> {
-    /// A literal with more bytes than this is taken for a text that says something.
+    /// Longer literals, in bytes, are assumed not to be blank.
     const LONG: usize = 256;
     let is_blank = |id: PartId, leaf: usize| {
         let text = conversation.text(id, leaf);

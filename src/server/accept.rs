@@ -1,7 +1,7 @@
-//! Accepting connections and sharing them out.
+//! Accepting connections and distributing them over the workers.
 //!
-//! One worker accepts. It keeps a connection unless another worker has fewer open, so that one agent is served
-//! by one thread, and many by all.
+//! One worker accepts. It keeps a connection unless another worker has fewer open, so that a single agent is served
+//! by one thread, and many agents by all.
 
 use std::io;
 use std::mem;
@@ -28,20 +28,20 @@ pub(super) enum Source {
     Inbox(mpsc::Receiver<Accepted>),
 }
 
-/// The listening socket, and who shares in what it yields.
+/// The listening socket, and the workers that share its connections.
 pub(super) struct Door {
     listener: TcpListener,
     room: Room,
-    /// Accepted, and waits for its place.
+    /// An accepted connection that waits for a place.
     waiting: Option<TcpStream>,
-    /// None can be accepted, and the log says so.
+    /// Whether accepting fails at present, which the log has reported.
     is_failing: bool,
-    /// The accepting worker itself first.
+    /// All workers; the accepting one is the first.
     workers: Vec<Desk>,
     stats: Arc<Stats>,
 }
 
-/// A worker, as the accepting one sees it.
+/// A worker, as seen by the accepting one.
 pub(super) struct Desk {
     open: Arc<AtomicUsize>,
     /// `None` for the accepting worker itself.
@@ -62,8 +62,7 @@ pub(super) struct Seat {
 }
 
 impl Source {
-    /// The next connection to serve; `None` when there will be no more. Nothing is lost if the future is
-    /// dropped.
+    /// The next connection to serve; `None` when there will be no more. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<(TcpStream, Seat)> {
         match self {
             Self::Door(door) => Some(door.next().await),
@@ -112,7 +111,7 @@ impl Door {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     self.is_failing = false;
-                    // Costs latency where it fails, never correctness.
+                    // A failure costs latency, never correctness.
                     drop(stream.set_nodelay(true));
                     return stream;
                 }

@@ -1,7 +1,7 @@
-//! Bodies of which the gateway has read some, and may still have to send all.
+//! Bodies that the gateway has partly read, and may still have to send in full.
 //!
-//! Nothing that arrived is ever lost or reordered: what was read goes out first, then the rest as it comes,
-//! then trailers, or the error that the sender ended in.
+//! Nothing that arrived is lost or reordered: what was read is sent first, then the rest as it arrives, then the
+//! trailers or the error that ended it.
 
 use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
@@ -21,13 +21,13 @@ use crate::upstream::{AnswerBody, Paced, Resend};
 
 use super::client::Upload;
 
-/// The body of an answer to a request that was sent from here.
+/// The body of an answer to a request of this server.
 pub(super) type Received = AnswerBody<Paced<Replay>>;
 
-/// What a sender ended in.
+/// The error that ended a body.
 pub(super) type BodyError = Box<dyn StdError + Send + Sync>;
 
-/// A body, read to some point.
+/// A body that has been read up to some point.
 #[derive(Debug)]
 pub(super) struct Replay<R = Upload> {
     read: Bytes,
@@ -43,21 +43,20 @@ enum Rest<R> {
 }
 
 impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
-    /// A body of which nothing was read.
+    /// A body of which nothing has been read.
     pub(super) fn streaming(body: R) -> Self {
         Self { read: Bytes::new(), rest: Rest::Open(body) }
     }
 
-    /// A body made of one piece.
+    /// A body that consists of these bytes.
     pub(super) fn whole(bytes: Bytes) -> Self {
         Self { read: bytes, rest: Rest::Nothing }
     }
 
-    /// Reads `body` to its end, to `limit` bytes or to its failure; whichever is first. A body that declares more than
-    /// `limit` is not read at all.
+    /// Reads `body` to its end, to `limit` bytes or to an error, whichever comes first. A body that declares more
+    /// than `limit` is not read at all.
     ///
-    /// # Errors
-    /// When nothing more of it comes for `patience`.
+    /// # Errors If no more of it arrives within `patience`.
     pub(super) async fn collect(mut body: R, limit: usize, patience: Duration) -> Result<Self, Elapsed> {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if declared.is_some_and(|length| length > limit) {
@@ -76,8 +75,8 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         Ok(Self { read: gathered.into_bytes(), rest })
     }
 
-    /// Reads `body` until `enough` says so of what was read, to its end, to `limit` bytes, to its failure, or for
-    /// `patience`; whichever is first.
+    /// Reads `body` until `enough` accepts what was read, to its end, to `limit` bytes, to an error, or for
+    /// `patience`, whichever comes first.
     pub(super) async fn peek(
         mut body: R,
         limit: usize,
@@ -99,22 +98,22 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         Self { read: read.freeze(), rest }
     }
 
-    /// The bytes, if they are all there is.
+    /// The bytes, if the whole body has been read.
     pub(super) fn as_whole(&self) -> Option<&Bytes> {
         matches!(self.rest, Rest::Nothing).then_some(&self.read)
     }
 
-    /// Whether there is more than was read.
+    /// Whether there is more than has been read.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.rest, Rest::Open(_))
     }
 
-    /// What was read and not sent yet.
+    /// What has been read and not yet sent.
     pub(super) fn read(&self) -> &Bytes {
         &self.read
     }
 
-    /// What the sender failed with.
+    /// The error that ended the body.
     pub(super) fn broken(&self) -> Option<&BodyError> {
         match &self.rest {
             Rest::Broken(error) => Some(error),
@@ -134,7 +133,7 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Resend for Replay<R>
     }
 }
 
-/// The next piece of a body, or what is left of it where there is none.
+/// The next data of a body, or else how it ends.
 async fn piece<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin>(
     body: &mut R,
 ) -> Result<Bytes, Rest<R>> {
@@ -150,7 +149,7 @@ async fn piece<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin>(
     }
 }
 
-/// What is wrong with the chunks of a body, if that is what ended it and not the connection.
+/// What is wrong with the chunked framing of a body, if that ended it and not the connection.
 pub(super) fn framing_fault<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e io::Error> {
     match error.downcast_ref::<io::Error>() {
         Some(fault) => Some(fault)
@@ -159,7 +158,7 @@ pub(super) fn framing_fault<'e>(error: &'e (dyn StdError + 'static)) -> Option<&
     }
 }
 
-/// Reads and forgets `body`: to its end, to `limit` bytes or to its failure.
+/// Reads and discards `body` to its end, to `limit` bytes or to an error.
 pub(super) async fn discard(mut body: Upload, limit: usize) {
     let mut seen = 0;
     while seen <= limit
@@ -209,7 +208,7 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Body for Replay<R> {
     }
 }
 
-/// Pieces of a body, put together with one copy, or none if there is one piece.
+/// Joins the pieces of a body with a single copy, or none if there is only one piece.
 pub(super) struct Gathered {
     first: Bytes,
     all: BytesMut,
@@ -217,7 +216,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// `expected` bytes will be made room for at the first copy.
+    /// Room for `expected` bytes is reserved at the first copy.
     pub(super) fn new(expected: usize) -> Self {
         Self { first: Bytes::new(), all: BytesMut::new(), expected }
     }

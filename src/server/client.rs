@@ -1,6 +1,6 @@
-//! What is known of a client for as long as its connection is open.
+//! The state of a client connection, for as long as it is open.
 //!
-//! Learned from its requests, and looked at where the connection ends or has to. Holds nothing up.
+//! Updated by its requests, and consulted when the connection ends or must end. Never holds anything up.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,31 +27,31 @@ pub(super) struct Client {
     asked: Notify,
 }
 
-/// Whether anything is under way.
+/// Whether the connection is idle.
 struct Rest {
     requests: usize,
-    /// Since when nothing is; `None` also for one that was asked to go.
+    /// Since when it has been idle; `None` also for one that was asked to close.
     since: Option<Instant>,
-    /// It was asked to go, and has said nothing since.
+    /// It was asked to close, and has sent nothing since.
     is_dismissed: bool,
 }
 
-/// A request that is under way, until it is dropped.
+/// A request in progress, until it is dropped.
 pub(super) struct Visit {
     client: Arc<Client>,
     stats: Arc<Stats>,
 }
 
-/// An answer, and the request that it is to.
+/// An answer, together with the request that it answers.
 pub(super) struct Attended<B> {
     answer: B,
     _visit: Visit,
 }
 
-/// The body of a request. While there is more of it to come, its client is known to be sending.
+/// The body of a request. Its client counts as sending until the body has ended.
 pub(super) struct Upload {
     body: Incoming,
-    /// `None` where requests share a connection: the end of one is not the end of that.
+    /// `None` if requests share the connection, so that the end of one says nothing about it.
     client: Option<Arc<Client>>,
 }
 
@@ -61,33 +61,33 @@ impl Client {
         self.is_old.load(Ordering::Relaxed)
     }
 
-    /// Whether some of its last request was not read.
+    /// Whether part of its last request has not been read.
     pub(super) fn is_sending(&self) -> bool {
         self.is_sending.load(Ordering::Relaxed)
     }
 
-    /// Whether it has sent all of a request, and has not got all of the answer.
+    /// Whether it has sent a complete request, and has not received the complete answer.
     pub(super) fn is_waiting(&self) -> bool {
         !self.is_sending() && self.rest().requests > 0
     }
 
-    /// Whether no request of it is under way.
+    /// Whether no request of it is in progress.
     pub(super) fn is_resting(&self) -> bool {
         self.rest().requests == 0
     }
 
-    /// Whether something has come from it since its last request, and is none yet.
+    /// Whether it has sent something since its last request that is not yet a request.
     pub(super) fn has_begun(&self) -> bool {
         let rest = self.rest();
         rest.requests == 0 && rest.since.is_none()
     }
 
-    /// Since when nothing is under way.
+    /// Since when the connection has been idle.
     pub(super) fn resting_since(&self) -> Option<Instant> {
         self.rest().since
     }
 
-    /// Waits until nothing was under way for so long.
+    /// Waits until the connection has been idle for this long.
     pub(super) async fn rested(&self, time: Duration) {
         loop {
             let since = self.resting_since().unwrap_or_else(Instant::now);
@@ -98,14 +98,14 @@ impl Client {
         }
     }
 
-    /// Something has come from it.
+    /// Records that the client has sent something.
     pub(super) fn heard(&self) {
         let mut rest = self.rest();
         rest.since = None;
         rest.is_dismissed = false;
     }
 
-    /// Asks it to go, unless something comes from it first; `false` if something is under way.
+    /// Asks it to close unless it sends something first; `false` if a request is in progress.
     pub(super) fn dismiss(&self) -> bool {
         let mut rest = self.rest();
         rest.is_dismissed = rest.since.take().is_some();
@@ -115,11 +115,11 @@ impl Client {
         rest.is_dismissed
     }
 
-    /// Waits until it has to go. To be looked at after all that has come was read.
+    /// Waits until the connection must close. Poll it only after everything that has arrived was read.
     pub(super) async fn dismissed(&self) {
         loop {
             self.asked.notified().await;
-            // What has come meanwhile is known after this.
+            // After this, everything that has arrived meanwhile is known.
             tokio::task::yield_now().await;
             if self.rest().is_dismissed {
                 return;
@@ -127,7 +127,7 @@ impl Client {
         }
     }
 
-    /// A request has come.
+    /// Begins a request.
     pub(super) fn visit(self: &Arc<Self>, stats: &Arc<Stats>) -> Visit {
         self.heard();
         self.rest().requests += 1;
@@ -139,7 +139,7 @@ impl Client {
         self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows `request`, which is its next one.
+    /// Follows the body of its next request.
     pub(super) fn follow(self: &Arc<Self>, request: Request<Incoming>) -> Request<Upload> {
         let version = request.version();
         let client = (version < Version::HTTP_2).then(|| Arc::clone(self));
@@ -206,7 +206,7 @@ impl Body for Upload {
         let has_ended = match &polled {
             Poll::Pending => false,
             Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || self.body.is_end_stream(),
-            // Whoever sends chunks that cannot be read goes on.
+            // A client that sends malformed chunks keeps sending.
             Poll::Ready(Some(Err(error))) => framing_fault(error).is_none(),
             Poll::Ready(None) => true,
         };

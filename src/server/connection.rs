@@ -1,7 +1,7 @@
 //! One client connection: HTTP/1.1, or HTTP/2 with prior knowledge.
 //!
-//! Ends when the client closes it, when it idles for too long or others need its place, or, once a shutdown began,
-//! with the requests that are in flight.
+//! It ends when the client closes it, when it has idled for too long, when its place is needed, or, during a
+//! shutdown, with the requests in flight.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -27,26 +27,26 @@ use super::unreadable;
 const MAX_HEADERS: usize = 256;
 /// Bytes of header lines accepted in an HTTP/2 request; HTTP/1 is bounded by hyper's read buffer, about 400 KiB.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// Bytes that all requests of an HTTP/2 connection together may send unread: many times what hyper lets one send, so
-/// that one that waits holds up no other.
+/// Bytes that all requests of an HTTP/2 connection together may have unread: many times what hyper grants one, so
+/// that a waiting request does not block others.
 const CONNECTION_WINDOW: u32 = 8 << 20;
-/// How long an HTTP/2 connection is silent before it is asked whether it lives. Only a client that reads can say so: one
-/// that pauses within an answer has as long for that as a connection may rest.
+/// How long an HTTP/2 connection may be silent before it is pinged. Only a client that reads can answer: one that
+/// pauses within an answer may take as long as a connection may idle.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// What HTTP/2 connections begin with, and no HTTP/1 request.
+/// The beginning of every HTTP/2 connection, and of no HTTP/1 request.
 const HTTP_2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// A connection that has begun with less than that is looked at again after a pause, but not for ever.
+/// A connection that has sent only a part of that is checked again after this pause, though not forever.
 const PAUSE: Duration = Duration::from_millis(1);
 const LOOKS: usize = 1000;
 
-/// How connections are spoken to.
+/// The protocol settings for connections.
 pub(super) struct Protocol {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     idle_timeout: Duration,
 }
 
-/// What a client speaks.
+/// The protocol version that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     Http1,
@@ -100,7 +100,7 @@ pub(super) async fn serve<G: Gateway>(
     });
     let idled = async {
         match version {
-            // hyper sees to it.
+            // hyper does that itself.
             Version::Http1 => std::future::pending().await,
             Version::Http2 => client.rested(protocol.idle_timeout).await,
         }
@@ -127,7 +127,7 @@ pub(super) async fn serve<G: Gateway>(
     }
 }
 
-/// Drives a connection to its end, and has it end with what is under way after `ending`.
+/// Drives a connection to its end; after `ending` it ends with the requests in progress.
 async fn drive<C: Future>(connection: C, ending: impl Future, end: impl FnOnce(Pin<&mut C>)) -> C::Output {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -138,7 +138,7 @@ async fn drive<C: Future>(connection: C, ending: impl Future, end: impl FnOnce(P
     connection.await
 }
 
-/// Looks at the first bytes of a connection without taking them.
+/// Peeks at the first bytes of a connection.
 async fn version(stream: &TcpStream) -> io::Result<Version> {
     let mut first = [0; HTTP_2_BEGINS.len()];
     for _ in 0..LOOKS {

@@ -1,9 +1,9 @@
-//! When a request leaves, and who says so last.
+//! When a request leaves, and who decides that.
 //!
-//! What is decided about a request holds for all later ones, so it must be sent once it is stored. The gateway says
-//! before it stores a decision that the request is to wait for it; if the request has left by then, nothing is decided.
-//! Until it is known whether a request was sent in another form before, it does not leave either: reading takes time, but
-//! waits for nothing.
+//! A decision about a request applies to all later ones, so once it is stored the request must be sent with it.
+//! Before it stores a decision, the gateway therefore makes the request wait; if the request has left by then,
+//! nothing is decided. A request does not leave either until it is known whether it was sent in another form before:
+//! reading takes time, but waits for nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
-/// A request is read for so many times as long as it may take, at most.
+/// How many times its allowance a request may take to be read, at most.
 const READING: u32 = 10;
 
-/// When a request leaves with what has come of it.
+/// When a request leaves, whatever has been done with it by then.
 #[derive(Clone, Debug)]
 pub struct Deadline {
     at: Instant,
@@ -26,8 +26,8 @@ pub struct Deadline {
     phase: Arc<AtomicU8>,
 }
 
-/// How far a request is. Whoever moves it first decides: one that is held never leaves by itself, and one that has left is
-/// never held.
+/// How far a request has come. Whoever changes the phase first decides: a held request never leaves by itself, and
+/// one that has left is never held.
 ///
 /// | from       | `hold` | `release`  | `leave`   | `give_up` |
 /// |------------|--------|------------|-----------|-----------|
@@ -39,22 +39,22 @@ pub struct Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// It is being read.
+    /// Being read.
     Reading,
-    /// It is being read, and its time is over.
+    /// Being read, with its time over.
     Overdue,
-    /// It was read, and leaves when its time is over.
+    /// Read; leaves when its time is over.
     Released,
-    /// It waits for what comes of it, however long that takes.
+    /// Waits for its decisions, however long they take.
     Held,
-    /// It has left.
+    /// Has left.
     Left,
 }
 
 impl Phase {
     const ALL: [Self; 5] = [Self::Reading, Self::Overdue, Self::Released, Self::Held, Self::Left];
 
-    /// The phase of a word that was made of one.
+    /// The phase that was stored as `word`.
     fn of(word: u8) -> Self {
         Self::ALL[usize::from(word)]
     }
@@ -67,17 +67,17 @@ impl Deadline {
         Self { at: began + patience, last: began + patience * READING, phase }
     }
 
-    /// When it is.
+    /// The time of the deadline.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// From now on the request waits for what comes of it, which must not be long; `false` when it has left.
+    /// Makes the request wait for its decisions from now on, which must not take long; `false` if it has left.
     pub fn hold(&self) -> bool {
         self.turn(|phase| if phase == Phase::Left { Phase::Left } else { Phase::Held }) == Phase::Held
     }
 
-    /// The request was read, and nothing holds it so far: it leaves in time. `false` when it has left.
+    /// Marks the request as read, with nothing to hold it so far: it leaves in time. `false` if it has left.
     pub fn release(&self) -> bool {
         let next = |phase| match phase {
             Phase::Reading => Phase::Released,
@@ -87,8 +87,9 @@ impl Deadline {
         self.turn(next) != Phase::Left
     }
 
-    /// The request was read, and its history is known. One that `must` be edited, as it was sent in another form before or
-    /// begins with a checkpoint, waits for that, however long it takes. Whether anything is to be decided about it.
+    /// Marks the request as read, with its history known. If it `must` be edited, because it was sent in another form
+    /// before or begins with a checkpoint, it waits for that however long it takes. Returns whether anything may be
+    /// decided about it.
     pub fn placed(&self, must: bool) -> bool {
         if !must {
             return self.release();
@@ -97,7 +98,7 @@ impl Deadline {
         true
     }
 
-    /// Whether the request waits for what comes of it.
+    /// Whether the request waits for its decisions.
     pub(super) fn is_held(&self) -> bool {
         self.phase() == Phase::Held
     }
@@ -107,8 +108,8 @@ impl Deadline {
         self.phase() == Phase::Left
     }
 
-    /// The time is over: the request leaves, and if it is still being read, as soon as nothing holds it then. Whether it
-    /// has left.
+    /// The time is over: the request leaves or, if it is still being read, leaves as soon as nothing holds it then.
+    /// Returns whether it has left.
     pub(crate) fn leave(&self) -> bool {
         let next = |phase| match phase {
             Phase::Reading => Phase::Overdue,
@@ -118,7 +119,7 @@ impl Deadline {
         self.turn(next) == Phase::Left
     }
 
-    /// The request leaves, read or not; `false` when it is held.
+    /// The request leaves, read or not; `false` if it is held.
     fn give_up(&self) -> bool {
         self.turn(|phase| if phase == Phase::Held { Phase::Held } else { Phase::Left }) == Phase::Left
     }
@@ -127,14 +128,14 @@ impl Deadline {
         Phase::of(self.phase.load(Ordering::Acquire))
     }
 
-    /// Moves on to the phase that is `next` to the present one, and tells which that is.
+    /// Moves to the phase that `next` gives for the present one, and returns it.
     fn turn(&self, next: impl Fn(Phase) -> Phase) -> Phase {
         let step = |word| Some(next(Phase::of(word)) as u8);
         let (Ok(before) | Err(before)) = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
         next(Phase::of(before))
     }
 
-    /// Waits for some work until the request leaves.
+    /// Awaits some work until the request leaves.
     pub(super) async fn by<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
         let mut work = pin!(work);
         let elapsed = match timeout_at(self.at.into(), &mut work).await {

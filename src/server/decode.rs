@@ -1,6 +1,6 @@
-//! Content encodings: of requests, to read them whole; of answers, to watch a copy of them.
+//! Content encodings: of requests, to read them whole; of answers, to observe a copy of them.
 //!
-//! Memory is bounded whatever the input claims to expand to, and whatever is not understood is left alone.
+//! Memory is bounded whatever size the input claims to expand to, and what is not understood is left alone.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -19,7 +19,7 @@ const BROTLI_BUFFER: usize = 4 * 1024;
 pub(super) enum Coding {
     Identity,
     Gzip,
-    /// Deflate in a zlib wrapper, or bare, as some senders have it.
+    /// Deflate in a zlib wrapper, or bare as some senders write it.
     Deflate,
     Brotli,
     Zstd,
@@ -77,13 +77,13 @@ fn is_zlib(encoded: &[u8]) -> bool {
     encoded.first().is_some_and(|first| first & 0x8f == 0x08)
 }
 
-/// Decodes a body as it comes, and writes what it holds to `W`.
+/// Decodes a body as it arrives, writing the result to `W`.
 pub(super) enum Decoder<W: Write> {
     Identity(W),
     Gzip(Box<flate2::write::MultiGzDecoder<W>>),
     Zlib(Box<flate2::write::ZlibDecoder<W>>),
     BareDeflate(Box<flate2::write::DeflateDecoder<W>>),
-    /// `deflate` before its first byte has shown which of the two it is.
+    /// `deflate` before its first byte has shown which form it is.
     Deflate(Option<W>),
     Brotli(Box<brotli_decompressor::DecompressorWriter<W>>),
     Zstd(Box<zstd::stream::write::Decoder<'static, W>>),
@@ -92,7 +92,7 @@ pub(super) enum Decoder<W: Write> {
 }
 
 impl<W: Write> Decoder<W> {
-    /// A decoder for `coding`; `None` stands for one that is not known.
+    /// A decoder for `coding`; `None` stands for an unknown one.
     pub(super) fn new(coding: Option<Coding>, sink: W) -> Self {
         match coding {
             Some(Coding::Identity) => Self::Identity(sink),
@@ -111,7 +111,7 @@ impl<W: Write> Decoder<W> {
         }
     }
 
-    /// Decodes `encoded` and writes all that follows from it.
+    /// Decodes `encoded`, and writes everything that is complete.
     pub(super) fn feed(&mut self, encoded: &[u8]) -> io::Result<()> {
         if let Self::Deflate(sink) = self
             && !encoded.is_empty()
@@ -134,7 +134,7 @@ impl<W: Write> Decoder<W> {
         }
     }
 
-    /// Where the decoded bytes go.
+    /// The destination of the decoded bytes.
     pub(super) fn sink(&mut self) -> Option<&mut W> {
         match self {
             Self::Identity(sink) | Self::Blind(sink) => Some(sink),

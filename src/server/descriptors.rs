@@ -1,19 +1,19 @@
-//! Room for connections: each takes two of the process's open files, one on either side.
+//! Open files for connections: each connection takes two, one on either side.
 //!
-//! The soft limit of open files is a default of the system's (256 on some), which a process may raise as far as
-//! the hard limit. It is raised as far as is needed and no further: some programs that inherit it go through all
-//! numbers below it. Never lowered.
+//! The soft limit of open files is a default of the system (256 on some), which a process may raise up to the hard
+//! limit. It is raised as far as needed and no further, because some programs that inherit it iterate over all
+//! numbers below it. It is never lowered.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Open files beside those of the connections being served: the store, logs, full texts, connections that are
-/// kept, the administrator's.
+/// Open files besides those of the connections: the store, logs, full texts, idle upstream connections, admin
+/// connections.
 const OTHERS: u64 = 256;
 /// Some systems refuse more than this whatever the hard limit says.
 const ALWAYS_ALLOWED: u64 = 10_240;
 
-/// Raises the limit of open files to what so many connections need, as far as the system lets it. How many of
-/// them there is room for then.
+/// Raises the limit of open files to what so many connections need, as far as the system allows. Returns how many
+/// connections there is room for.
 pub fn make_room(connections: usize) -> usize {
     let needed = needed(connections);
     let limits = getrlimit(Resource::Nofile);
@@ -30,9 +30,9 @@ fn needed(connections: usize) -> u64 {
     (connections as u64).saturating_mul(2).saturating_add(OTHERS)
 }
 
-/// Connections that so many open files are enough for.
+/// How many connections so many open files suffice for.
 fn room(files: u64) -> usize {
-    // A small limit is shared out rather than used up by what is not there yet.
+    // A small limit is divided, rather than used up by what is not yet open.
     let others = OTHERS.min(files / 4);
     ((files - others) / 2).max(1) as usize
 }

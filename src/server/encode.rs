@@ -1,4 +1,4 @@
-//! The content encoding of edited bodies: the one that they came in, which their server is known to take.
+//! Encodes edited bodies the way they came, which their server is known to accept.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use flate2::write::GzEncoder;
 
 use super::decode::Coding;
 
-/// What clients use. Their requests are sent once and read once: more is not worth the time.
+/// The level that clients use. A request is sent once and read once: more is not worth the time.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Encodes a whole body. `None` where it came plain, or in a coding that no agent sends: such a body leaves plain.
+/// Encodes a whole body. `None` for a coding that no agent sends: such a body leaves unencoded.
 pub(super) fn whole(coding: Coding, plain: &[u8]) -> Option<Bytes> {
     let encoded = match coding {
         Coding::Gzip => gzip(plain),

@@ -1,9 +1,9 @@
-//! The seam: what the composition root plugs into the server.
+//! The seam between the server and the rest: the traits that the composition root implements.
 //!
-//! The server moves bytes; everything specific (which path belongs to which upstream, what a body means, what
-//! an error looks like to the caller) is asked for through [`Gateway`], and what became of an exchange is told
-//! to an [`Exchange`]. Neither can break the traffic: a panic, a time-out or silence on this side of the seam
-//! sends the original bytes.
+//! The server moves bytes. It asks a [`Gateway`] for everything specific: which path belongs to which upstream, what
+//! a body means, what an error looks like to the caller. It tells an [`Exchange`] what became of a request. Neither
+//! can break the traffic: on a panic, a time-out or silence on the other side of the seam, the original bytes are
+//! sent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,31 +19,33 @@ use crate::upstream::Upstream;
 
 /// Decides where requests go and what becomes of their bodies.
 pub trait Gateway: Send + Sync + 'static {
-    /// Decides where a request goes and whether its body is of interest. A pure look at the head.
+    /// Decides where a request goes and whether its body is of interest. Must depend on the head alone.
     fn route(&self, head: &Parts) -> Route;
 
-    /// Called with the whole decoded body of a request that [`Route::Read`] asked for.
+    /// Called with the whole decoded body of a request for which [`Self::route`] returned [`Route::Read`].
     ///
-    /// The worst answer is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
-    /// body, on one beside it. As soon as the request is read, it is to be held ([`Deadline::hold`]) or released
-    /// ([`Deadline::release`]). What is not done in time then, or when the client leaves, and has not held the request, is
-    /// dropped where it next waits for something. What has held it comes to its end; where the client has left by then,
+    /// The fallback is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
+    /// body, on one beside it. As soon as the request has been read, it must be held ([`Deadline::hold`]) or released
+    /// ([`Deadline::release`]). A future that has not held its request is dropped at its next await point when the
+    /// time is over or the client has left. One that has held it runs to its end; if the client has left by then,
     /// nothing is sent, and the exchange is told why.
     fn prepare(&self, inbound: Inbound, until: Deadline) -> impl Future<Output = Prepared> + Send;
 
-    /// Called for what [`Route::Forward`] lets through unread: whoever is to follow its answer. A pure look at the head.
+    /// The follower of an answer to a request that is forwarded unread ([`Route::Forward`]), if it should have one.
+    /// Must depend on the head alone.
     fn follow(&self, _head: &Arc<Parts>, _target: &Target) -> Option<Box<dyn Exchange>> {
         None
     }
 
-    /// Called where nothing came of [`Self::prepare`]: the request leaves as it came. Whoever is to follow it.
+    /// Called if [`Self::prepare`] gave no result, so that the request leaves as it came. Returns the follower of the
+    /// exchange, if it should have one.
     fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Option<Box<dyn Exchange>> {
         None
     }
 
-    /// Called when an exchange asks for it ([`Remedy::Again`]): prepares the request anew, after `attempt` others.
-    /// What comes is sent in place of the rejected request, with an exchange of its own; `None`, or what is not to be
-    /// sent at all: the rejection goes to the client. Awaited as [`Self::prepare`] is.
+    /// Called if an exchange asks for it ([`Remedy::Again`]): prepares the request anew, after `attempt` others. The
+    /// result is sent in place of the rejected request, with an exchange of its own. If it is `None`, or must not be
+    /// sent at all, the rejection goes to the client. Awaited like [`Self::prepare`].
     fn again(
         &self,
         _inbound: Inbound,
@@ -54,27 +56,27 @@ pub trait Gateway: Send + Sync + 'static {
         std::future::ready(None)
     }
 
-    /// Words an answer that the gateway must give itself, in the caller's dialect.
+    /// The body of an error that the gateway answers with itself, in the caller's dialect.
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal;
 }
 
-/// What [`Gateway::route`] decides.
+/// The decision of [`Gateway::route`].
 #[derive(Debug)]
 pub enum Route {
     /// Stream through untouched.
     Forward(Target),
     /// Collect the body and show it to [`Gateway::prepare`] first.
     Read(Target),
-    /// Answer without asking an upstream.
+    /// Answer without an upstream.
     Refuse(Fault),
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The server that answers it.
     pub upstream: Arc<Upstream>,
-    /// Path and query below the upstream's base URL, byte for byte what the client sent after the gateway's
+    /// Path and query relative to the upstream's base URL, byte for byte as the client sent them after the gateway's
     /// own prefix.
     pub path_and_query: PathAndQuery,
 }
@@ -82,32 +84,32 @@ pub struct Target {
 /// A request whose body was read.
 #[derive(Clone, Debug)]
 pub struct Inbound {
-    /// Method, path as received and headers as received.
+    /// Method, path and headers as received.
     pub head: Arc<Parts>,
-    /// The body, content-decoded.
+    /// The body, with its content encoding removed.
     pub body: Bytes,
-    /// Where it goes.
+    /// Its destination.
     pub upstream: Arc<Upstream>,
-    /// When the head had been read.
+    /// When its head had been read.
     pub received_at: Instant,
 }
 
-/// What [`Gateway::prepare`] made of a request.
+/// The result of [`Gateway::prepare`].
 #[derive(Default)]
 pub struct Prepared {
-    /// The plain body to send; `None` sends the original bytes in their original encoding.
+    /// The unencoded body to send; `None` sends the original bytes in their original encoding.
     pub body: Option<Bytes>,
-    /// Follows what happens to the request from here on. Where nobody does, an edit that is refused (400, 422) gives way
-    /// to the original.
+    /// Follows the request from here on. Without one, an edited request that is refused (400, 422) is replaced by its
+    /// original.
     pub exchange: Option<Box<dyn Exchange>>,
-    /// Takes something out of the answer to `body`, if that is an event stream. The upstream is then asked for
-    /// an answer without encoding.
+    /// Removes something from the answer to `body`, if that is an event stream. The upstream is then asked for an
+    /// unencoded answer.
     pub filter: Option<Box<dyn Filter>>,
-    /// The request is not sent at all: its answer. The exchange is told of it.
+    /// An error to answer with instead of sending the request. The exchange is told of it.
     pub refusal: Option<Fault>,
 }
 
-/// Why nothing came of [`Gateway::prepare`].
+/// Why [`Gateway::prepare`] gave no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unprepared {
     /// It took longer than `rewrite_timeout`.
@@ -116,53 +118,53 @@ pub enum Unprepared {
     Panicked,
 }
 
-/// An answer that is not passed on, if it can be helped.
+/// An answer that should not be passed on if that can be avoided.
 #[derive(Clone, Debug)]
 pub struct Rejection {
     /// Its status.
     pub status: StatusCode,
-    /// The decoded beginning of its body.
+    /// The beginning of its body, decoded.
     pub body: Bytes,
 }
 
-/// Takes something out of an event stream on its way to the client. The exchange sees the whole of it.
+/// Removes something from an event stream on its way to the client. The exchange sees the whole stream.
 ///
 /// After a panic the rest of the stream passes unfiltered.
 pub trait Filter: Send {
-    /// Takes the next bytes, gives those that go on.
+    /// Takes the next bytes and returns those to pass on.
     fn pass(&mut self, piece: &Bytes) -> Bytes;
 
-    /// The stream has come to its end: what was held back.
+    /// Ends the stream and returns what was held back.
     fn rest(&mut self) -> Bytes;
 }
 
 /// Follows one exchange.
 ///
-/// `data` and `end` see copies after they were handed on to the client. Nothing done here can fail the
-/// exchange; a panic drops the follower and is counted. Calls are made on the thread that serves the
-/// connection, so they should take microseconds.
+/// `data` and `end` are called after the bytes were handed on to the client. Nothing done here can fail the exchange;
+/// a panic drops the follower and is counted. Calls are made on the thread that serves the connection, so they should
+/// take microseconds.
 pub trait Exchange: Send {
-    /// The request is about to leave. Called a second time when the original is sent after a rejection.
+    /// The request is about to leave. Called again if the original is sent after a rejection.
     fn sent(&mut self, form: Form);
 
-    /// The request was answered 4xx or 500. `body` is the decoded beginning of that answer, at most
-    /// [`super::REJECTION_LIMIT`] bytes of it.
+    /// The request was answered with 4xx or 500. `body` is the decoded beginning of the answer, at most
+    /// [`super::REJECTION_LIMIT`] bytes.
     fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy;
 
-    /// The original was refused as its edited form was before. `body` is the beginning of that answer, as in
-    /// [`Self::rejected`]. Says whose refusal goes to the client.
+    /// The original was refused like its edited form before. `body` is the beginning of the answer, as in
+    /// [`Self::rejected`]. Returns whose refusal goes to the client.
     fn rejected_again(&mut self, _status: StatusCode, _body: &[u8]) -> Form {
         Form::Original
     }
 
-    /// Whether the beginning of a good answer is to be looked at before any of it goes to the client. It is held
-    /// back until [`Self::opened`] has seen enough, for [`super::OPENING_TIMEOUT`] at most.
+    /// Whether to check the beginning of a successful answer before any of it goes to the client. It is held back
+    /// until [`Self::opened`] has seen enough, for [`super::OPENING_TIMEOUT`] at most.
     fn holds(&self, _status: StatusCode, _headers: &HeaderMap) -> bool {
         false
     }
 
-    /// The beginning of such an answer; `whole`: there is no more. Of an answer to the original behind a rejection, it
-    /// goes to the client whatever is said.
+    /// Checks the beginning of such an answer; `whole`: there is no more. If it answers an original after a
+    /// rejection, it goes to the client whatever this returns.
     fn opened(&mut self, _body: &[u8], _whole: bool) -> Opening {
         Opening::Deliver
     }
@@ -170,25 +172,25 @@ pub trait Exchange: Send {
     /// The head of the answer that goes to the client.
     fn response(&mut self, status: StatusCode, headers: &HeaderMap);
 
-    /// More of its body, content-decoded. Never called for an encoding that is not understood.
+    /// More of its body, decoded. Never called for an encoding that is not understood.
     fn data(&mut self, decoded: &[u8]);
 
-    /// Whether the answer has said that it is over: what still comes of it costs nothing. The rest of it is then read here
-    /// where the client leaves before it comes.
+    /// Whether the answer has announced its end, so that the rest of it costs nothing. The rest is then read even if
+    /// the client leaves before it arrives.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// The exchange is over. Always the last call, and always made.
+    /// The exchange is over. Always called, and always last.
     fn end(self: Box<Self>, how: End);
 }
 
-/// Which bytes of a request leave.
+/// The form in which a request leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// What the client sent.
+    /// As the client sent it.
     Original,
-    /// What [`Prepared::body`] holds.
+    /// As in [`Prepared::body`].
     Edited,
 }
 
@@ -197,8 +199,8 @@ pub enum Form {
 pub enum Remedy {
     /// The rejection goes to the client.
     Deliver,
-    /// The original of an edited request is sent, once, and its answer goes to the client. If it is refused in the same
-    /// way, [`Exchange::rejected_again`] chooses.
+    /// The original of an edited request is sent, once, and its answer goes to the client. If it is refused in the
+    /// same way, [`Exchange::rejected_again`] chooses between the two.
     SendOriginal,
     /// The request is prepared anew ([`Gateway::again`]) and sent again.
     Again,
@@ -211,9 +213,9 @@ pub enum Opening {
     Hold,
     /// The answer goes to the client.
     Deliver,
-    /// It is a rejection of an edited request: the original is sent, once.
+    /// It rejects an edited request: the original is sent, once.
     SendOriginal,
-    /// It is a rejection: the request is prepared anew and sent again.
+    /// It rejects the request, which is prepared anew and sent again.
     Again,
 }
 
@@ -224,26 +226,26 @@ pub enum End {
     Complete,
     /// The upstream broke off in the middle of its answer.
     UpstreamBroke,
-    /// The gateway broke it off there, as the upstream sent nothing for so long.
+    /// The gateway broke it off in the middle, because the upstream had been silent for this long.
     UpstreamSilent(Duration),
     /// The client went away first.
     ClientGone,
-    /// The gateway was told to stop, and could not wait for the end of it any longer.
+    /// The gateway was shutting down, and could not wait for the end any longer.
     Stopped,
-    /// There was no answer: the gateway gave one of its own.
+    /// There was no answer, so the gateway gave one of its own.
     Failed(Fault),
-    /// The same, and nobody has worked on the request.
+    /// The same for a request that no upstream has worked on.
     Unsent(Fault),
 }
 
-/// Why the gateway answers itself.
+/// An error that the gateway answers with itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The status to answer with.
     pub status: StatusCode,
-    /// Who has to change something.
+    /// Who is at fault.
     pub at_fault: Party,
-    /// One sentence for the caller, no final period.
+    /// One sentence for the caller, without a final period.
     pub message: Cow<'static, str>,
 }
 
@@ -268,7 +270,7 @@ pub struct Refusal {
 }
 
 impl Prepared {
-    /// The request as it came, followed by nobody.
+    /// The request as it came, without a follower.
     pub fn untouched() -> Self {
         Self::default()
     }
@@ -286,12 +288,12 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Fault {
-    /// A fault of the client's making.
+    /// A fault of the client.
     pub fn client(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, at_fault: Party::Client, message: message.into() }
     }
 
-    /// A fault of our own making.
+    /// A fault of the gateway.
     pub fn gateway(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, at_fault: Party::Gateway, message: message.into() }
     }

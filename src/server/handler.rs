@@ -1,7 +1,7 @@
 //! The life of one request, top to bottom.
 //!
-//! Route it; read its body if that is of interest; let the gateway prepare it; send it; pass the answer on.
-//! Each step that fails on our side falls back to sending what the client sent.
+//! Routes it; reads its body if that is of interest; has the gateway prepare it; sends it; passes the answer on.
+//! Whatever fails on our side falls back to sending what the client sent.
 
 use std::mem;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use super::tap::{Endings, Tap};
 
 /// Bytes of a rejection that are read before deciding what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
-/// How long a rejection, or the beginning of an answer, may be held back to be looked at.
+/// How long a rejection, or the beginning of an answer, may be held back to be checked.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a worker needs to serve requests.
@@ -47,7 +47,7 @@ pub(super) struct Handler<G> {
     pub(super) beside: Beside,
 }
 
-/// The connection cannot go on: its client broke off in the middle of a request.
+/// The client broke off in the middle of a request, so the connection cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[error("the client broke off its request")]
 pub(super) struct Abandoned;
@@ -70,14 +70,14 @@ struct Whole<'a> {
     target: &'a Target,
 }
 
-/// One way to send a request.
+/// One form in which a request can be sent.
 struct Outgoing {
     form: Form,
     framing: Framing,
     body: Replay,
     /// How the client spelled its header names.
     spelling: Extensions,
-    /// The answer is to come without encoding.
+    /// Whether to ask for an unencoded answer.
     plain_answer: bool,
 }
 
@@ -91,7 +91,7 @@ impl<G: Gateway> Handler<G> {
         let head = Arc::new(head);
         match self.route(&head) {
             Route::Forward(target) => {
-                // What happens on the way is kept in one place: the futures around it are moved several times.
+                // State that changes on the way is kept in one place: the futures around it are moved several times.
                 let tap = self.follow(&head, &target);
                 let answer =
                     boxed(|| self.forward(&head, &target, Replay::streaming(body), spelling, tap)).await;
@@ -125,13 +125,13 @@ impl<G: Gateway> Handler<G> {
         })
     }
 
-    /// Whoever follows what is streamed through.
+    /// The follower of a request that is streamed through.
     fn follow(&self, head: &Arc<Parts>, target: &Target) -> Tap {
         let follower = guard(&self.stats, || self.gateway.follow(head, target)).flatten();
         Tap::new(follower, &self.endings, &self.stats)
     }
 
-    /// Reads the body, and has it prepared if that is possible.
+    /// Reads the body, and has the request prepared if possible.
     async fn read(&self, unread: Unread, target: &Target) -> Result<Response<Answer>, Abandoned> {
         let Unread { head, spelling, body, at } = unread;
         let Some(coding) = Coding::of(&head.headers) else {
@@ -167,8 +167,7 @@ impl<G: Gateway> Handler<G> {
         self.converse(Whole { inbound, original, coding, spelling, target }, prepared).await
     }
 
-    /// Sends what was prepared; if that is rejected and the gateway says so, the original, or what it makes of the
-    /// request then.
+    /// Sends what was prepared. If that is rejected, sends the original or another form, as the gateway decides.
     async fn converse(
         &self,
         request: Whole<'_>,
@@ -203,8 +202,8 @@ impl<G: Gateway> Handler<G> {
         }
     }
 
-    /// Sends the original in place of an edited request that was rejected, and delivers what comes of it. Where that is a
-    /// rejection as well, the gateway says which of the two goes to the client.
+    /// Sends the original in place of an edited request that was rejected, and delivers the answer. If that is a
+    /// rejection too, the gateway decides which of the two the client gets.
     async fn send_original(
         &self,
         request: &Whole<'_>,
@@ -212,7 +211,7 @@ impl<G: Gateway> Handler<G> {
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
         let (head, target) = (&*request.inbound.head, request.target);
-        // What is not here to its end would hold its connection.
+        // A rejection that has not been read to its end would hold its connection.
         let rejection = Some(rejection).filter(|rejection| rejection.body().as_whole().is_some());
         self.stats.originals_resent.increment();
         let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
@@ -235,7 +234,7 @@ impl<G: Gateway> Handler<G> {
         Ok(self.relay(delivered, target, tap, None))
     }
 
-    /// What leaves: the edited body, encoded as the original is, or the original as it came.
+    /// What leaves: the edited body, encoded like the original, or the original as it came.
     async fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
         let spelling = request.spelling.clone();
         match edited {
@@ -248,14 +247,14 @@ impl<G: Gateway> Handler<G> {
         }
     }
 
-    /// Looks at a rejection, or at the beginning of an answer that may be one.
+    /// Checks a rejection, or the beginning of an answer that may be one.
     async fn examine(
         &self,
         response: Response<body::Received>,
         tap: &mut Tap,
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
-        // Some servers take what is wrong with a request for a fault of their own.
+        // Some servers take an invalid request for a fault of their own.
         let of_interest = match response.status().as_u16() {
             400 | 422 | 500 => true,
             _ => is_edited && response.status().is_client_error(),
@@ -279,7 +278,7 @@ impl<G: Gateway> Handler<G> {
         (response, remedy)
     }
 
-    /// Looks at the beginning of a good answer, if that is wanted.
+    /// Checks the beginning of a successful answer, if that is wanted.
     async fn open(
         &self,
         response: Response<body::Received>,
@@ -302,7 +301,7 @@ impl<G: Gateway> Handler<G> {
         (Response::from_parts(head, body), opening)
     }
 
-    /// Asks the gateway for another way to send a request.
+    /// Asks the gateway for another form of the request.
     async fn again(
         &self,
         request: &Whole<'_>,
@@ -330,7 +329,7 @@ impl<G: Gateway> Handler<G> {
         }
     }
 
-    /// The beginning of a rejection, decoded as far as that goes.
+    /// The beginning of a rejection, decoded as far as possible.
     fn legible(&self, headers: &http::HeaderMap, read: &Bytes) -> Bytes {
         match Coding::of(headers) {
             Some(Coding::Identity) | None => read.clone(),
@@ -351,7 +350,7 @@ impl<G: Gateway> Handler<G> {
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
         tap.sent(outgoing.form);
         let response = self.clients.send(upstream, outgoing.request(uri, head, upstream)).await?;
-        // Nothing has asked for such a coding. Without a word of it the client would take it for the body.
+        // Nobody asked for such a coding. If it were not declared, the client would take it for the body.
         let is_told = head.version == Version::HTTP_11 || response.body().is_end_stream();
         match headers::transfer_coding(response.headers()).filter(|_| !is_told) {
             Some(coding) => Err(SendError::Encoded(coding)),
@@ -369,7 +368,7 @@ impl<G: Gateway> Handler<G> {
         let (mut head, body) = response.into_parts();
         head.version = Version::HTTP_11;
         if head.status == StatusCode::NO_CONTENT {
-            // It has none, whatever a server says, and clients of HTTP/2 break where one is told (RFC 9110, 8.6).
+            // It has no body, whatever a server says, and HTTP/2 clients break if one is declared (RFC 9110, 8.6).
             head.headers.remove(CONTENT_LENGTH);
         }
         head.headers = headers::to_client(head.headers);

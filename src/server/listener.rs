@@ -21,13 +21,13 @@ use super::preparing::Beside;
 use super::stats::Stats;
 use super::tap::{self, Endings};
 
-/// Threads a worker may use for large bodies, name look-ups and the like.
+/// Threads that a worker may use for large bodies, name lookups and the like.
 const BLOCKING_THREADS: usize = 8;
-/// How long observers get to be told the last endings.
+/// How long observers may take to be told of the last endings.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long the work on large bodies gets to come to its end.
+/// How long the work on large bodies may take to finish.
 const LAST_WORK: Duration = Duration::from_secs(10);
-/// How often upstream connections that nobody uses are looked for.
+/// How often idle upstream connections are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A listening socket. Connections queue up in it from now on.
@@ -45,14 +45,14 @@ pub struct Server<G> {
     stats: Arc<Stats>,
 }
 
-/// A server at work.
+/// A running server.
 #[derive(Debug)]
 pub struct Running {
     workers: Vec<JoinHandle<usize>>,
     haste: Haste,
 }
 
-/// Has a server that ends wait for nothing any more.
+/// Makes a server that is shutting down stop waiting.
 #[derive(Clone, Debug)]
 pub struct Haste(watch::Sender<bool>);
 
@@ -61,7 +61,7 @@ pub struct Haste(watch::Sender<bool>);
 pub enum Drained {
     /// Every request in flight was answered.
     Completely,
-    /// So many connections were cut when the drain time-out passed, or before that in haste.
+    /// This many connections were cut, when the drain time-out passed or earlier on request.
     Cut(usize),
 }
 
@@ -83,7 +83,7 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Where it listens, with the real port.
+    /// The address it listens on, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -95,7 +95,7 @@ impl<G: Gateway> Server<G> {
         Self { gateway, settings, stats: Arc::default() }
     }
 
-    /// The counters, which go on counting while the server runs.
+    /// The counters, which keep counting while the server runs.
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.stats)
     }
@@ -148,7 +148,7 @@ impl<G: Gateway> Server<G> {
                 observers.spawn(tap::tell_all(told));
                 let cut = worker.run(source).await;
                 drop(tokio::time::timeout(LAST_WORDS, observers.join_next()).await);
-                // It holds what is to be written down before the end.
+                // It keeps records that must be written before the end.
                 drop(tokio::time::timeout(LAST_WORK, all_done.recv()).await);
                 cut
             });
@@ -159,19 +159,19 @@ impl<G: Gateway> Server<G> {
 }
 
 impl Haste {
-    /// Cuts what is still under way once the shutdown began.
+    /// Cuts whatever is still in progress once the shutdown has begun.
     pub fn hurry(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Running {
-    /// What has it end sooner.
+    /// A handle that makes the server stop waiting.
     pub fn haste(&self) -> Haste {
         self.haste.clone()
     }
 
-    /// Waits for the workers to end, which they do after `shutdown` turned true.
+    /// Waits for the workers to end, which they do after `shutdown` has turned true.
     pub fn join(self) -> Drained {
         let cut = self.workers.into_iter().map(|worker| worker.join().unwrap_or(1)).sum();
         if cut == 0 { Drained::Completely } else { Drained::Cut(cut) }
@@ -179,8 +179,8 @@ impl Running {
 }
 
 impl<G: Gateway> Worker<G> {
-    /// Serves until shutdown, then until everything in flight is answered, time is up or there is none. The connections that
-    /// had to be cut are returned.
+    /// Serves until shutdown, then until everything in flight is answered or the time is up. Returns how many
+    /// connections were cut.
     async fn run(mut self, mut source: Source) -> usize {
         let mut shutdown = self.shutdown.clone();
         let mut sweeping = tokio::time::interval(SWEEP_INTERVAL);

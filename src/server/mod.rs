@@ -1,11 +1,11 @@
 //! The transparent proxy: accepts, asks the [`Gateway`] what to do, moves the bytes.
 //!
-//! What is not asked for is streamed through as it comes, unbuffered, byte for byte, whatever its path,
-//! method or content type. The server knows HTTP and nothing of what is said over it; it never changes a
-//! body itself, never turns a broken answer into a whole one, and never lets an observer touch the stream.
+//! What the gateway does not ask to see is streamed through as it arrives, unbuffered, byte for byte, whatever its
+//! path, method or content type. The server knows HTTP and nothing about what is said over it. It never changes a
+//! body itself, never turns a broken answer into a complete one, and never lets an observer touch the stream.
 //!
-//! Each worker is one thread with its own runtime and its own connections to upstreams, so that a request is
-//! served without waking another thread. The life of a request reads top to bottom in `handler.rs`.
+//! Each worker is one thread with its own runtime and its own connections to upstreams, so that serving a request
+//! wakes no other thread. `handler.rs` reads top to bottom like the life of a request.
 
 mod accept;
 mod body;
@@ -47,27 +47,29 @@ pub use self::handler::{OPENING_TIMEOUT, REJECTION_LIMIT};
 pub use self::listener::{Drained, Haste, Listener, Running, Server};
 pub use self::stats::{Counter, Stats};
 
-/// Limits and times of the server.
+/// Limits and time-outs of the server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Threads that serve connections.
     pub workers: NonZeroUsize,
-    /// Connections open at a time; a further one takes the place of the one that has rested longest, or waits.
+    /// Connections that may be open at a time. A further one takes the place of the one that has been idle longest,
+    /// or waits.
     pub max_connections: usize,
-    /// Bytes of a request body, as received, that are read for [`Gateway::prepare`]; larger bodies stream
+    /// The largest request body, in bytes as received, that is read for [`Gateway::prepare`]. Larger bodies stream
     /// through unread.
     pub max_body: usize,
-    /// The same, after content decoding.
+    /// The same after content decoding.
     pub max_decoded: usize,
-    /// How long [`Gateway::prepare`] may take before the original goes out; [`Deadline`] says when it may take longer.
+    /// How long [`Gateway::prepare`] may take before the original is sent; [`Deadline`] defines when it may take
+    /// longer.
     pub rewrite_timeout: Duration,
-    /// How long a client's connection may take to deliver its next request head, idling included.
+    /// How long a client's connection may take to deliver its next request head, idle time included.
     pub idle_timeout: Duration,
-    /// How long requests in flight may go on after a shutdown began.
+    /// How long requests in flight may continue after a shutdown has begun.
     pub drain_timeout: Duration,
 }
 
-/// The workers of a machine that nobody said a number for: one for each core, up to 4. They wait more than they work.
+/// The default number of workers: one for each core, up to 4. They wait more than they work.
 pub fn usual_workers() -> NonZeroUsize {
     thread::available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(MOST_WORKERS))
 }

@@ -1,7 +1,7 @@
-//! Room for client connections.
+//! Places for client connections.
 //!
-//! When all of it is taken and one more waits, the connection that has rested longest is asked to go. One with a
-//! request on it never is: it is waited for.
+//! When all places are taken and another connection waits, the one that has been idle longest is asked to close. A
+//! connection with a request in progress never is: the new one waits for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 
 use super::client::Client;
 
-/// How long a connection must have rested: one that was just made is about to be used.
+/// How long a connection must have been idle: a new one is about to be used.
 const REST: Duration = Duration::from_secs(1);
-/// How long to wait for one that was asked to go, before another is.
+/// How long to wait for a connection that was asked to close before asking another.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often connections that rest are looked for.
+/// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(super) struct Room {
     places: Arc<Semaphore>,
     taken: Arc<Taken>,
-    /// When somebody was asked to go, for whoever waits now.
+    /// When a connection was last asked to close for the one that waits now.
     asked: Option<Instant>,
 }
 
@@ -37,7 +37,7 @@ struct Clients {
     next: u64,
 }
 
-/// A place that is taken, until it is dropped.
+/// A place, taken until it is dropped.
 pub(super) struct Place {
     client: Arc<Client>,
     number: u64,
@@ -46,13 +46,13 @@ pub(super) struct Place {
 }
 
 impl Room {
-    /// For so many connections.
+    /// This many places.
     pub(super) fn new(places: usize) -> Self {
         let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
         Self { places, taken: Arc::default(), asked: None }
     }
 
-    /// A place, as soon as there is one. Nothing is lost if the future is dropped.
+    /// Waits for a place. Cancel safe.
     pub(super) async fn place(&mut self) -> Place {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
@@ -81,7 +81,7 @@ impl Taken {
         number
     }
 
-    /// Asks the client that has rested longest to go, if any has for long enough.
+    /// Asks the client that has been idle longest to close, if any has for long enough.
     fn dismiss(&self) -> bool {
         let clients = self.clients();
         let resting = clients.all.values().filter_map(|client| Some((client.resting_since()?, client)));
@@ -95,7 +95,7 @@ impl Taken {
 }
 
 impl Place {
-    /// Whose place it is.
+    /// The client that has it.
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }

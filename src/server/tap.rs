@@ -1,8 +1,8 @@
-//! Tells an [`Exchange`] what happens, in a way that cannot disturb what happens.
+//! Tells an [`Exchange`] what happens, without being able to disturb it.
 //!
-//! Bytes are shown after they were handed on, from a shared buffer, decoded if need be. A panic, or bytes
-//! that cannot be decoded, end the observation and nothing else. The last call is made by a task of its own,
-//! after the connection has written what it has.
+//! Bytes are shown after they were handed on, from a shared buffer, decoded if necessary. A panic, or bytes that
+//! cannot be decoded, ends the observation and nothing else. The last call is made by a separate task, after the
+//! connection has written what it has.
 
 use std::io::{self, Write};
 use std::mem;
@@ -18,31 +18,31 @@ use super::exchange::{End, Exchange, Form, Opening, Remedy};
 use super::guard::guard;
 use super::stats::Stats;
 
-/// Endings that may wait to be told; further ones are told at once.
+/// How many endings may wait to be told; further ones are told at once.
 const WAITING_ENDS: usize = 256;
 
-/// Follows one request and its answer. Dropped before [`Tap::end`], it tells that the client has gone, or, once the
-/// server cuts connections, that it has stopped.
+/// Follows one request and its answer. If it is dropped before [`Tap::end`], it tells that the client has gone or,
+/// once the server cuts connections, that the server has stopped.
 pub(super) struct Tap(Option<Box<Live>>);
 
-/// An ended observation, with one last thing to say. It says it when it is dropped at the latest: where the server
-/// stops before those that wait are told.
+/// A finished observation with one last call to make. It is made at the latest when this is dropped, as it is if the
+/// server stops first.
 pub(super) struct Ending(Option<Box<Live>>);
 
-/// Where endings go.
+/// The queue of endings.
 #[derive(Clone)]
 pub(super) struct Endings(mpsc::Sender<Ending>);
 
 struct Live {
     decoder: Decoder<Watcher>,
-    /// Handed on last, not shown yet: it may not have been written.
+    /// The piece handed on last, not yet shown: it may not have been written.
     handed_on: Bytes,
     how: End,
     endings: Endings,
     stats: Arc<Stats>,
 }
 
-/// The exchange as a place to write decoded bytes to. Empty after a panic.
+/// The exchange as a sink for decoded bytes. Empty after a panic.
 struct Watcher(Option<Box<dyn Exchange>>);
 
 impl Tap {
@@ -58,7 +58,7 @@ impl Tap {
         }))
     }
 
-    /// Follows nothing.
+    /// A tap that follows nothing.
     pub(super) fn none() -> Self {
         Self(None)
     }
@@ -67,7 +67,7 @@ impl Tap {
         self.call(|live| live.with(|exchange| exchange.sent(form)));
     }
 
-    /// Where nobody says what to do, what is wrong with a request may be what was edited.
+    /// Without a follower, an invalid request is blamed on the edits.
     pub(super) fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy {
         let remedy = self.call(|live| live.with(|exchange| exchange.rejected(status, headers, body)));
         remedy.flatten().unwrap_or(match status {
@@ -82,7 +82,7 @@ impl Tap {
         whose.flatten().unwrap_or(Form::Original)
     }
 
-    /// Whether anybody follows.
+    /// Whether there is a follower.
     pub(super) fn is_live(&self) -> bool {
         self.0.is_some()
     }
@@ -104,7 +104,7 @@ impl Tap {
         self.end(End::Complete);
     }
 
-    /// The head of the answer; the encoding of its body is learned from it.
+    /// The head of the answer, which declares the encoding of its body.
     pub(super) fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.call(|live| {
             live.with(|exchange| exchange.response(status, headers));
@@ -116,7 +116,7 @@ impl Tap {
         });
     }
 
-    /// A piece of the body has been handed on to the client.
+    /// A piece of the body was handed on to the client.
     pub(super) fn handed_on(&mut self, piece: &Bytes) {
         if self.0.is_some() {
             self.call(|live| {
@@ -126,7 +126,7 @@ impl Tap {
         }
     }
 
-    /// Whether the answer has said that it is over, in what was handed on.
+    /// Whether the answer has announced its end in what was handed on.
     pub(super) fn is_over(&mut self) -> bool {
         let is_over = self.call(|live| {
             live.show();
@@ -157,14 +157,14 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        // Connections are cut at the very end alone.
+        // Connections are cut only at the very end.
         let is_cut = self.0.as_ref().is_some_and(|live| live.stats.cut_connections.value() > 0);
         self.end(if is_cut { End::Stopped } else { End::ClientGone });
     }
 }
 
 impl Endings {
-    /// The sending side, and the side that [`tell_all`] serves.
+    /// A queue of endings: the sending side, and the side for [`tell_all`].
     pub(super) fn channel() -> (Self, mpsc::Receiver<Ending>) {
         let (sender, receiver) = mpsc::channel(WAITING_ENDS);
         (Self(sender), receiver)
@@ -178,7 +178,7 @@ impl Endings {
     }
 }
 
-/// Tells endings until no one is left who could send one.
+/// Tells endings until all senders are gone.
 pub(super) async fn tell_all(mut endings: mpsc::Receiver<Ending>) {
     while let Some(ending) = endings.recv().await {
         ending.tell();
@@ -212,7 +212,7 @@ impl Live {
         Some(call(exchange.as_mut()))
     }
 
-    /// Shows what was handed on last.
+    /// Shows the piece that was handed on last.
     fn show(&mut self) {
         let piece = mem::take(&mut self.handed_on);
         if !piece.is_empty() && self.decoder.feed(&piece).is_err() {
@@ -221,7 +221,7 @@ impl Live {
         }
     }
 
-    /// Bytes of this coding follow; none are shown if it is not understood.
+    /// Sets the coding of the bytes that follow; none are shown if it is unknown.
     fn expect(&mut self, coding: Option<Coding>) {
         let Some(watcher) = self.decoder.sink() else { return };
         let watcher = Watcher(watcher.0.take());
