@@ -1,8 +1,8 @@
 //! What outlives a process: histories, decisions, full texts, the ledger's rows.
 //!
-//! Reads are answered on the spot by the calling thread; writes go through one writer thread, which groups
-//! them into transactions. A decision is committed before the request that made it leaves. Bodies are stored only
-//! where the configuration says so, credentials never. Above it stand memories that are bounded and lost with the
+//! Reads are answered at once on the calling thread; writes go through one writer thread, which groups them into
+//! transactions. A decision is committed before the request that made it leaves. Bodies are stored only if the
+//! configuration says so, credentials never. Above the store there are memories that are bounded and lost with the
 //! process ([`Recent`]).
 
 pub mod bodies;
@@ -72,15 +72,14 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when they cannot be read.
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError>;
 
-    /// The splices of which one of these histories is exactly what they replace, whether they hold or not. One that is
-    /// damaged is none.
+    /// The splices that replace exactly one of these histories, whether or not they still apply. Damaged ones are
+    /// skipped.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError>;
 
-    /// The newest decision of a principal about each of these results, whatever its history. One that is damaged is
-    /// none.
+    /// A principal's newest decision about each of these results, in whatever history. Damaged ones are skipped.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
@@ -90,7 +89,7 @@ pub trait Store: Send + Sync {
         keys: &[PartKey],
     ) -> Result<Vec<Option<StoredDecision>>, StoreError>;
 
-    /// A thread.
+    /// The thread with this id.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -102,56 +101,59 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError>;
 
-    /// The newest summary of a thread, whether it is in use or not.
+    /// The newest summary of a thread, in use or not.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError>;
 
-    /// The summaries of a conversation's threads, whether they are in use or not: the newest first, and no more than some.
+    /// The newest summaries of a conversation's threads, in use or not, newest first; their number is bounded.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
     fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError>;
 
-    /// The windows that providers have told of and that are believed now, in milliseconds since 1970; what was told last is at
-    /// the end.
+    /// The context windows that providers have stated and that are believed at `now_ms` (milliseconds since 1970),
+    /// the newest last.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError>;
 
-    /// What is missing from a history that a provider holds, as far as it is known now, in milliseconds since 1970.
+    /// What is known at `now_ms` (milliseconds since 1970) to be missing from a history that a provider holds.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError>;
 
-    /// What the requests of a conversation, or all, have used up that came then, in milliseconds since 1970.
+    /// What the requests of a conversation, or of all, have spent that came within this time, in milliseconds since
+    /// 1970.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError>;
 
-    /// The record of a conversation, of its newest, that tells of the answer with this id, and when its request came, in
-    /// milliseconds since 1970.
+    /// Among the newest records of a conversation, the one that names the answer with this id, with the time its
+    /// request came, in milliseconds since 1970.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
-    /// Saves and commits a batch; done when it is safe against the death of the process. Dropping the promise
-    /// withdraws the batch: none of its decisions and splices holds then, whatever had been begun.
+    /// Commits a batch; done when it would survive the death of the process. Dropping the promise withdraws the
+    /// batch: then none of its decisions and splices takes effect, even if writing had begun.
     fn commit(&self, batch: Batch) -> Stored;
 
-    /// Queues a batch that nobody waits for; `false` when the queue is full and it was dropped.
+    /// Queues a batch that nobody waits for; `false` if the queue was full and the batch was dropped.
     #[must_use]
     fn later(&self, batch: Batch) -> bool;
 
-    /// A record is lost that never came here, of a request that came then.
+    /// Counts a record as lost that never reached the store; its request came at this time, in milliseconds since
+    /// 1970.
     fn lose(&self, _at_ms: i64) {}
 
-    /// Records that were dropped since the process began: the queue was full, the store failed, or they never came here.
+    /// Records lost since the process began: because the queue was full, because the store failed, or because they
+    /// never reached it.
     fn lost(&self) -> u64 {
         0
     }
@@ -162,43 +164,43 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// The store failed.
+/// Why the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database.
+    /// An error of the database.
     #[error("database: {0}")]
     Database(#[from] rusqlite::Error),
-    /// A file.
+    /// An error of the file system.
     #[error("{0}")]
     File(#[from] std::io::Error),
-    /// The file was made by a newer version.
+    /// The store was made by a newer version.
     #[error("the store was made by a newer version\n  hint: run that version, or name another `state.dir`")]
     Newer,
-    /// It was written to while it was read as a file that nobody writes to.
+    /// The file was written to although it was opened as one that nobody writes to.
     #[error("the store was changed while it was read; ask again")]
     Changed,
-    /// There is a write-ahead log, and nowhere to put its index.
+    /// There is a write-ahead log, but no place for its index.
     #[error(
         "the newest records are in the `-wal` file beside it, which cannot be read where no file can be made\n  \
          hint: copy both to a folder that can be written to"
     )]
     Unindexed,
-    /// Another gateway decided about the same part first; what it decided stands.
+    /// Another gateway decided about the same part first; its decision stands.
     #[error("another gateway on the same store was first")]
     Raced,
-    /// A row that does not say what it should.
+    /// A row is malformed.
     #[error("a stored row is damaged")]
     Damaged,
-    /// As much waits to be written as may.
+    /// The queue of writes is full.
     #[error("as much waits to be written as `limits.queue` lets wait")]
     Full,
     /// It was not stored in time.
     #[error("the store takes too long")]
     TimedOut,
-    /// Whoever asked for it has gone on without it.
+    /// The request has left without it.
     #[error("the request left before")]
     Withdrawn,
-    /// The writer has ended.
+    /// The writer thread has ended.
     #[error("the store's writer has ended")]
     Gone,
 }
@@ -215,8 +217,8 @@ const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it a
                            with it, and so are the books but for the logs of conversations";
 
 impl StoreError {
-    /// What to do about it where it keeps a gateway from starting, on a line of its own; empty where that is not known or
-    /// said already.
+    /// A hint, on a line of its own, for an error that keeps a gateway from starting; empty if there is none, or the
+    /// error says it already.
     pub fn way_out(&self) -> &'static str {
         match self {
             Self::File(error) => match error.kind() {
@@ -238,7 +240,7 @@ impl StoreError {
     }
 }
 
-/// Whether an error of the system's came of making a file longer. SQLite says no more of it where the file is its index.
+/// Whether an I/O error arose from extending a file, which is all that SQLite reports if the file is its index.
 fn is_of_writing(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     code.is_some_and(|code| {

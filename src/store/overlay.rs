@@ -1,7 +1,7 @@
-//! A store above another one, which is only read: what is decided is kept in memory, bounded, and lost with the process.
+//! A store on top of another one that is only read: decisions are kept in memory, bounded, and lost with the process.
 //!
-//! For what would have been decided: nothing of it may ever reach the store below. Threads and histories are those of the
-//! store below; all that is kept here is decisions and splices.
+//! For decisions that would have been made: nothing of them may ever reach the store below. Threads and histories are
+//! those of the store below; only decisions and splices are kept here.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::{
 use crate::conversation::{Chain, Digest, Hashed};
 use crate::planner::PartKey;
 
-/// What an entry takes besides what it decides, in bytes.
+/// The memory that an entry takes besides its decision, in bytes.
 const OVERHEAD: usize = 128;
 
 /// Decisions in memory, above a store.
@@ -21,16 +21,17 @@ pub struct Overlay {
     below: Arc<dyn Store>,
     /// By the history that ends with their message.
     decisions: Recent<Chain, Vec<StoredDecision>, Hashed>,
-    /// By exactly what they replace.
+    /// By the history that they replace.
     splices: Recent<Chain, Vec<StoredSplice>, Hashed>,
-    /// The newest of a principal about each result.
+    /// A principal's newest decision about each result.
     newest: Recent<(Chain, PartKey), StoredDecision>,
-    /// Batches are put in one after the other, each as a whole.
+    /// Held while a batch is put in, so that each goes in as a whole.
     turn: Mutex<()>,
 }
 
 impl Overlay {
-    /// Keeps decisions of about `bytes`, splices of as many, and as much again to find decisions by what they are about.
+    /// Keeps about `bytes` of decisions, as much of splices, and as much again for finding decisions by what they are
+    /// about.
     pub fn above(below: Arc<dyn Store>, bytes: u64) -> Self {
         let decisions = |all: &Vec<StoredDecision>| all.iter().map(weight).sum();
         let splices =
@@ -44,7 +45,7 @@ impl Overlay {
         }
     }
 
-    /// Puts in a batch's decisions and splices, all or none. What was decided first stands.
+    /// Puts in a batch's decisions and splices, all or none. The first decision about a part stands.
     fn put(&self, mut batch: Batch) -> Result<(), StoreError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let is_decided = |new: &StoredDecision| {
@@ -58,7 +59,7 @@ impl Overlay {
         if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
             return Err(StoreError::Raced);
         }
-        // Of those that are about the same, the newest is the one that a store finds.
+        // Of several about the same part, the newest is the one that a store finds.
         batch.decisions.sort_by_key(|new| (new.chain, new.part, new.since));
         for new in batch.decisions {
             if let Some(key) = new.decision.key {
@@ -146,7 +147,7 @@ impl Store for Overlay {
         Stored::done(self.put(batch))
     }
 
-    /// What decides nothing is of no use here.
+    /// Only decisions matter here.
     fn later(&self, _: Batch) -> bool {
         true
     }

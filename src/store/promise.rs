@@ -1,9 +1,8 @@
-//! The promise that a batch is stored, and taking it back.
+//! The promise that a batch will be stored, and how it is withdrawn.
 //!
-//! Either whoever asked for a batch learns that it is stored, or nothing of it is: a decision that is stored and was
-//! not sent would make the next request of its thread differ from what the provider has seen. Up to the moment before
-//! the commit a batch is withdrawn by not being put in. What is withdrawn while it is being committed is taken out
-//! again by the writer.
+//! Either whoever commits a batch learns that it is stored, or nothing of it is: a stored decision that was not sent
+//! would make the next request of its thread differ from what the provider has seen. Until just before the commit, a
+//! withdrawn batch is simply not written. One that is withdrawn during the commit is removed again by the writer.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -14,25 +13,25 @@ use tokio::sync::oneshot;
 
 use super::StoreError;
 
-/// How long a commit may take that has begun: a disk may hang.
+/// How long to wait for a commit that has begun: a disk may hang.
 const COMMIT: Duration = Duration::from_secs(5);
 
 type Done = Result<(), StoreError>;
 
-/// The promise that a batch is stored. Dropped before it is kept, it withdraws the batch.
+/// The promise that a batch will be stored. Dropping it early withdraws the batch.
 #[must_use = "dropping it withdraws the batch"]
 pub struct Stored {
     answer: oneshot::Receiver<Done>,
     claim: Arc<Claim>,
 }
 
-/// The writer's side of it. Dropped, it says that the writer has ended.
+/// The writer's side of the promise. Dropping it reports that the writer has ended.
 pub(super) struct Duty {
     answer: oneshot::Sender<Done>,
     claim: Arc<Claim>,
 }
 
-/// Whose word counts: the writer's that it commits, or the other side's that it waits no longer. Whoever is first.
+/// Who decided first: the writer by committing, or the other side by giving up.
 #[derive(Default)]
 struct Claim(OnceLock<Claimant>);
 
@@ -45,13 +44,13 @@ enum Claimant {
 }
 
 impl Claim {
-    /// Puts `mine` if nobody was first; whether it stands then.
+    /// Records `mine` unless another was first. Returns whether `mine` stands.
     fn make(&self, mine: Claimant) -> bool {
         *self.0.get_or_init(|| mine) == mine
     }
 }
 
-/// A promise and the duty to keep it.
+/// A promise and its other side.
 pub(super) fn promise() -> (Duty, Stored) {
     let (sender, receiver) = oneshot::channel();
     let claim = Arc::new(Claim::default());
@@ -59,27 +58,27 @@ pub(super) fn promise() -> (Duty, Stored) {
 }
 
 impl Stored {
-    /// A promise that was broken at once.
+    /// A promise that has failed already.
     pub fn refused(error: StoreError) -> Self {
         Self::done(Err(error))
     }
 
-    /// One of which it is known already how it went.
+    /// A promise whose outcome is known already.
     pub(super) fn done(done: Done) -> Self {
         let (duty, stored) = promise();
         duty.answer(done);
         stored
     }
 
-    /// Waits at most so long; for what is being committed by then, until it is, within reason.
+    /// Waits for at most `patience`; a commit that has begun by then is awaited, within reason.
     ///
-    /// # Errors
-    /// [`StoreError`] when it could not be stored; [`StoreError::TimedOut`] when the time was up, and it is withdrawn.
+    /// # Errors [`StoreError`] if the batch could not be stored; [`StoreError::TimedOut`] if the time was up and the
+    /// batch is withdrawn.
     pub async fn within(mut self, patience: Duration) -> Done {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,
             Err(_elapsed) if self.claim.make(Claimant::Waiter) => Err(StoreError::TimedOut),
-            // The writer takes out again what nobody waits for any more.
+            // The writer removes what nobody waits for any more.
             Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(StoreError::TimedOut)),
         }
     }
@@ -100,17 +99,17 @@ impl Drop for Stored {
 }
 
 impl Duty {
-    /// Whether nobody waits any more.
+    /// Whether the other side has given up.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.claim.0.get() == Some(&Claimant::Waiter)
     }
 
-    /// Takes the right to commit; `false` when it was withdrawn before.
+    /// Claims the right to commit; `false` if the batch was withdrawn before.
     pub(super) fn claim(&self) -> bool {
         self.claim.make(Claimant::Writer)
     }
 
-    /// Tells how it went; whether anybody heard.
+    /// Reports the outcome. Returns whether anybody received it.
     pub(super) fn answer(self, done: Done) -> bool {
         self.answer.send(done).is_ok()
     }

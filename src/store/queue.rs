@@ -1,9 +1,9 @@
-//! A bounded queue in front of one working thread.
+//! A bounded queue in front of one worker thread.
 //!
-//! Most of what is queued can wait: it gathers for a moment and is taken all at once, so that a busy gateway wakes the
-//! worker a hundred times a second and not with every request. Nor is it woken only to wait: that would take a processor
-//! from the request that is just leaving. What somebody waits for is handed over at once, with all that was queued
-//! before it.
+//! Most items can wait: they gather for a moment and are taken all at once, so that a busy gateway wakes the worker a
+//! hundred times a second rather than with every request. The worker is not woken merely to start waiting either:
+//! that would take a processor from the request that is just leaving. An item that somebody waits for is handed over
+//! at once, together with all that were queued before it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::runtime::Handle;
 /// How long items gather.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// The side that queues. Dropping it ends the work when all is done.
+/// The producers' side. Dropping it ends the worker's loop once everything is done.
 pub struct Inlet<T>(Arc<Queue<T>>);
 
-/// The side of the worker. When it is dropped, however that comes, nothing is queued any more.
+/// The worker's side. Once it is dropped, for whatever reason, nothing can be queued.
 pub struct Outlet<T>(Arc<Queue<T>>);
 
 struct Queue<T> {
@@ -27,14 +27,14 @@ struct Queue<T> {
 
 struct State<T> {
     items: Vec<T>,
-    /// What is queued is to be taken at once: somebody waits for it, or it has gathered.
+    /// Take the items at once: somebody waits for one, or they have gathered long enough.
     urgent: bool,
     /// The worker sleeps, and nothing has been done to wake it.
     idle: bool,
     closed: bool,
 }
 
-/// A queue that takes so many items.
+/// A queue for `room` items.
 pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
     let state = State { items: Vec::new(), urgent: false, idle: false, closed: false };
     let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), room: room.max(1) });
@@ -42,11 +42,10 @@ pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Queues an item; `urgent` when somebody waits for it. Within a runtime of tokio's, which needs its timer then, the
-    /// worker sleeps on while the others gather.
+    /// Queues an item; `urgent` if somebody waits for it. Within a tokio runtime, whose timer is then needed, the
+    /// worker sleeps on while others gather.
     ///
-    /// # Errors
-    /// The item itself, when the queue is full or the worker is gone.
+    /// # Errors The item itself, if the queue is full or the worker is gone.
     #[expect(
         clippy::disallowed_methods,
         reason = "it ends by itself, and cut off it wakes the worker at once"
@@ -78,19 +77,19 @@ impl<T: Send + 'static> Inlet<T> {
 }
 
 impl<T> Inlet<T> {
-    /// Whether the worker is gone: nothing is taken any more.
+    /// Whether the worker is gone, so that nothing can be queued.
     pub fn is_closed(&self) -> bool {
         self.0.lock().closed
     }
 }
 
-/// Has the worker take what has gathered when it is dropped, be it with the runtime.
+/// Makes the worker take what has gathered, when dropped: after its delay, or together with the runtime.
 struct Alarm<T>(Arc<Queue<T>>);
 
 impl<T> Drop for Alarm<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        // What was taken meanwhile leaves nothing to hurry for.
+        // If everything was taken meanwhile there is no hurry.
         state.urgent |= !state.items.is_empty();
         drop(state);
         self.0.changed.notify_one();
@@ -105,8 +104,8 @@ impl<T> Drop for Inlet<T> {
 }
 
 impl<T> Outlet<T> {
-    /// Puts everything that is queued into `taken`, which is emptied first; waits until there is something.
-    /// `false` when nothing is left and nothing will come.
+    /// Moves all queued items into `taken`, which is emptied first; blocks until there are some. `false` if there are
+    /// none and none will come.
     pub fn take(&self, taken: &mut Vec<T>) -> bool {
         taken.clear();
         let mut state = self.0.lock();
@@ -126,7 +125,7 @@ impl<T> Outlet<T> {
         true
     }
 
-    /// Waits at most so long for something to be queued, or for the end; whether that came.
+    /// Waits at most this long for an item or for the end of the queue. Returns whether either came.
     pub fn wait(&self, patience: Duration) -> bool {
         let mut state = self.0.lock();
         state.idle = true;
@@ -144,7 +143,7 @@ impl<T> Drop for Outlet<T> {
         state.closed = true;
         let left = std::mem::take(&mut state.items);
         drop(state);
-        // Whoever waits for one of them learns it from this.
+        // This reports to whoever waits for one of them.
         drop(left);
     }
 }

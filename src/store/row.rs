@@ -1,6 +1,6 @@
 //! Rows, as plain data.
 //!
-//! What is given to a store and what comes back. How it is kept is not known here.
+//! What goes into a store and what comes back, independent of how it is kept.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ pub struct Thread {
     pub id: String,
     /// The conversation it is booked on.
     pub conversation: String,
-    /// What the client calls its run, if it says so.
+    /// The client's own name for its run, if it has one.
     pub session: Option<String>,
     /// The thread it branched from.
     pub parent: Option<String>,
     /// The history of its newest request.
     pub head: Chain,
-    /// Nothing of it is edited any more: an edit of it was refused.
+    /// Nothing in it is edited any more, because an edit was refused.
     pub observe: bool,
-    /// The shortest history that was refused with that edit, where it is set aside and that is known: what is shorter was
-    /// taken as it was sent.
+    /// If it is set aside, the shortest history that was refused with that edit, if known: anything shorter was
+    /// accepted in the form that was sent.
     pub refused: Option<Chain>,
     /// When its newest request came, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
-/// A request that sent some history, with or without more behind it; or that the provider's own history begins with, which
-/// a name stands for.
+/// A history that a thread has sent, alone or with more behind it. It may also be the name under which a provider
+/// holds a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
     /// The history.
@@ -40,15 +40,15 @@ pub struct Boundary {
     pub thread: String,
 }
 
-/// A decision and where it holds.
+/// A decision and the histories it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDecision {
     /// The history that ends with the message.
     pub chain: Chain,
     /// The part's place in the message.
     pub part: u32,
-    /// The shortest history that was never sent without it: up to its own message, or, where an event decided about
-    /// what had been sent otherwise, up to the first message of the event's request that was new.
+    /// The shortest history that was never sent without it: up to its own message or, if an event decided about a
+    /// part that had been sent differently, up to the first new message of the event's request.
     pub since: Chain,
     /// The empty history of the principal.
     pub root: Chain,
@@ -56,13 +56,12 @@ pub struct StoredDecision {
     pub decision: Arc<Decision>,
 }
 
-/// A splice and where it holds.
+/// A splice and the histories it applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSplice {
     /// The history of exactly the messages up to its end.
     pub chain: Chain,
-    /// The shortest history that was never sent without it: up to the first message of its event's request that was
-    /// new.
+    /// The shortest history that was never sent without it: up to the first new message of its event's request.
     pub since: Chain,
     /// The empty history of the principal.
     pub root: Chain,
@@ -70,36 +69,36 @@ pub struct StoredSplice {
     pub splice: Arc<Splice>,
 }
 
-/// What a thread goes on relying on.
+/// What a thread still relies on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Used {
     /// Its id.
     pub thread: String,
-    /// The histories under which something was decided that holds for it.
+    /// The histories under which decisions were made that apply to it.
     pub chains: Vec<Chain>,
 }
 
-/// How much a model takes at an upstream, as the provider has said.
+/// A model's context window at an upstream, as the provider stated it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredWindow {
-    /// The upstream's base URL: names are given anew.
+    /// The upstream's base URL, because its name may be reused.
     pub upstream: String,
     /// The model, as requests name it.
     pub model: String,
-    /// Tokens that fit; `None`: what was said has turned out to be wrong.
+    /// The window in tokens; `None`: what was stated has turned out to be wrong.
     pub tokens: Option<u64>,
-    /// When it was said, in milliseconds since 1970.
+    /// When it was stated, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
 /// What is missing from a history that a provider holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredLacking {
-    /// What stands for the history.
+    /// The key of the history.
     pub history: Digest,
-    /// Tokens that were cut of it; `None`: nobody knows how many.
+    /// Missing tokens; `None`: unknown.
     pub tokens: Option<u64>,
-    /// When the request came that says so, in milliseconds since 1970.
+    /// When the request came that established this, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
@@ -118,16 +117,16 @@ pub struct LedgerRow {
     pub client: Option<String>,
     /// What it cost, in pico-dollars; `None` when the price or the usage is not known.
     pub cost: Option<i64>,
-    /// The whole record as JSON, but for what goes without saying.
+    /// The whole record as JSON, without members that have their default value.
     pub record: String,
-    /// The same as a line of the conversation's log, without its end.
+    /// The record as a line of the conversation's log, without the line end.
     pub line: String,
 }
 
 /// Money and tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Pico-dollars; what has no known price is not in it.
+    /// Pico-dollars; requests of unknown price are not included.
     pub picodollars: i64,
     /// Tokens of prompts and answers.
     pub tokens: u64,
@@ -140,14 +139,14 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-/// What is written together.
+/// What is written together in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// Full texts to save first.
     pub saves: Vec<Save>,
     /// Decisions.
     pub decisions: Vec<StoredDecision>,
-    /// The decisions take the place of others that hold since the same history: those were refused.
+    /// The decisions replace others under the same history, because those were refused.
     pub overrule: bool,
     /// Splices.
     pub splices: Vec<StoredSplice>,
@@ -159,7 +158,7 @@ pub struct Batch {
     pub boundaries: Vec<Boundary>,
     /// What is still relied on.
     pub used: Option<Used>,
-    /// Windows that providers have told of.
+    /// Windows that providers have stated.
     pub windows: Vec<StoredWindow>,
     /// What is missing from histories that providers hold.
     pub lacking: Vec<StoredLacking>,
@@ -171,14 +170,14 @@ pub struct Batch {
     pub forget_outputs: Option<i64>,
     /// Ledger rows from before this time are forgotten, and logs to which nothing was added since.
     pub forget_ledger: Option<i64>,
-    /// What was decided about threads whose last request came before this time is forgotten.
+    /// Decisions about threads whose last request came before this time are forgotten.
     pub forget_threads: Option<i64>,
-    /// When, in milliseconds since 1970.
+    /// The time of the batch, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
 impl Batch {
-    /// Whether it decides how something is sent: whoever sends it so waits until it is stored.
+    /// Whether it contains decisions, so that a request must wait until it is stored.
     pub fn decides(&self) -> bool {
         !self.decisions.is_empty() || !self.splices.is_empty()
     }

@@ -1,30 +1,29 @@
-//! What a prompt would have been billed as, had it been sent as it came.
+//! What a prompt would have been billed as, had it been sent untouched.
 //!
-//! The provider says what it billed for the prompt that was sent. A model of its cache says what it would have
-//! billed for both, the prompt that was sent and the original. What the model says about the first against what
-//! the provider says corrects what it says about the second: where both prompts are the same, the answer is the
-//! provider's own figure.
+//! The provider reports what it billed for the prompt that was sent. A model of its cache estimates that for both
+//! prompts, the one sent and the original. The error of the first estimate corrects the second: if both prompts are
+//! the same, the result is the provider's own figure.
 
 use super::cache_model::CacheUse;
 use super::tokens::Tokens;
 
-/// Places of the kinds in the arrays below.
+/// Positions of the kinds in the arrays below.
 const READ: usize = 0;
 const INPUT: usize = 1;
 const KINDS: usize = 5;
-/// What looks like an event, though nobody says that it is one, leaves at least so many tokens more unread of what was sent
-/// than there would be of the original; fewer come of reads in whole steps.
+/// What looks like an event although nobody says it is one leaves at least so many more tokens of the sent prompt
+/// unread than of the original. Fewer may come from reads in whole steps.
 const EVENT: f64 = 512.0;
-/// The share of what should have been read that was there for the most part.
+/// The share of the expected tokens that must be read for a prompt to count as cached.
 const MOST: f64 = 0.5;
 
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
 type Split = [f64; KINDS];
 
-/// What the original would have been billed as. `billed` is the provider's figure for what was sent, `sent` and
-/// `original` are what the model says of both. Output is the same on both sides, and so is what the provider has put
-/// `beside` the prompt, uncached. `is_event`: what was sent does not go on from what was sent before, as the original may.
-/// Whatever is given, the sum is the original's size in the provider's tokens.
+/// What the original would have been billed as. `billed` is the provider's figure for the prompt that was sent;
+/// `sent` and `original` are the model's estimates for both. Output is the same on both sides, and so are the
+/// uncached tokens that the provider has put `beside` the prompt. `is_event`: the sent prompt does not continue what
+/// was sent before, although the original may. The sum is always the original's size in the provider's tokens.
 pub fn untouched(billed: Tokens, beside: u64, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
     let beside = beside.min(billed.input);
     let asked = Tokens { input: billed.input - beside, ..billed };
@@ -48,8 +47,9 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) ->
 
     let pool = pool(&modelled);
     let (modelled, direct) = if real[READ] >= modelled[READ] {
-        // More was read than the model knew of: so would have been of the original. What may have been kept for longer
-        // than is promised was, as much of it as was read; an event leaves little of that in what was sent.
+        // More was read than the model expected; the same holds for the original. What may have been cached for
+        // longer than promised was, in proportion to what was read; an event leaves little of that in the sent
+        // prompt.
         let lapsed = [sent, original].map(|said| said.lapsed as f64 * scale);
         let kept = ratio(real[READ] - modelled[READ], lapsed[0]).min(1.0);
         let [modelled, direct] = [(modelled, lapsed[0]), (direct, lapsed[1])].map(|(split, lapsed)| {
@@ -58,9 +58,9 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) ->
         let share = ratio(real[READ] - modelled[READ], of_pool(&modelled, pool)).clamp(0.0, 1.0);
         (read_more(modelled, pool, share), read_more(direct, pool, share))
     } else {
-        // Where most was not there, nor would it have been of the original, in proportion. But an event leaves little to be
-        // read of what was sent, and what is missing of that says the less of the original the more would be read of it; nor
-        // does it where most was there: what is missing was taken for larger than it is.
+        // If most was not cached, most of the original would not have been either, in proportion. But an event leaves
+        // little of the sent prompt to be read, so a miss there says the less about the original the more of that
+        // would be read. Nor does it say anything if most was cached: then the missing part was overestimated.
         let kept = ratio(real[READ], modelled[READ]);
         let is_event = is_event || unread(&modelled) > unread(&direct) + EVENT;
         let of_direct = if kept >= MOST || is_event {
@@ -77,7 +77,7 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) ->
     tokens(billed, prompt, read, rest)
 }
 
-/// Which kinds turn into reads when the cache is warm: the written ones, where there are any.
+/// The kinds that become reads if the cache is warm: the written ones, if there are any.
 fn pool(split: &Split) -> &'static [usize] {
     if split[INPUT + 1..].iter().any(|tokens| *tokens > 0.0) { &[2, 3, 4] } else { &[INPUT] }
 }
@@ -99,13 +99,13 @@ fn unread(split: &Split) -> f64 {
     sum(split) - split[READ]
 }
 
-/// What is not read is billed as the rest is; the shares of that are all that counts.
+/// What is not read is billed like the rest, of which only the proportions matter.
 fn read_less(mut split: Split, kept: f64) -> Split {
     split[READ] *= kept;
     split
 }
 
-/// The shares of the kinds that are not read: the provider's own, and how the two prompts differ in them.
+/// The shares of the kinds that are not read: the provider's own, adjusted by how the two prompts differ.
 fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
     let shares = |split: &Split| {
         let all = unread(split);
@@ -132,7 +132,7 @@ fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
     mixed
 }
 
-/// Whole tokens; what rounding leaves over goes where most is.
+/// Rounds to whole tokens; the remainder goes to the largest kind.
 fn tokens(billed: Tokens, prompt: f64, read: f64, rest: Split) -> Tokens {
     let prompt = prompt.round() as u64;
     let cache_read = (read.round() as u64).min(prompt);

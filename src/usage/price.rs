@@ -13,8 +13,8 @@ use super::money::Money;
 use super::rate::{Factor, Rate};
 use super::tokens::Tier;
 
-/// Tokens of an answer that are expected at most where nothing is asked for: what models could give is as much as half
-/// of their windows, and no agent's step takes that.
+/// The longest answer to be expected if no limit is requested, in tokens: models could give half their window, but no
+/// agent's step takes that.
 const UNASKED: u64 = 32_000;
 
 /// The price of a model and the limits that come with it.
@@ -23,7 +23,7 @@ const UNASKED: u64 = 32_000;
 pub struct Price {
     /// The standard rates.
     pub base: Rates,
-    /// The base rates that all other lists relate to, where `base` is not the seller's own list.
+    /// The base rates that all other lists refer to, if `base` is not the seller's own list.
     #[serde(skip)]
     pub listed: Option<Rates>,
     /// Rates for long prompts, in any order.
@@ -57,8 +57,9 @@ pub struct Price {
 }
 
 impl Price {
-    /// What reading a token from the cache and writing it there cost, as shares of plain input, where it is asked to be
-    /// kept for so many milliseconds; `None` where input is free. A rate that is not listed is plain input.
+    /// The prices of reading a token from the cache and of writing it there, as shares of plain input, for the
+    /// requested time to live in milliseconds; `None` if input is free. A rate that is not listed is that of plain
+    /// input.
     pub fn shares(&self, requested_ttl_ms: Option<u64>) -> Option<(f64, f64)> {
         let input = self.base.input.picodollars();
         let share = |kind: Kind| self.base.full(kind).picodollars() as f64 / input as f64;
@@ -70,7 +71,7 @@ impl Price {
         (input > 0).then(|| (share(Kind::CacheRead), share(write)))
     }
 
-    /// The most tokens that an answer is to be expected to have: what is asked for, and no more than the model gives.
+    /// The longest answer to be expected, in tokens: what is requested, limited to what the model can give.
     pub fn most_output(price: Option<&Self>, asked: Option<u64>) -> Option<u64> {
         match (asked, price.and_then(|price| price.max_output)) {
             (Some(asked), Some(most)) => Some(asked.min(most)),
@@ -78,13 +79,13 @@ impl Price {
         }
     }
 
-    /// The rates that replace those that are [`Self::listed`] for the whole request, at a prompt of that many tokens.
+    /// The rates that replace [`Self::listed`] for the whole request with a prompt of that many tokens.
     pub(super) fn long_context(&self, prompt: u64) -> Option<&Rates> {
         let crossed = self.above.iter().filter(|above| prompt > above.gt);
         crossed.max_by_key(|above| above.gt).map(|above| &above.rates)
     }
 
-    /// What the rates of long prompts and of the service tiers are listed beside.
+    /// The base rates that those of long prompts and service tiers refer to.
     pub(super) fn listed(&self) -> &Rates {
         self.listed.as_ref().unwrap_or(&self.base)
     }

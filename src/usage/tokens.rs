@@ -85,13 +85,13 @@ impl Sum for Tokens {
 pub struct Usage {
     /// The response's own tokens.
     pub tokens: Tokens,
-    /// The provider gave figures, but none that tell how long the prompt was: `tokens.input` means nothing.
+    /// The provider gave figures, but none from which the prompt's length follows: `tokens.input` is meaningless.
     pub prompt_is_unknown: bool,
-    /// The provider gave figures, but none that tell how long the output was: `tokens.output` means nothing.
+    /// The provider gave figures, but none from which the output's length follows: `tokens.output` is meaningless.
     pub output_is_unknown: bool,
     /// Server-side web searches, billed per query.
     pub web_searches: u64,
-    /// Those that the answer shows, where their number is not stated: billed where there is a price for them.
+    /// Searches visible in the answer, if their number is not stated: billed if there is a price for them.
     pub searches_shown: u64,
     /// The service tier that served the request.
     pub tier: Tier,
@@ -101,19 +101,18 @@ pub struct Usage {
     pub geo: Geo,
     /// Prompt tokens of the last model call, where server-side tools made several and `tokens` is their sum.
     pub last_prompt: Option<u64>,
-    /// The part of `tokens.input` that is no part of what was asked: what tools have answered that the provider ran.
+    /// The part of `tokens.input` that does not belong to the request: results of tools that the provider ran.
     pub beside_prompt: u64,
-    /// The part of `tokens.cache_write_5m` of which the provider did not say for how long it is kept.
+    /// The part of `tokens.cache_write_5m` whose time to live the provider did not state.
     pub cache_write_untold: u64,
-    /// The provider has taken parts out of the prompt by itself: the figures are of what was left.
+    /// The provider has removed parts of the prompt by itself: the figures are those of the rest.
     pub prompt_is_cut: bool,
-    /// Which of these are the request's own, where server-side tools made several calls of it.
+    /// Which prompt tokens are the request's own, if server-side tools made several model calls of it.
     #[serde(skip_serializing_if = "Own::is_all")]
     pub own: Own,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
-    /// What else is charged for, without a price that is known: each once, in order. None where the provider states its
-    /// cost.
+    /// Other charges without a known price, each once, in order. None if the provider states its cost.
     pub unpriced: Vec<Charge>,
     /// Model calls that are billed with this response but are not inside `tokens`.
     pub extra: Vec<Extra>,
@@ -124,7 +123,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The usage of a request with this path: where it names a region, inference was bound to that.
+    /// The usage of a request with this path: a region in it is where inference was bound to run.
     #[must_use]
     pub fn at(self, path: &str) -> Self {
         match region_of_path(path) {
@@ -133,8 +132,8 @@ impl Usage {
         }
     }
 
-    /// The usage of a request that asked for an hour wherever it asked for anything to be kept: what the provider does not
-    /// tell the time of is kept so.
+    /// The usage of a request in which all marks asked for an hour: cache writes without a stated time to live count
+    /// as one-hour writes.
     #[must_use]
     pub fn kept_for_an_hour(self) -> Self {
         let untold = self.cache_write_untold.min(self.tokens.cache_write_5m);
@@ -146,23 +145,23 @@ impl Usage {
         Self { tokens, cache_write_untold: 0, ..self }
     }
 
-    /// What was used at least: output that is not known counts as none.
+    /// The usage as a lower bound: unknown output counts as none.
     #[must_use]
     pub fn at_least(self) -> Self {
         Self { output_is_unknown: false, ..self }
     }
 
-    /// How much of the context window the prompt took: all prompt tokens of the last model call.
+    /// How much of the context window the prompt took, in tokens: all prompt tokens of the last model call.
     pub fn context_tokens(&self) -> u64 {
         self.last_prompt.unwrap_or_else(|| self.tokens.prompt())
     }
 
-    /// How much of that what was asked took, without what the provider added.
+    /// How much of that belongs to the request, without what the provider added.
     pub fn asked_tokens(&self) -> u64 {
         self.context_tokens().saturating_sub(self.beside_prompt)
     }
 
-    /// The tokens that the next prompt begins with; `None`: nobody tells, but they are no more than [`Self::asked_tokens`].
+    /// The tokens that the next prompt begins with; `None` if unknown, though never more than [`Self::asked_tokens`].
     pub fn own_tokens(&self) -> Option<u64> {
         match self.own {
             Own::All => Some(self.asked_tokens()),
@@ -177,17 +176,17 @@ impl Usage {
     }
 }
 
-/// Which of the prompt's tokens are the request's own: each call for server-side tools reads all of the prompt again, and
-/// what came since.
+/// Which of the prompt's tokens are the request's own: each model call for server-side tools reads the whole prompt
+/// again, with what was added since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Own {
     /// All.
     #[default]
     All,
-    /// So many.
+    /// This many.
     Some(u64),
-    /// The figures are a sum over several model calls, of which no one is told.
+    /// The figures are a sum over several model calls, none of which is reported.
     Unknown,
 }
 

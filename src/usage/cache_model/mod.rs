@@ -49,19 +49,18 @@ impl Ttl {
 /// One block of a prompt, in the provider's order: tools, system, messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// A hash of the block's bytes alone, cache mark excluded; what stands before it is taken care of here.
+    /// A hash of the block alone, cache mark excluded. The blocks before it are accounted for by the model.
     pub key: u128,
     /// Its tokens.
     pub tokens: u64,
     /// The cache mark it carries.
     pub mark: Option<Ttl>,
-    /// A hash of what else entries that end in it or behind it are bound to, where the provider says to what they are;
-    /// 0: nothing.
+    /// A hash of whatever else its entry depends on, at providers that say so; 0: nothing.
     pub bound: u64,
 }
 
 impl Block {
-    /// What the provider has of a prompt, before all that the body holds.
+    /// A part of a prompt that the provider holds, in front of everything in the body.
     pub const fn hidden(tokens: u64) -> Self {
         Self { key: 0, tokens, mark: None, bound: 0 }
     }
@@ -74,14 +73,14 @@ pub struct PromptShape {
     pub blocks: Vec<Block>,
     /// A mark that the provider puts on the last block itself (Anthropic's top-level `cache_control`).
     pub automatic: Option<Ttl>,
-    /// What stands behind the blocks and is never kept.
+    /// Blocks behind all others that are never cached.
     pub late: Vec<Block>,
 }
 
-/// Which cache a provider has.
+/// The kind of a provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheKind {
-    /// None, or none that is known.
+    /// No cache, or none that is known.
     None,
     /// Entries at marks (Anthropic).
     Marked {
@@ -114,13 +113,13 @@ pub enum Writes {
 
 /// An hour in milliseconds.
 pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
-/// For so long what is kept without marks may be there, in milliseconds. `OpenAI` and Google tell of a day, `DeepSeek` of
+/// How long prompts may stay cached without marks, in milliseconds. `OpenAI` and Google speak of a day, `DeepSeek` of
 /// hours to days.
 const LONGEST_MS: u64 = 7 * 24 * HOUR_MS;
 
 impl CacheKind {
-    /// That of a model, by the dialect it is spoken to in, whether marks are read there, and its price. Where reading costs
-    /// what input costs, there is none to speak of. Others who speak Anthropic's dialect keep prompts without marks.
+    /// The cache of a model: by dialect, by whether the server honours marks, and by price. If cached tokens cost as
+    /// much as others, there is none to speak of. Other providers that speak Anthropic's dialect cache without marks.
     pub fn of(dialect: &str, reads_marks: bool, model: &str, price: Option<&Price>) -> Self {
         let least = price.and_then(|price| price.cache_min);
         let rates = price.map(|price| &price.base);
@@ -137,12 +136,13 @@ impl CacheKind {
         }
     }
 
-    /// How long a prompt that nobody uses is kept, in milliseconds: as long as is asked for, but never shorter than by default.
+    /// How long an unused prompt stays cached, in milliseconds: as long as was requested, but never shorter than by
+    /// default.
     pub fn ttl_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
         self.default_ttl_ms().map(|ttl| ttl.max(requested_ttl_ms.unwrap_or(0)))
     }
 
-    /// The same where nothing is asked for.
+    /// The same without a request.
     pub const fn default_ttl_ms(self) -> Option<u64> {
         match self {
             Self::None => None,
@@ -151,9 +151,9 @@ impl CacheKind {
         }
     }
 
-    /// How long a prompt that nobody uses is kept at least, in milliseconds, before it may be taken for gone. What is kept
-    /// without marks may be there for longer than it is promised: without a price it is not taken for gone within an hour,
-    /// and whether it is then the provider's figures say alone ([`Pauses`]).
+    /// How long an unused prompt stays cached at least, in milliseconds, before it may be assumed to be gone. Without
+    /// marks it may outlast the promise: it is not assumed to be gone within the hour, and after that only if the
+    /// provider's figures say so ([`Pauses`]).
     pub fn gone_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
         let most = matches!(self, Self::Automatic { writes: Writes::Free, .. }).then_some(HOUR_MS);
         self.ttl_ms(requested_ttl_ms).map(|ttl| ttl.max(most.unwrap_or(0)))
@@ -164,8 +164,8 @@ impl CacheKind {
         matches!(self, Self::Automatic { .. })
     }
 
-    /// Whether what is kept is known to be bound to how a prompt is asked, too, and not to what it says alone. Of caches
-    /// that bill no writes nobody says so.
+    /// Whether entries are known to depend on parameters of the request as well as on the text. Caches that do not
+    /// bill writes document nothing about it.
     pub const fn is_bound(self) -> bool {
         matches!(self, Self::Marked { .. } | Self::Automatic { writes: Writes::Billed, .. })
     }
@@ -199,7 +199,7 @@ impl CacheKind {
     }
 }
 
-/// What becomes of a prompt's tokens; the first four are disjoint and add up to the prompt.
+/// How the cache serves a prompt's tokens; the first four figures are disjoint and add up to the prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Read from the cache.
@@ -208,11 +208,12 @@ pub struct CacheUse {
     pub write_5m: u64,
     /// Written for an hour.
     pub write_1h: u64,
-    /// Neither.
+    /// Neither read nor written.
     pub uncached: u64,
-    /// What more would be read if the provider kept prompts for as long as it may, and not as it promises.
+    /// How much more would be read if the provider kept prompts for as long as it may, rather than as long as it
+    /// promises.
     pub lapsed: u64,
-    /// Prompts are kept up to marks, and it has none: nothing of it is read, whatever is kept of others.
+    /// The cache works by marks and the prompt has none: nothing of it is read, whatever is cached of others.
     pub is_unmarked: bool,
 }
 

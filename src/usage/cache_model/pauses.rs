@@ -1,40 +1,42 @@
-//! How long a provider keeps prompts without marks, by its own figures.
+//! How long a provider really keeps prompts without marks, learned from its usage figures.
 //!
-//! What is promised is the least of it: prompts may be kept for hours or days, and nobody says for how long. To take one
-//! for gone that is there is dear, to take one for kept that is gone costs nothing but what could have been saved. So it
-//! is gone only behind a pause behind which a prompt was seen to be gone, and longer than all behind which one was read.
+//! The promise is only a lower bound: prompts may stay cached for hours or days, and nobody says how long. To assume
+//! that a cached prompt is gone is expensive; to assume the opposite only forgoes a saving. So a prompt is assumed to
+//! be gone only after a pause as long as one after which a prompt was seen to be gone, and longer than all after
+//! which one was read.
 
-/// The share of what should have been read that was there for the most part.
+/// The share of the expected tokens that must be read for a prompt to count as cached.
 const MOST: f64 = 0.5;
-/// So many misses in a row behind pauses behind which prompts were read: they are not kept for so long any more.
+/// After so many misses in a row, after pauses that prompts had survived before, they are no longer assumed to
+/// survive them.
 const MISSES: u32 = 3;
-/// By how much of itself a pause is about as long as another.
+/// Two pauses are about as long if they differ by one part in so many.
 const ABOUT: u64 = 8;
 
-/// A pause that has ended, and what was there of a prompt.
+/// A pause between requests, and what was still cached after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// Its length, in milliseconds.
     pub ms: u64,
-    /// Tokens that are there behind it if the prompt is kept.
+    /// Tokens that should be read if the prompt is still cached.
     pub kept: u64,
     /// Tokens that were read.
     pub read: u64,
 }
 
-/// What pauses have shown of the cache of one model at one provider.
+/// What the pauses have shown about the cache of one model at one provider.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pauses {
-    /// The longest behind which a prompt was read, in milliseconds.
+    /// The longest pause that a prompt survived, in milliseconds.
     kept_ms: u64,
-    /// The shortest, of those that were clearly longer than that, behind which one was not.
+    /// The shortest pause, clearly longer than that, that a prompt did not survive.
     gone_ms: Option<u64>,
-    /// How often in a row one was not behind any other.
+    /// How many other pauses in a row a prompt did not survive.
     missed: u32,
 }
 
 impl Pauses {
-    /// A pause has ended.
+    /// Learns from a pause that has ended.
     pub fn ended(&mut self, Pause { ms, kept, read }: Pause) {
         if kept == 0 {
             return;
@@ -55,13 +57,13 @@ impl Pauses {
         self.gone_ms = Some(self.gone_ms.map_or(ms, |gone| gone.min(ms)));
     }
 
-    /// Whether what nobody has used for so long is gone.
+    /// Whether a prompt that has been unused for this long is gone.
     pub fn is_gone(&self, ms: u64) -> bool {
         self.gone_ms.is_some_and(|gone| ms >= about(gone) && ms > self.kept_ms)
     }
 }
 
-/// The shortest pause that is about as long as this one.
+/// The shortest pause that counts as about as long as this one.
 const fn about(ms: u64) -> u64 {
     ms - ms / ABOUT
 }
