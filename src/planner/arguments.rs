@@ -97,13 +97,6 @@ const fn reads_nothing(_bytes: f64, _requests: f64) -> f64 {
     0.0
 }
 
-/// Merges two lists of candidates in order.
-pub(super) fn among(mut candidates: Vec<Candidate>, others: Vec<Candidate>) -> Vec<Candidate> {
-    candidates.extend(others);
-    candidates.sort_by_key(|candidate| candidate.item);
-    candidates
-}
-
 /// Bytes saved by abridging a call.
 pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
     if conversation.part(id).is_none_or(|part| part.is_sealed || part.span.len() < LONG) {

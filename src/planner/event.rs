@@ -336,7 +336,8 @@ impl Before<'_> {
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
         let results = if is_free || is_at_rest() { results } else { Vec::new() };
         let calls = if is_free { self.old_arguments(clear) } else { Vec::new() };
-        let candidates = arguments::among(reasoning::among(results, thoughts), calls);
+        let mut candidates: Vec<Candidate> = thoughts.into_iter().chain(results).chain(calls).collect();
+        candidates.sort_by_key(|candidate| candidate.item);
         let whole = [
             (Reason::Cold, facts.cold),
             (Reason::Budget, facts.over_budget && is_free),

@@ -136,15 +136,6 @@ pub(super) fn bound(conversation: &Conversation, asked: usize) -> usize {
     if asked > 0 { asked + answer } else { 0 }
 }
 
-/// Inserts the candidate for reasoning among the others, in order.
-pub(super) fn among(mut candidates: Vec<Candidate>, thoughts: Option<Candidate>) -> Vec<Candidate> {
-    if let Some(thoughts) = thoughts {
-        let at = candidates.partition_point(|candidate| candidate.item < thoughts.item);
-        candidates.insert(at, thoughts);
-    }
-    candidates
-}
-
 /// The first message of the turn in progress, as providers see it. They join consecutive messages of one side: what
 /// the user says right behind results continues the turn of those results.
 pub fn turn_in_progress(conversation: &Conversation) -> usize {
