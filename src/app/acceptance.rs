@@ -12,6 +12,7 @@ use crate::conversation::{Chain, Hashed};
 use crate::ledger::words::State;
 use crate::lineage::Place;
 use crate::plan::Kinds;
+use crate::server::Form;
 use crate::store::Recent;
 
 /// How many refused histories are remembered.
@@ -93,11 +94,14 @@ impl Acceptance {
         }
     }
 
-    /// Records that an edited request was answered; `original`: only in the form that the client sent.
-    pub(super) fn answered(&self, upstream: &str, facts: &RequestFacts, original: bool) {
+    /// Records that an edited request was answered in this form: as the original, only after it was refused as edited.
+    pub(super) fn answered(&self, upstream: &str, facts: &RequestFacts, form: Form) {
         if facts.state == State::Edited {
             self.by_model.learn(&key(upstream, facts), |changes| {
-                let kinds = if original { &mut changes.refused } else { &mut changes.taken };
+                let kinds = match form {
+                    Form::Original => &mut changes.refused,
+                    Form::Edited => &mut changes.taken,
+                };
                 *kinds = kinds.with(facts.kinds);
             });
         }
@@ -168,7 +172,7 @@ mod tests {
             ..RequestFacts::default()
         };
         for model in 0..=MODELS {
-            acceptance.answered("a", &facts(model), false);
+            acceptance.answered("a", &facts(model), Form::Edited);
         }
         let takes = |model| !acceptance.known("a", &facts(model)).taken.is_empty();
         assert_eq!([0, 1, MODELS, MODELS + 1].map(takes), [false, true, true, false]);

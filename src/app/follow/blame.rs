@@ -3,6 +3,7 @@
 use super::super::acceptance::TRIES;
 use super::Follow;
 use crate::protocol::{self, Answer, Refused};
+use crate::server::Form;
 
 impl Follow {
     /// Whether the additions to the request may be why it was refused, as it was answered without them.
@@ -35,7 +36,7 @@ impl Follow {
             return;
         }
         if answer.error.is_none() {
-            self.core.acceptance.answered(self.upstream.name(), &self.facts, false);
+            self.core.acceptance.answered(self.upstream.name(), &self.facts, Form::Edited);
         } else if protocol::refused_within(answer) == Refused::Other {
             self.is_blamed_within(answer);
         }

@@ -374,7 +374,7 @@ impl Exchange for Follow {
                 self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
             }
             if self.is_unedited() {
-                self.core.acceptance.answered(self.upstream.name(), &self.facts, true);
+                self.core.acceptance.answered(self.upstream.name(), &self.facts, Form::Original);
             }
         } else if self.is_unedited() && !is_taken {
             self.core.acceptance.acquit(&self.facts);
