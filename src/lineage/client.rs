@@ -1,4 +1,4 @@
-//! Who is calling, as far as the request says.
+//! Identifies the sender of a request, as far as the request tells.
 
 use std::sync::LazyLock;
 
@@ -11,15 +11,15 @@ use crate::protocol;
 /// What a request says about its sender.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// What the client calls its run.
+    /// The client's id for its run.
     pub session: Option<String>,
     /// The sub-agent within the run.
     pub agent: Option<String>,
-    /// The client program, as it names itself.
+    /// The name of the client program.
     pub client: Option<String>,
 }
 
-/// Headers that carry a session id, in the order they are believed. The first is our own, for any client.
+/// Headers that carry a session id, in order of precedence. The first is our own, for any client.
 const SESSION: &[&str] = &[
     "x-plimsoll-session-id",
     "x-claude-code-session-id",
@@ -34,20 +34,21 @@ const SESSION: &[&str] = &[
     "x-grok-conv-id",
 ];
 
-/// Headers that carry a credential, or say whose it is: those of every dialect, and the one that all of them have.
-/// Their order is part of what stands for a sender in the store.
+/// Headers that carry a credential or identify its owner: those of every dialect, and the one common to all. Their
+/// order is part of a sender's digest in the store.
 static KEYS: LazyLock<Vec<HeaderName>> = LazyLock::new(|| {
     let own = protocol::ALL.iter().flat_map(|protocol| protocol.dialect().credentials);
     own.map(|name| HeaderName::from_static(name)).chain([AUTHORIZATION]).collect()
 });
 
-/// How the names of headers end that carry the id or the kind of a sub-agent.
+/// Suffixes of headers that carry the id or the kind of a sub-agent.
 const AGENT: &[&str] = &["-agent-id", "-subagent"];
 
-/// Reads the sender from a request's headers; `body_session` is the id that the body carries, believed last.
+/// Reads the sender from a request's headers; `body_session` is the session id in the body, which has the lowest
+/// precedence.
 pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
     let (mut session, mut caller) = (None, Caller::default());
-    // One look at each header costs less than one for each name that it may have.
+    // One pass over the headers costs less than a look-up for each possible name.
     for (name, value) in headers {
         let (name, Ok(text)) = (name.as_str(), value.to_str()) else { continue };
         let believed = SESSION.iter().position(|known| *known == name).filter(|_| !text.is_empty());
@@ -73,9 +74,9 @@ fn names_an_agent(name: &str) -> bool {
     AGENT.iter().any(|end| name.ends_with(end)) && !name.contains("parent")
 }
 
-/// What stands for the sender's credential: a digest of a lasting key, in a header or one of the `parameters` of the path,
-/// or of the account that short-lived tokens belong to. Histories of different principals are never taken for one. A token that is renewed during
-/// a conversation must not make it a new one, so such tokens do not count.
+/// Digest of the sender's credential: of a lasting key in a header or in one of the path's `parameters`, or of the
+/// account behind short-lived tokens. Histories of different principals are never taken for one. A token that is
+/// renewed during a conversation must not start a new one, so such tokens do not count.
 pub fn principal<'a>(headers: &'a HeaderMap, parameters: impl Iterator<Item = &'a str>) -> Digest {
     let named = KEYS.iter().filter_map(|name| headers.get(name));
     let keys = named.map(HeaderValue::as_bytes).chain(parameters.map(str::as_bytes));
@@ -87,7 +88,7 @@ pub fn principal<'a>(headers: &'a HeaderMap, parameters: impl Iterator<Item = &'
     Digest::of(&pieces)
 }
 
-/// A credential without the scheme before it, however that is written.
+/// A credential without its scheme, in upper or lower case.
 fn credential(value: &[u8]) -> &[u8] {
     match value.split_at_checked(b"Bearer ".len()) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => token.trim_ascii(),
@@ -95,8 +96,8 @@ fn credential(value: &[u8]) -> &[u8] {
     }
 }
 
-/// API keys last; OAuth access tokens (JSON web tokens, Google's, Anthropic's, Copilot's) are renewed within hours,
-/// in whatever header they stand.
+/// Whether a token is long-lived, as API keys are. OAuth access tokens (JSON web tokens, Google's, Anthropic's,
+/// Copilot's) are renewed within hours, in whatever header they stand.
 fn is_lasting(token: &[u8]) -> bool {
     let renewed = [&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC", b"tid="];
     !renewed.iter().any(|renewed| token.starts_with(renewed))

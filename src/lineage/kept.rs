@@ -1,4 +1,5 @@
-//! Histories that the provider keeps, each by the name that a request goes on from: an answer's, or its own.
+//! Histories that the provider holds, each found by the id that a request continues from: an answer's, or the
+//! history's own.
 
 use super::memory::Known;
 use super::{Caller, Lineage, Place, Sender};
@@ -6,35 +7,36 @@ use crate::conversation::{Chain, Conversation, Digest};
 use crate::store::{Batch, Boundary, StoreError, Thread};
 
 impl Place {
-    /// What stands for the history before the body's own, if it has a name.
+    /// The key of the history in front of the body's own, if it has an id.
     pub(super) fn kept(&self) -> Option<Chain> {
         named(self.root, &self.chains)
     }
 }
 
 impl Lineage {
-    /// Remembers in which thread the provider gave an answer: a request may go on from it without repeating what
-    /// came before. What says so is to be stored if the provider keeps the answer, as any gateway may be sent that request.
+    /// Remembers in which thread the provider gave an answer: a request may continue from it without repeating the
+    /// history. Store the result if the provider holds the answer, as any gateway may get that request.
     pub fn answered(&self, root: Chain, thread: &str, answer: &str) -> Boundary {
         let chain = Chain(kept(root, answer));
         self.memory.answered(chain.0, thread.to_owned());
         Boundary { chain, thread: thread.to_owned() }
     }
 
-    /// The same by what the provider has sealed a summary of the history with: a client may go on with that in place of it.
+    /// The same for the provider's seals on a summary of the history, which a client may send in place of the
+    /// history.
     pub fn summed_up(&self, root: Chain, thread: &str, seals: &[u128]) -> Vec<Boundary> {
         seals.iter().map(|seal| self.answered(root, thread, &seal_name(*seal))).collect()
     }
 
-    /// Remembers in which thread a history is gone on with. A conversation of the provider's has one name for all its
-    /// requests, and none of its answers has that.
+    /// Remembers in which thread a history is continued. A provider's conversation has one id for all its requests,
+    /// which none of its answers has.
     pub(super) fn continued(&self, place: &Place) {
         if let Some(kept) = place.kept() {
             self.memory.answered(kept.0, place.thread.id.clone());
         }
     }
 
-    /// A thread that begins with this request: booked with the one that its history sums up, if that is known.
+    /// A new thread, booked with the one that its history summarises if that is known.
     pub(super) fn thread_behind(
         &self,
         conversation: &Conversation,
@@ -44,15 +46,15 @@ impl Lineage {
         for seal in &conversation.seals {
             parent = parent.or(self.answerer(Chain(kept(sender.root, &seal_name(*seal))), sender.caller)?);
         }
-        // What was refused is not in it.
+        // What was refused earlier is not in it.
         self.new_thread(parent.map(|parent| Thread { observe: false, refused: None, ..parent }), sender)
     }
 
-    /// The thread in which an answer was given, or that goes on under this name, if it is of the same session. Else one
-    /// begins, and what is to be stored of it. `new_id` makes its id; `now_ms` is the clock's reading.
+    /// The thread in which an answer was given, or that continues under this id, if it is of the same session.
+    /// Otherwise a new thread, and what to store of it. `new_id` makes its id; `now_ms` is the current time in
+    /// milliseconds since 1970.
     ///
-    /// # Errors
-    /// When the store cannot be read.
+    /// # Errors If the store cannot be read.
     pub fn thread_of_kept(
         &self,
         root: Chain,
@@ -73,8 +75,7 @@ impl Lineage {
 
     /// The conversation in which an answer was given, whatever session asks for it.
     ///
-    /// # Errors
-    /// When the store cannot be read.
+    /// # Errors If the store cannot be read.
     pub fn conversation_of(&self, root: Chain, answer: &str) -> Result<Option<String>, StoreError> {
         let thread = self.newest_answerer(Chain(kept(root, answer)), |_| true)?;
         Ok(thread.map(|thread| thread.conversation))
@@ -85,7 +86,7 @@ impl Lineage {
         self.newest_answerer(answer, |thread| thread.session == caller.session)
     }
 
-    /// What is not remembered may be stored; of a name that several threads go on under, the newest counts.
+    /// What is not remembered may be stored; if several threads continue under one id, the newest counts.
     fn newest_answerer(
         &self,
         answer: Chain,
@@ -103,17 +104,17 @@ impl Lineage {
     }
 }
 
-/// No answer's name has a blank.
+/// The name that stands for a seal. It has a blank in it, which no answer's id has.
 fn seal_name(seal: u128) -> String {
     format!("seal {seal:032x}")
 }
 
-/// What stands for a history that the provider keeps.
+/// The key of a history that the provider holds.
 pub(super) fn kept(root: Chain, name: &str) -> Digest {
     Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
 }
 
-/// The first of these histories, if it is one that the provider keeps. What has no name is nobody's.
+/// The first of these histories, if the provider holds it under an id.
 pub(super) fn named(root: Chain, chains: &[Chain]) -> Option<Chain> {
     let first = *chains.first()?;
     (first != root && first.0 != kept(root, "")).then_some(first)

@@ -33,7 +33,7 @@ use kept::{kept, named};
 use memory::{Decided, Known, Senders};
 use threads::Found;
 
-/// Messages that a client may put at the end of a request and take out of the next, for it to be the same thread.
+/// How many messages a client may add at the end of a request and omit from the next one, within the same thread.
 const MOST_LAST_WORDS: usize = 4;
 
 /// Where a request belongs.
@@ -41,30 +41,30 @@ const MOST_LAST_WORDS: usize = 4;
 pub struct Place {
     /// The empty history of its sender.
     pub root: Chain,
-    /// What names the cache that the provider keeps for its sender.
+    /// Identifies the provider's cache for its sender.
     pub cache: Chain,
     /// Its thread, with the head it had before this request.
     pub thread: Thread,
     /// How it relates to it.
     pub relation: Relation,
-    /// The first so many messages were sent before.
+    /// The number of messages that were sent before.
     pub sent: usize,
-    /// Where words stood in the request that it goes on from, within a message, that it leaves out.
+    /// Where the previous request had words, within a message, that this one omits.
     pub left_out: Option<PartId>,
     /// The histories up to each message, the empty one first.
     pub chains: Vec<Chain>,
-    /// The messages up to the model's last answer; 0 if there is none.
+    /// The number of messages up to the model's last answer; 0 if there is none.
     pub answered: usize,
-    /// The messages of the shortest history that was not sent before this request was sent first, and that a request
-    /// may end with: an event of it holds from there on, and whoever goes back before it is sent what was sent before.
-    /// The request's end is not what counts, as clients leave the last words out of the next one; but where it is not
-    /// known how it was sent first, that is it.
+    /// The length of the shortest history that was first sent with this request, and that a request may end with. An
+    /// event applies from there on; whoever returns to an earlier point gets what was sent before. The end of the
+    /// request does not count, since clients omit last words from the next one, unless it is unknown how the request
+    /// was first sent.
     pub event: usize,
-    /// The histories that its thread has not sent before, as far as a request may end with them.
+    /// The histories that its thread has not sent before and that a request may end with.
     pub ends: Vec<Chain>,
-    /// The decisions in force for what was sent.
+    /// The decisions that apply to what was sent.
     pub applied: Arc<[Applied]>,
-    /// The splice in force.
+    /// The splice that applies.
     pub splice: Option<Arc<Splice>>,
 }
 
@@ -79,7 +79,7 @@ impl Place {
         !self.applied.is_empty() || self.splice.is_some()
     }
 
-    /// What has become of the end of the request that this one goes on from.
+    /// What became of the end of the previous request.
     pub fn ending(&self) -> Ending {
         match self.relation {
             Relation::Fork => Ending::Branches,
@@ -90,25 +90,25 @@ impl Place {
         }
     }
 
-    /// The history of the request that this one goes on from, with what this one has left out of its end.
+    /// The history that this request continues, including what it omits from the end.
     fn goes_on_from(&self) -> Chain {
         if matches!(self.ending(), Ending::LeftOut(_)) { self.thread.head } else { self.chains[self.sent] }
     }
 
-    /// How many messages the histories have that an event of this request would hold for, behind the model's last
-    /// answer, with more words behind them.
+    /// The lengths of the histories, behind the model's last answer and with more messages behind them, to which an
+    /// event of this request would apply.
     fn stems(&self) -> Range<usize> {
         let end = self.chains.len() - 1;
         self.event.max(self.answered + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
     }
 
-    /// The history from which on what this request decides about the first so many messages holds.
+    /// The history from which on decisions of this request about the first `messages` messages apply.
     fn since(&self, messages: usize) -> Chain {
         self.chains[self.event.max(messages)]
     }
 
-    /// How many messages the shortest history has that an event of this request holds for, all of it: its splice, and what
-    /// is left out of turns that are over there.
+    /// The length of the shortest history to which all of an event of this request applies: its splice, and the
+    /// reasoning of turns that are over by then.
     fn event_holds_from(
         &self,
         conversation: &Conversation,
@@ -123,9 +123,8 @@ impl Place {
         spliced.max(over)
     }
 
-    /// How many messages the shortest history has that this request was the first to send and a splice holds for. What
-    /// it takes must be neither in the step in progress nor the newest words of the user, there and in all that goes on
-    /// from there.
+    /// The length of the shortest history first sent with this request to which a splice applies. There and in all
+    /// continuations, what the splice drops must be neither in the step in progress nor the newest words of the user.
     fn splice_holds_from(&self, conversation: &Conversation, splice: &Splice) -> usize {
         let (messages, may_end) = (&conversation.messages, may_end(conversation));
         let all = messages.len();
@@ -150,16 +149,16 @@ impl Place {
     }
 }
 
-/// The first part behind so many messages.
+/// The first part behind this many messages.
 const fn behind(messages: usize) -> PartId {
     PartId { message: messages as u32, part: 0 }
 }
 
-/// Who sends a request, and when.
+/// The sender of a request, and the time.
 struct Sender<'a> {
-    /// The empty history of theirs.
+    /// The sender's empty history.
     root: Chain,
-    /// Where what they write is kept.
+    /// Identifies the provider's cache for the sender.
     cache: Chain,
     caller: &'a Caller,
     /// Makes an id for a new thread.
@@ -167,7 +166,7 @@ struct Sender<'a> {
     now_ms: i64,
 }
 
-/// Finds the places of requests.
+/// Finds the place of each request.
 pub struct Lineage {
     store: Arc<dyn Store>,
     memory: Memory,
@@ -179,11 +178,10 @@ impl Lineage {
         Self { store, memory }
     }
 
-    /// The place of a request whose sender has this empty history and this [`cache`]. `new_id` makes an id for a new thread;
-    /// `now_ms` is the clock's reading.
+    /// The place of a request, given its sender's empty history and [`cache`]. `new_id` makes an id for a new thread;
+    /// `now_ms` is the current time in milliseconds since 1970.
     ///
-    /// # Errors
-    /// When the store cannot be read; the request then passes through.
+    /// # Errors If the store cannot be read; the request then passes through.
     pub fn place(
         &self,
         conversation: &Conversation,
@@ -201,7 +199,7 @@ impl Lineage {
         }
     }
 
-    /// The place of a request of which nothing was sent before, or only what the provider keeps.
+    /// The place of a request of which nothing was sent before, or only what the provider holds.
     fn place_of_unknown(
         &self,
         conversation: &Conversation,
@@ -230,7 +228,7 @@ impl Lineage {
         })
     }
 
-    /// The place of a request of which the first `sent` messages were sent before, in one of these threads.
+    /// The place of a request whose first `sent` messages were sent before, in one of these threads.
     fn place_of_known(
         &self,
         conversation: &Conversation,
@@ -246,7 +244,7 @@ impl Lineage {
         let (known, relation) = self.thread_of(threads, &chains, found, sender)?;
         let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
-        // What a thread shares with the one that it branches from is its own when that is gone.
+        // What a thread shares with the one that it branches from becomes its own once that one is gone.
         let own = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
             root: sender.root,
@@ -264,8 +262,8 @@ impl Lineage {
         })
     }
 
-    /// What was decided about results that stand in an unknown history. Where the store cannot say, they are decided anew:
-    /// nothing was sent in this order before, so that no prefix breaks.
+    /// Earlier decisions about results in an unknown history. If the store cannot be read, they are decided anew:
+    /// nothing was sent in this order before, so no prefix is broken.
     pub fn known_decisions(&self, root: Chain, keys: &[PartKey]) -> Vec<Option<Arc<Decision>>> {
         let stored = self.store.known_decisions(root, keys).unwrap_or_default();
         stored.into_iter().map(|stored| Some(stored?.decision)).collect()
@@ -287,13 +285,12 @@ impl Lineage {
         Some(standing)
     }
 
-    /// How many of the history's messages were sent to a model that binds what it thinks to what stands before it; 0 if none
-    /// is remembered.
+    /// How many of the history's messages were sent to a model that binds its reasoning; 0 if none are remembered.
     pub fn bound(&self, place: &Place) -> usize {
         self.memory.bound(place.goes_on_from()).min(place.sent)
     }
 
-    /// What goes on from here knows the same, and that this request, if it `binds`, is to such a model.
+    /// Carries that over to this request, which goes to such a model itself if it `binds`.
     pub fn bind(&self, place: &Place, binds: bool) {
         let messages = if binds { place.chains.len() - 1 } else { self.bound(place) };
         if messages > 0 {
@@ -301,10 +298,10 @@ impl Lineage {
         }
     }
 
-    /// Keeps what a plan leaves for the next request, and for the next one that branches where this one did.
+    /// Keeps what a plan leaves for the next request, and for the next one that branches at the same point.
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();
-        // Whoever tries again stakes nothing that has not been.
+        // A retry stakes nothing new.
         if let Some(wager) = standing.take_wager().filter(|_| place.relation != Relation::Retry) {
             self.memory.wager(place.cache, wager);
         }
@@ -317,13 +314,14 @@ impl Lineage {
         }
     }
 
-    /// What to store for a request that is about to leave with `applied`, of which the last `fresh` are new.
+    /// What to store for a request that is about to leave with the decisions `applied`, of which the last `fresh` are
+    /// new.
     pub fn batch(&self, place: &Place, applied: &[Applied], fresh: usize, now_ms: i64) -> Batch {
         let (root, head) = (place.root, place.head());
         let decisions = applied[applied.len() - fresh..].iter().map(|applied| {
             let message = applied.part.message as usize;
             let chain = place.chains[message + 1];
-            // What was sent before without it is sent so again by whoever goes back there.
+            // Whoever returns to what was sent without it gets it without it again.
             let since = place.since(message + 1);
             let decision = Arc::clone(&applied.decision);
             StoredDecision { chain, part: applied.part.part, since, root, decision }
@@ -339,8 +337,8 @@ impl Lineage {
         }
     }
 
-    /// Has a batch store what an event does, with `fresh` what it decides: its splice under exactly what that replaces, and
-    /// what it changes of what was sent before from where all of it holds.
+    /// Adds an event to a batch, with its decisions `fresh`: its splice under exactly the history that it replaces,
+    /// and its changes to what was sent before from where all of the event applies.
     pub fn event_in(
         &self,
         batch: &mut Batch,
@@ -366,7 +364,7 @@ impl Lineage {
         }
     }
 
-    /// Remembers that a request left, with all the decisions and the splice in force.
+    /// Remembers that a request left, with all decisions and the splice that applied to it.
     pub fn sent(
         &self,
         conversation: &Conversation,
@@ -387,7 +385,7 @@ impl Lineage {
         let from = place.event_holds_from(conversation, &applied, splice.as_deref());
         let decided = Decided { applied, splice };
         let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
-        // What is in force before an event holds, the store knows.
+        // The store knows what applies to earlier points than the event.
         for messages in place.stems().filter(|messages| from <= *messages) {
             self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
         }
@@ -395,7 +393,7 @@ impl Lineage {
         self.memory.remember(place.head(), Known { thread, stems, last_words, event: place.event }, decided);
     }
 
-    /// From now on nothing of this thread is edited; `false` when only this gateway knows, until it ends.
+    /// Stops all editing of this thread; `false` if only this gateway knows of it, until it ends.
     #[must_use]
     pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
         let (head, refused) = (place.head(), Some(place.since(0)));
@@ -411,9 +409,8 @@ impl Lineage {
         Ok(self.store.thread(id)?.map(Known::of))
     }
 
-    /// The longest history that was sent before, by itself or as the beginning of a longer one, and the threads
-    /// that sent it. What comes behind it need not be the model's: an answer may have failed or been
-    /// interrupted.
+    /// The longest prefix that was sent before, alone or within a longer history, and the threads that sent it. What
+    /// follows need not be the model's: an answer may have failed or been interrupted.
     fn longest_sent(&self, chains: &[Chain], now_ms: i64) -> Result<Option<(usize, Senders)>, StoreError> {
         let mut remembered =
             (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
@@ -435,7 +432,7 @@ impl Lineage {
         Ok(Some((sent, threads)))
     }
 
-    /// Another gateway on the same store may have gone on with a thread: what it sent last counts.
+    /// Reloads a thread that another gateway on the same store may have continued.
     fn catch_up(&self, id: &str) -> Result<(), StoreError> {
         let Some(known) = self.memory.thread(id) else { return Ok(()) };
         let stored = self.store.thread(id)?;
@@ -445,8 +442,8 @@ impl Lineage {
         Ok(())
     }
 
-    /// The decisions in force for the first `sent` messages. Of several about one part, the newest that took
-    /// effect within this history holds.
+    /// The decisions that apply to the first `sent` messages. Of several about one part, the newest that took effect
+    /// within this history applies.
     fn decided(
         &self,
         conversation: &Conversation,
@@ -458,8 +455,8 @@ impl Lineage {
         }
         let places: HashMap<Chain, usize> =
             chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
-        // What is decided about the instructions is stored with the first message, what a conversation begins with
-        // with words of the user's.
+        // Decisions about instructions are stored with the first message, those about a conversation's opening with a
+        // message of the user.
         let messages = conversation.messages.iter();
         let head = messages.take_while(|message| message.index.role != Role::Assistant).count();
         let is_decided =
@@ -481,7 +478,8 @@ impl Lineage {
         Ok(Decided { applied: applied.into(), splice: self.splice(&chains[..=sent], &places)? })
     }
 
-    /// Of the splices that took effect within this history, the one that replaces most of it, the newest of these.
+    /// Of the splices that took effect within this history, the one that replaces most of it, and of those the
+    /// newest.
     fn splice(
         &self,
         chains: &[Chain],

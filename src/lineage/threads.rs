@@ -1,34 +1,36 @@
-//! Which of the threads that sent a history goes on with a request, and which thread begins with it.
+//! Chooses the thread that continues with a request among those that sent its history, or begins a new one.
 
 use super::memory::Known;
 use super::{Lineage, Relation, Sender};
 use crate::conversation::{Chain, Conversation, PartId};
 use crate::store::{StoreError, Thread};
 
-/// How long after anything of a conversation was sent its first words begin another, where no client says what is one: a
-/// job that runs every night asks in the same words. Longer than clients go on trying, and than providers keep a prompt.
+/// How long after the last sign of a conversation the same first words begin a new one, for clients without session
+/// ids: a nightly job asks in the same words each time. Longer than clients retry, and than providers keep a prompt
+/// cached.
 const RESTS_MS: i64 = 3_600_000;
 
-/// How much of a request is known.
+/// What is known of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) conversation: &'a Conversation,
-    /// The first so many messages were sent before.
+    /// The number of messages that were sent before.
     pub(super) sent: usize,
-    /// The messages up to the model's last answer.
+    /// The number of messages up to the model's last answer.
     pub(super) answered: usize,
-    /// Those that were sent went in another form than they came.
+    /// Whether these were sent in another form than they came.
     pub(super) is_edited: bool,
 }
 
 impl Found<'_> {
-    /// Where words stood in a thread's newest request, within a message, that this request leaves out to go on from there.
+    /// Where a thread's newest request had words, within a message, that this request must have omitted to continue
+    /// from there.
     pub(super) fn left_out(self, known: &Known, chains: &[Chain]) -> Option<PartId> {
         known.last_words.as_ref()?.left_out_of(self.conversation, chains, self.answered)
     }
 
-    /// Whether a thread that was set aside has had these messages taken in the form that they were sent in: its refused edit
-    /// came behind them. Where they went as they came, leaving them alone changes nothing of them.
+    /// Whether a thread that was set aside had these messages accepted in the form they were sent in, because its
+    /// refused edit came after them. If they were sent as they came, leaving them alone changes nothing.
     fn was_taken_by(self, thread: &Thread, chains: &[Chain]) -> bool {
         let is_before = |since| !chains[..=self.sent].contains(&since);
         self.is_edited && thread.observe && thread.refused.is_some_and(is_before)
@@ -36,10 +38,11 @@ impl Found<'_> {
 }
 
 impl Lineage {
-    /// The thread that a request belongs to, of those that sent its first `sent` messages: one of its own session
-    /// before any other, and one that ended there before one that went on. What goes on from the middle of a thread, or
-    /// in another session, begins one. So do the first words of one that has rested, in a conversation of its own; and what
-    /// goes back before the refused edit of one that was set aside: that goes on in the form that was taken.
+    /// The thread of a request, among those that sent its first `sent` messages: preferably one of its own session,
+    /// and preferably one that ended there. A request that continues from the middle of a thread, or in another
+    /// session, begins a new thread. So do first words after a rest, which also begin a new conversation, and a
+    /// request that returns to a point before the refused edit of a thread set aside: it continues in the form that
+    /// was accepted.
     pub(super) fn thread_of(
         &self,
         threads: &[String],
@@ -71,7 +74,7 @@ impl Lineage {
         let is_again = same_session && sent + 1 == chains.len();
         if is_again && is_new_run {
             let thread = self.new_thread(Some(best.thread), sender)?;
-            // That the provider refused an edit of the run before says nothing of this one.
+            // That the provider refused an edit in an earlier run says nothing about this one.
             let conversation = thread.id.clone();
             let thread = Thread { conversation, observe: false, refused: None, ..thread };
             return Ok((Known::of(thread), Relation::Fork));
@@ -91,8 +94,7 @@ impl Lineage {
         Ok((Known::of(thread), Relation::Fork))
     }
 
-    /// A thread that begins with this request: booked with its session, else with the thread it branched from,
-    /// else on its own.
+    /// A new thread, booked with its session, else with the thread it branched from, else on its own.
     pub(super) fn new_thread(
         &self,
         parent: Option<Thread>,
@@ -104,7 +106,7 @@ impl Lineage {
             None => None,
         };
         let id = (sender.new_id)();
-        // The label may be anyone's: only a history of its own is set aside with its thread.
+        // A session id may be anyone's: only the thread's own history is set aside with it.
         let aside = parent.as_ref().filter(|parent| parent.observe);
         let (observe, refused) = (aside.is_some(), aside.and_then(|parent| parent.refused));
         let parent = parent.or(sibling);

@@ -1,9 +1,9 @@
-//! The rules that no plan may break.
+//! The rules that every plan must obey.
 //!
-//! A call and its result stay or go together, and nothing comes between them; the first message of the user and
-//! the last one are at most said more behind; the step in progress and what is not understood are never touched;
-//! reasoning is never changed, and left out only from the first on; no message stands where providers refuse it;
-//! nothing is named that is not there, and nothing twice.
+//! A call and its result stay or go together, and nothing comes between them. To the first and the last message of
+//! the user, text may only be appended. The step in progress and anything not understood are never touched. Reasoning
+//! is never changed, and is left out only from the first block on. No message may stand where providers refuse it.
+//! Nothing is named that does not exist, and nothing twice.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -19,17 +19,17 @@ pub enum Refusal {
     /// A message, part or leaf that does not exist.
     #[error("names what is not there")]
     Missing,
-    /// Two operations on one thing, or an edit of what is dropped.
+    /// Two operations on the same thing, or an edit of something dropped.
     #[error("conflicting operations")]
     Conflict,
     /// A part that no plan may change.
     #[error("touches a protected part")]
     Protected,
-    /// A call would lose its result, or a result its call, or something would come between them; or reasoning
-    /// would lose what it led to.
+    /// A call would lose its result or a result its call, something would come between them, or reasoning would lose
+    /// what it led to.
     #[error("separates what belongs together")]
     Pairing,
-    /// The history is a single text: nothing can stand beside it.
+    /// The history is a single text, so nothing can be inserted.
     #[error("the history is no list")]
     NoList,
     /// A message would stand where some provider refuses it.
@@ -38,16 +38,16 @@ pub enum Refusal {
     /// A leaf without a block of its own cannot be removed.
     #[error("removes what can only be replaced")]
     NotRemovable,
-    /// An image or a document where no text can stand.
+    /// An image or a document in a place where no text can stand.
     #[error("puts a text where none can stand")]
     NotReplaceable,
-    /// A text that providers refuse.
+    /// A text that providers refuse, because it is empty.
     #[error("leaves an empty text")]
     EmptyText,
-    /// Arguments that are one text would be read as something else.
+    /// Arguments that are a single text would be read as JSON.
     #[error("makes a text look like JSON")]
     Form,
-    /// Arguments of a call would not get shorter.
+    /// The arguments of a call would not become shorter.
     #[error("makes arguments no shorter")]
     Longer,
 }
@@ -78,20 +78,20 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the operations of a plan do, each of them allowed by itself and none of them twice.
+/// What the operations of a plan do, once each has been checked by itself.
 #[derive(Default)]
 struct Changes {
-    /// Parts whose text is another.
+    /// Parts whose text changes.
     edited: HashSet<PartId>,
     /// Reasoning that is left out.
     omitted: HashSet<PartId>,
     /// Parts that get a mark.
     marked: Vec<(PartId, Hold)>,
-    /// The instructions are sent as two texts.
+    /// Whether the instructions are sent as two texts.
     is_split: bool,
-    /// The mark that the first of them gets, if any.
+    /// The mark on the first of these, if there is one.
     split_mark: Option<Hold>,
-    /// A message follows another one than before.
+    /// Whether a message follows another one than before.
     moves: bool,
 }
 
@@ -137,7 +137,7 @@ impl Changes {
     }
 }
 
-/// Beside the messages of a list, and nobody's result.
+/// An insertion must go beside the messages of a list, and must not be a result.
 fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Role) -> Result<(), Refusal> {
     if before > conversation.messages.len() || role == Role::Tool {
         return Err(Refusal::Missing);
@@ -149,14 +149,14 @@ fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Ro
     if is_list { Ok(()) } else { Err(Refusal::NoList) }
 }
 
-/// Only reasoning that can be taken from where it stands.
+/// Only reasoning that can be removed from where it stands may be left out.
 fn check_omit(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     let may_go = part.kind == PartKind::Thinking && part.slots.is_some();
     if may_go { Ok(()) } else { Err(Refusal::Protected) }
 }
 
-/// Only behind a text of the user's own.
+/// Text may be appended only to the user's own text.
 fn check_append(conversation: &Conversation, id: PartId, leaf: u32, text: &str) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     let message = &conversation.messages[id.message as usize].index;
@@ -167,7 +167,7 @@ fn check_append(conversation: &Conversation, id: PartId, leaf: u32, text: &str) 
     if text.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
 }
 
-/// All reasoning up to the last that goes, goes; and no message that stays is left with nothing else to say.
+/// Reasoning must be left out from the first block on, and no message that stays may be left empty.
 fn check_omitted(
     conversation: &Conversation,
     omitted: &HashSet<PartId>,
@@ -236,7 +236,7 @@ fn check_text(conversation: &Conversation, id: PartId, leaves: &[(u32, LeafEdit)
     }
 }
 
-/// Only of a call that has been answered, and only to something shorter.
+/// Only the arguments of an answered call may be edited, and only to become shorter.
 fn check_arguments(
     conversation: &Conversation,
     id: PartId,
@@ -260,7 +260,7 @@ fn check_arguments(
     Ok(())
 }
 
-/// Whether a result takes these edits. One that says the same in another form may have other leaves.
+/// Whether a result can take these edits. The same content in another form may have other leaves.
 pub fn takes(part: &Part, leaves: &[(u32, LeafEdit)]) -> bool {
     check_leaves(part, leaves).is_ok()
 }
@@ -280,20 +280,20 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
             LeafEdit::Replace(_) => {}
         }
     }
-    // Not every provider takes a list without blocks. One beside what is said may be empty, as it may be left out.
+    // Not every provider accepts a list without blocks. A list beside the content may be empty, as it may be absent.
     if part.slots.as_ref().is_some_and(|slots| slots.items.len() == removed) {
         return Err(Refusal::EmptyText);
     }
     Ok(())
 }
 
-/// Every surviving result must find its call, and every surviving call that had a result must keep it; between
-/// the two there is nothing else.
+/// Every remaining result must find its call, every remaining call that had a result must keep it, and nothing may
+/// come between them.
 fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let Pairs { answered, hosted, orphans, open } = Pairs::of(conversation);
     let lost = |message: &usize| dropped[*message];
-    // A call without a result is part of the step in progress; a result without a call answers one that the
-    // provider keeps.
+    // A call without a result belongs to the step in progress; a result without a call answers one that the provider
+    // holds.
     if answered.iter().chain(&hosted).any(|(call, result)| lost(call) != lost(result))
         || orphans.iter().any(lost)
         || open.iter().any(lost)
@@ -316,14 +316,14 @@ fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
     Ok(())
 }
 
-/// Whether something of the model's stays between an insertion and a result whose call is not in the body: the call
-/// is named there, or what it belongs to is.
+/// Whether a message of the model's remains between an insertion and a result whose call is not in the body: that
+/// message refers to the call, or to what it belongs to.
 fn is_answered(conversation: &Conversation, dropped: &[bool], mut between: Range<usize>) -> bool {
     between.any(|at| !dropped[at] && conversation.messages[at].index.role == Role::Assistant)
 }
 
-/// A message that is nothing but reasoning stays or goes with the answer behind it, and nothing comes between them. Where
-/// there is none, it may go alone.
+/// A message of reasoning alone stays or goes with the answer behind it, and nothing comes between them. Without an
+/// answer, it may go alone.
 fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let inserted = plan.ops.iter().filter_map(|op| match op {
         Op::Insert { before, .. } => Some(*before),
@@ -346,16 +346,16 @@ fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -
     Ok(())
 }
 
-/// The messages that calls and their results stand in.
+/// The messages of calls and of their results.
 #[derive(Default)]
 struct Pairs {
-    /// Call and result.
+    /// Calls with their results.
     answered: Vec<(usize, usize)>,
-    /// The same of what the provider ran by itself.
+    /// The same for calls that the provider executed.
     hosted: Vec<(usize, usize)>,
     /// Results whose calls are not in the body.
     orphans: Vec<usize>,
-    /// Calls that have no result.
+    /// Calls without results.
     open: Vec<usize>,
 }
 
@@ -387,14 +387,14 @@ impl Pairs {
     }
 }
 
-/// Calls by id, an id that is used again among them.
+/// Calls by id; ids may be reused.
 #[derive(Default)]
 struct Calls<'c>(HashMap<&'c str, Same>);
 
-/// The messages of calls that have one id.
+/// The messages of calls with the same id.
 #[derive(Default)]
 struct Same {
-    /// Those that have no result yet.
+    /// Those without a result so far.
     open: Vec<usize>,
     /// The one that was answered last.
     answered: Option<usize>,
@@ -405,8 +405,8 @@ impl<'c> Calls<'c> {
         self.0.entry(id).or_default().open.push(message);
     }
 
-    /// The call that a result with this id is of: the nearest that has none, so that as many calls are answered as
-    /// there are results; else the one that was answered last.
+    /// The call that a result with this id answers: the nearest open one, so that as many calls are answered as there
+    /// are results; else the one that was answered last.
     fn answered(&mut self, id: &str) -> Option<usize> {
         let same = self.0.get_mut(id)?;
         same.answered = same.open.pop().or(same.answered);
@@ -418,8 +418,8 @@ impl<'c> Calls<'c> {
     }
 }
 
-/// Nothing comes to stand where it did not stand before, unless every provider takes it there: the user first
-/// and last, behind an answer the user alone, instructions only before an answer or at the end.
+/// A message may come to stand in a new place only if every provider accepts it there: the user first and last, only
+/// the user behind an answer, instructions only before an answer or at the end.
 fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let count = conversation.messages.len();
     let mut inserted: Vec<Vec<Role>> = vec![Vec::new(); count + 1];

@@ -1,8 +1,8 @@
-//! Plans: what shall change in a request, as data.
+//! Plans: the changes to a request, as data.
 //!
-//! Operations name messages and parts by their place in the original. [`check()`] refuses plans that break
-//! the rules every provider has; [`model`] says what a plan means, so that the bytes a protocol makes of it can be
-//! compared with it.
+//! Operations name messages and parts by their place in the original. [`check()`] refuses plans that break the rules
+//! common to all providers; [`model`] defines what a plan means, against which the bytes that a protocol makes of it
+//! are verified.
 
 pub mod check;
 mod marks;
@@ -15,81 +15,81 @@ use crate::conversation::{Hold, PartId, Role};
 pub use check::{Refusal, check, takes};
 pub use model::{Mismatch, verify};
 
-/// What becomes of one leaf.
+/// What becomes of a leaf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeafEdit {
-    /// It says this instead; in place of an image or a document, a block that says this.
+    /// Its text becomes this. An image or a document is replaced by a text block.
     Replace(Arc<str>),
-    /// It goes, with the block it stands in, or, if it is an image or a document, by itself.
+    /// It is removed together with its block; an image or a document by itself.
     Remove,
 }
 
-/// One change.
+/// A change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Gives leaves of a result new text, or texts of a call's arguments. They are in ascending order.
+    /// Changes leaves of a result, or texts in the arguments of a call.
     Text {
         /// The part.
         part: PartId,
-        /// Index of the leaf, or of the text among the arguments', and what becomes of it. Images and documents that may
-        /// go are counted behind the leaves.
+        /// The index of each leaf, or of each text in the arguments, and what becomes of it, in ascending order.
+        /// Removable images and documents are counted behind the leaves.
         leaves: Vec<(u32, LeafEdit)>,
     },
-    /// Marks the prompt for the provider's cache at the end of a part.
+    /// Puts a cache mark at the end of a part.
     Mark {
         /// The part.
         part: PartId,
-        /// How long it is to last.
+        /// The time to live to ask for.
         hold: Hold,
     },
-    /// Leaves out reasoning. All reasoning before it goes too: what is left must not stand behind a gap.
+    /// Leaves out reasoning. All reasoning before it must go too: none may stand behind a gap.
     Omit {
         /// The part.
         part: PartId,
     },
-    /// Sends the instructions as two texts, one behind the other.
+    /// Sends the instructions as two consecutive texts.
     Split {
-        /// Bytes of the first.
+        /// The length of the first, in bytes.
         bytes: u32,
-        /// The mark for the provider's cache behind the first, if there is to be one.
+        /// The cache mark on the first, if there is one.
         mark: Option<Hold>,
     },
-    /// Marks the prompt for the provider's cache behind all that stands before the messages.
+    /// Puts a cache mark behind everything before the messages.
     MarkFrame {
-        /// How long it is to last.
+        /// The time to live to ask for.
         hold: Hold,
     },
     /// Drops messages `first..end`.
     Drop {
-        /// First message that goes.
+        /// The first message to drop.
         first: usize,
-        /// First message that stays again.
+        /// The first message behind them.
         end: usize,
     },
-    /// Inserts a message with one text before message `before` (the count: at the end).
+    /// Inserts a message with one text before message `before`, or at the end if that is the number of messages.
     Insert {
-        /// The message it stands before.
+        /// The message behind it.
         before: usize,
-        /// Who says it.
+        /// Its role.
         role: Role,
-        /// What is said.
+        /// Its text.
         text: Arc<str>,
     },
-    /// Says something more at the end of a text of the user's own; what stood there stays word for word.
+    /// Appends to a text of the user's own, which stays word for word.
     Append {
         /// The part.
         part: PartId,
         /// The leaf.
         leaf: u32,
-        /// What is said behind it.
+        /// The appended text.
         text: Arc<str>,
     },
 }
 
-/// Changes of one request. Empty: the request goes as it came.
+/// The changes to one request. If there are none, the request leaves as it came.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The changes, in no particular order, except that insertions at one place keep theirs.
+    /// The changes, in no particular order; insertions at the same place keep theirs.
     pub ops: Vec<Op>,
 }
 
@@ -99,7 +99,7 @@ impl Plan {
         self.ops.is_empty()
     }
 
-    /// What kinds of changes it has.
+    /// The kinds of changes in it.
     pub fn kinds(&self) -> Kinds {
         self.ops.iter().fold(Kinds::default(), |kinds, op| kinds.with(Kinds::of(op)))
     }
@@ -124,13 +124,13 @@ impl Kinds {
         })
     }
 
-    /// Those of either.
+    /// The union of both sets.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not among the others.
+    /// The difference of both sets.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

@@ -1,7 +1,7 @@
-//! What a plan means, message by message and leaf by leaf.
+//! The reference semantics of a plan, message by message and leaf by leaf.
 //!
-//! [`verify`] compares a rewritten request with the plan applied to the index of the original. It reads both
-//! indexes independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
+//! [`verify`] compares an edited request with the plan applied to the index of the original. It uses both indexes
+//! only, independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,19 +11,19 @@ use crate::json;
 
 use super::{LeafEdit, Op, Plan};
 
-/// The rewritten request is not what the plan says.
+/// How an edited request differs from what the plan says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// Another number of messages.
+    /// The number of messages is wrong.
     #[error("wrong number of messages")]
     Count,
-    /// A message that should be as it was is not.
+    /// A message that should be unchanged is not.
     #[error("message {0} changed without a plan")]
     Changed(usize),
-    /// A message that was edited does not say what it should.
+    /// A message that was edited is not as planned.
     #[error("message {0} is not as planned")]
     Wrong(usize),
-    /// The cache marks are not those that were planned.
+    /// The cache marks are not as planned.
     #[error("wrong cache marks")]
     Marks,
     /// Something outside the messages changed.
@@ -75,9 +75,9 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
     Ok(())
 }
 
-/// Edits of one message, by part; `None`: it goes.
+/// The edits of one message, by part; `None`: the part is left out.
 type PartEdits<'a> = BTreeMap<u32, Option<&'a [(u32, LeafEdit)]>>;
-/// What is said behind texts of one message, by part and leaf.
+/// The texts appended in one message, by part and leaf.
 type More<'a> = BTreeMap<(u32, u32), &'a str>;
 
 enum Expected<'a> {
@@ -86,7 +86,7 @@ enum Expected<'a> {
     Inserted(Role, &'a str),
 }
 
-/// The messages as the plan wants them, in order.
+/// The messages that the plan results in, in order.
 fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
     let mut edits: BTreeMap<usize, PartEdits<'_>> = BTreeMap::new();
     let mut more: BTreeMap<usize, More<'_>> = BTreeMap::new();
@@ -131,7 +131,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
     out
 }
 
-/// Whether message `at` of `after` is message `original` of `before` with the edits.
+/// Whether message `at` of `after` is message `original` of `before` with these edits.
 fn says(
     before: &Conversation,
     original: usize,
@@ -154,7 +154,7 @@ fn says(
         })
 }
 
-/// Whether the marks are those from before, as far as what carries them stays, and those of the plan.
+/// Whether the marks are the planned ones and those from before whose carriers stay.
 fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
     let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
         return before.marks.is_none() && after.marks.is_none();
@@ -174,12 +174,12 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
         Some((PartId { message, part: id.part - before }, hold))
     };
-    // A part may have several, as blocks within a result do: their order is the bytes'.
+    // A part may have several, on blocks within a result, in the order of the bytes.
     let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).filter_map(moved).collect();
     let mut found = new.parts.clone();
     expected.sort_unstable();
     found.sort_unstable();
-    // One that stands in a block that goes, goes too.
+    // A mark on a removed block goes with it.
     let fewer: Vec<PartId> =
         losing(before, plan).filter_map(|part| Some(moved((part, Hold::Short))?.0)).collect();
     if !fewer.is_empty() && found.len() <= expected.len() {
@@ -191,7 +191,7 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
     old.frame + plan.ops.iter().filter(is_framed).count() == new.frame && expected == found
 }
 
-/// Which message each one becomes, if it stays.
+/// The new place of each message, if it stays.
 fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
     let count = before.messages.len();
     let (mut dropped, mut inserted) = (vec![false; count], vec![0_u32; count + 1]);
@@ -217,7 +217,7 @@ fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
     dropped.into_iter().zip(inserted).map(place).collect()
 }
 
-/// The parts of which a block goes that carries a mark.
+/// The parts that lose a block with a mark.
 fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = PartId> + 'a {
     plan.ops.iter().filter_map(|op| {
         let Op::Text { part, leaves } = op else { return None };
@@ -234,7 +234,7 @@ fn same_head(old: &Part, new: &Part) -> bool {
     (old.kind, &old.call_id, &old.tool, old.is_error) == (new.kind, &new.call_id, &new.tool, new.is_error)
 }
 
-/// Whether the arguments of a call say what the edits make of them.
+/// Whether the arguments of a call are the result of these edits.
 fn same_arguments(
     (before, old_id): (&Conversation, PartId),
     edits: &[(u32, LeafEdit)],
@@ -256,8 +256,8 @@ fn same_arguments(
         && (0..old.len()).all(|at| new.get(at).is_some_and(|now| Some(now) == planned(at)))
 }
 
-/// Whether the leaves of a part say what the edits make of them, and what stands beside them is what they leave. What is
-/// not edited is looked at as it is written first.
+/// Whether the leaves of a part are the result of these edits, and what stands beside them is unchanged otherwise.
+/// Leaves without edits are first compared as written.
 fn same_texts(
     (before, old_id, old): (&Conversation, PartId, &Part),
     edits: &[(u32, LeafEdit)],
@@ -276,7 +276,7 @@ fn same_texts(
         Some(edit) => *edit != LeafEdit::Remove,
     };
     let mut stay: Vec<usize> = (0..count + old.media().len()).filter(is_text).collect();
-    // A text in place of an image is where that was.
+    // A text that replaces an image stands in its place.
     stay.sort_by_key(|at| old.block(*at).and_then(|(block, _)| block.slot));
     let same = |(leaf, now): (usize, usize)| match edit(leaf) {
         Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
@@ -295,7 +295,7 @@ fn same_texts(
     stay.len() == new.leaves.len() && stay.into_iter().zip(0..).all(same)
 }
 
-/// The images and documents of a result that may go, as they are written.
+/// The removable images and documents of a result, as written.
 fn media<'a>(
     conversation: &'a Conversation,
     id: PartId,
@@ -308,8 +308,8 @@ fn media<'a>(
     })
 }
 
-/// Everything around the messages is byte for byte the same, but for instructions that are sent as two texts, and a mark at
-/// its end.
+/// Whether everything around the messages is byte for byte the same, except for instructions sent as two texts and a
+/// mark at the end.
 fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
     let ends = |of: &Conversation| (of.array.range().start + 1, of.array.range().end - 1);
     let ((head, tail), (new_head, new_tail)) = (ends(before), ends(after));
@@ -333,7 +333,7 @@ fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
     }
 }
 
-/// What the frame ends with, with a mark.
+/// The end of the frame, with a mark.
 fn marked(before: &Conversation, hold: Hold) -> Option<String> {
     let (end, marks) =
         (std::str::from_utf8(before.frame_end?.of(&before.body)).ok()?, before.marks.as_ref()?);

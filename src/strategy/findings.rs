@@ -1,36 +1,38 @@
-//! What is to be read of what was written to the provider's cache, and what was there of it.
+//! Whether what was written to the provider's cache is found there again.
 //!
-//! A server may bill what it writes and keep none of it, or one of several caches may be asked: the tokens that it reads tell.
+//! A server may bill writes and keep none of them, or requests may reach one of several caches. The tokens that it
+//! reports as read tell.
 
 use super::gate::Rates;
 
-/// What is to be expected of what a thread is the first to write, by what has become of the sender's other threads of late.
+/// What to expect of the first entry that a thread writes, judging by the sender's other threads of late.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Outlook {
     /// Nothing speaks against it.
     #[default]
     Fair,
-    /// They seldom went on.
+    /// Few of the threads went on.
     SeldomGoesOn,
-    /// What they wrote was not there when it was to be read.
+    /// What they wrote was not found again.
     SeldomKept,
-    /// Some of what they wrote was there.
+    /// Some of what they wrote was found again.
     Kept,
 }
 
-/// What has become of what was to be read: by a thread, or by all of a sender's.
+/// What was found so far of what should be read: by one thread, or by all of a sender's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// How often in a row it was not there, and nothing else of the history either.
+    /// How often in a row it was missing, together with the rest of the history.
     missing: u32,
-    /// With so many more requests nothing is written for the first time, because of that.
+    /// For how many more requests nothing new is written because of that.
     rests: u32,
-    /// Something of a history was there: where it is not, that is most likely another cache of several.
+    /// Whether something of a history was found: if it is missing now, that is most likely another one of several
+    /// caches.
     is_kept: bool,
 }
 
 impl Findings {
-    /// This was there. Who has rested tries so many times before it rests again.
+    /// Records a finding. After a rest, `tries` misses lead to the next rest.
     #[must_use]
     pub fn found(self, found: Found, tries: u32) -> Self {
         let is_kept = self.is_kept || found == Found::History;
@@ -47,36 +49,36 @@ impl Findings {
         Self { missing, rests: rests.max(self.rests), is_kept: false }
     }
 
-    /// A request leaves; `None`: nothing is to be remembered of it.
+    /// Counts a request against the rest; `None` if nothing is left to remember.
     #[must_use]
     pub fn rested(self) -> Option<Self> {
         (self.rests > 0).then(|| Self { rests: self.rests - 1, ..self })
     }
 
-    /// Whether nothing is to be written for the first time.
+    /// Whether nothing new should be written.
     pub fn rests(self) -> bool {
         self.rests > 0
     }
 
-    /// Whether something of a history was there, as far as is known.
+    /// Whether something of a history was found, as far as is known.
     pub fn is_kept(self) -> bool {
         self.is_kept
     }
 
-    /// What is known of a cache where nothing was to be read yet.
+    /// The findings of a cache in which nothing should have been read yet.
     pub fn first(outlook: Outlook) -> Self {
         Self { is_kept: outlook == Outlook::Kept, ..Self::default() }
     }
 }
 
-/// After so many times in a row that nothing was read, nothing is written for a while, each time for longer.
+/// After this many misses in a row nothing is written for a while, longer each time.
 const MOST_MISSING: u32 = 2;
-/// The same where something was read before: so many caches may have to be filled that requests go to by chance.
+/// The same if something was read before: requests may reach one of this many caches, each of which must be filled.
 const MOST_CACHES: u32 = 8;
-/// The most times that count for how long that is.
+/// The number of misses that a rest's length grows with, at most.
 const MOST_RESTS: u32 = 6;
 
-/// What was there of what was to be read.
+/// What was found of what should be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Some of the history.
@@ -87,42 +89,42 @@ pub enum Found {
     Nothing,
 }
 
-/// What is to be read with a request because of the gateway's marks.
+/// What should be read with a request thanks to the gateway's marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
     /// Its bytes.
     pub bytes: f64,
-    /// Bytes in front of these that are read because of the client's marks.
+    /// Bytes in front of these that are read thanks to the client's marks.
     pub before: f64,
-    /// The tokens of both, where they were told.
+    /// The tokens of both, if reported.
     pub tokens: Option<u64>,
-    /// The fewest tokens that are read where anything of the history is, if that is known.
+    /// The fewest tokens that are read if anything of the history is, if known.
     pub least: Option<u64>,
-    /// What it was reckoned by.
+    /// The rates that were assumed.
     pub rates: Rates,
 }
 
 impl Expected {
-    /// How many of its bytes were not there, where the provider tells that it has read and written so many tokens. That it
-    /// has read something tells nothing: tools and instructions are kept by themselves.
+    /// How many of the bytes were missing, if the provider reported having read and written so many tokens. That
+    /// something was read alone proves nothing: tools and instructions are cached by themselves.
     pub fn missing(&self, read: u64, written: u64) -> f64 {
         match self.tokens {
             Some(tokens) => {
                 let unread = tokens.saturating_sub(read) as f64 / tokens.max(1) as f64;
                 ((self.before + self.bytes) * unread).min(self.bytes)
             }
-            // Not all who read tell of it; who tells what is written does.
+            // Not every provider reports reads; one that reports writes does.
             None if read == 0 && written > 0 => self.bytes,
             None => 0.0,
         }
     }
 
-    /// Whether most was there of which so much was not.
+    /// Whether most of it was found, if so much was missing.
     pub(super) fn is_there(&self, missing: f64) -> bool {
         missing <= self.bytes / 2.0
     }
 
-    /// What was there, where so many bytes of it were not, and the provider may have told that it has read so many tokens.
+    /// What was found, if so many bytes were missing and the provider may have reported so many tokens as read.
     pub fn found(&self, missing: f64, read: u64) -> Found {
         if self.least.is_some_and(|least| read >= least) {
             Found::History

@@ -1,8 +1,8 @@
-//! Whether an event is due, and how deep it may cut.
+//! The gate: whether an event is due, and how deep it may cut.
 //!
-//! Breaking a cached prefix costs what is behind the cut: it is written again instead of read. An event
-//! happens only for one of the [`Reason`]s, and the ski-rental rule bounds the loss of the commonest: whatever
-//! the conversation does afterwards, at most twice what the best choice in hindsight would have cost.
+//! Breaking a cached prefix costs what is behind the cut: it must be written again instead of read. An event happens
+//! only for one of the [`Reason`]s. The most common one follows the ski-rental rule, which bounds the loss: whatever
+//! the conversation does afterwards, it costs at most twice the best choice in hindsight.
 
 /// Why an event is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub enum Reason {
     BreakEven,
     /// The conversation's own budget demands it.
     Budget,
-    /// Always, as soon as the policy has something to clear: what agents do that write their own history.
+    /// Always, as soon as the policy has something to clear, as in agents that write their own history.
     Eager,
 }
 
@@ -39,17 +39,17 @@ impl Reason {
     }
 }
 
-/// What a prompt token costs, as a share of what plain input costs.
+/// Prices of prompt tokens, as shares of the price of plain input.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// Read from the provider's cache.
+    /// Reading from the provider's cache.
     pub read: f64,
-    /// Written to it (plain input, where writing is free).
+    /// Writing to it; plain input if writing is free.
     pub write: f64,
 }
 
 impl Rates {
-    /// What most providers ask: assumed where no price is known.
+    /// The usual rates, assumed if the price is unknown.
     pub const USUAL: Self = Self { read: 0.1, write: 1.25 };
 
     /// Whether reading from the cache is no cheaper than plain input.
@@ -57,36 +57,35 @@ impl Rates {
         self.read > 0.95
     }
 
-    /// What it costs more to write a token again than to read it.
+    /// The extra cost of writing a token again instead of reading it.
     pub fn rewrite(self) -> f64 {
         (self.write - self.read).max(0.0)
     }
 }
 
-/// An old result that may go.
+/// An old part that may be cleared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Its place among the history's items.
+    /// Its index among the history's items.
     pub item: usize,
-    /// Bytes that each later request is spared.
+    /// Bytes saved with each later request.
     pub frees: u32,
-    /// What its staying has cost so far, in bytes of plain input.
+    /// What keeping it has cost so far, in bytes of plain input.
     pub rent: f64,
 }
 
-/// What a thread has cost and would have cost, in bytes of plain input, by the gate's own reckoning: a perfect
-/// prefix cache.
+/// What a thread has cost, and would have cost untouched, in bytes of plain input, assuming a perfect prefix cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Account {
-    /// As it was sent.
+    /// The cost as it was sent.
     pub paid: f64,
-    /// Untouched.
+    /// The cost untouched.
     pub direct: f64,
 }
 
 impl Account {
-    /// What an event may cost so that the thread, whatever follows, costs at most `loss` (a share) more than
-    /// untouched: without further events each request costs no more than untouched.
+    /// The most that an event may cost for the thread to cost at most `loss` (a share) more than untouched, whatever
+    /// follows: without further events no request costs more than untouched.
     pub fn allowance(&self, loss: f64) -> f64 {
         ((1.0 + loss) * self.direct - self.paid).max(0.0)
     }
@@ -97,17 +96,18 @@ impl Account {
 pub struct Cut {
     /// How many of the candidates stay: the first ones.
     pub from: usize,
-    /// What the rent exceeds the price of cutting by, in bytes of plain input.
+    /// By how much the rent exceeds the price of cutting, in bytes of plain input.
     pub gain: f64,
-    /// What cutting costs now, in bytes of plain input.
+    /// The price of cutting now, in bytes of plain input.
     pub price: f64,
 }
 
-/// The suffix of `candidates` (in order of position) whose rent exceeds the price of cutting before it by most.
+/// The suffix of `candidates`, which are in order of position, whose rent exceeds the price of cutting in front of it
+/// by the most.
 ///
-/// `tail(item)` gives the bytes behind the start of an item, as they were sent, up to the end of what was sent;
-/// what is freed there is not written again. `may_go(bytes)` tells whether so much may be freed. No cut costs more than
-/// `most`.
+/// `tail(item)` returns the bytes from the start of an item to the end of what was sent, as they were sent; what is
+/// freed there need not be written again. `may_go(bytes)` tells whether so many bytes may be freed. No cut costs more
+/// than `most`.
 pub fn break_even(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -130,8 +130,8 @@ pub fn break_even(
     best
 }
 
-/// Where the next cut is to be expected: the suffix that comes nearest to paying, among those that do not cost
-/// much more than `most`.
+/// Where to expect the next cut: the suffix that comes nearest to paying, among those that cost little more than
+/// `most`.
 pub fn nearest(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
