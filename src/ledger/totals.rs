@@ -1,7 +1,7 @@
 //! Sums over records.
 //!
-//! Exact: token counts and pico-dollars are integers, and nothing is rounded here. What is not known is counted
-//! and never enters a sum as zero; what is an estimate says so in its name.
+//! Exact: token counts and pico-dollars are integers, and nothing is rounded here. Unknown figures are counted and
+//! never enter a sum as zero; estimates are named as such.
 
 use std::iter::Sum;
 use std::ops::AddAssign;

@@ -1,25 +1,24 @@
-//! Where the gateway marks a prompt for the provider's cache.
+//! Cache marks of the gateway: where they go, what is cached thanks to them, and what that may cost.
 //!
-//! A provider with marks reads from the cache only up to a mark, or to an entry a few blocks before one. A client
-//! marks the end of the prompt; a cut further up would then fall back to the instructions. An anchor, a mark where
-//! the next event would cut, keeps an entry alive there, and costs nothing: what it marks is read anyway.
+//! A provider with marks reads from its cache only up to a mark, or to an entry a few blocks before one. A client
+//! marks the end of the prompt; after a cut further up, only the instructions could be read. An anchor, a mark where
+//! the next event would cut, keeps an entry alive there. It costs nothing, because what it marks is read anyway.
 
 use crate::conversation::{Conversation, Hold, Marks, Part, PartId, PartKind};
 
 use super::findings::{Expected, Findings, Found, Outlook};
 use super::gate::Rates;
 
-/// What the gateway may do about marks.
+/// Which marks the gateway may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Mark the history for clients that do not.
     pub marks: bool,
     /// Use free marks as anchors.
     pub anchors: bool,
-    /// Give requests a key of their conversation's own, where their upstream wants one.
+    /// Add a cache key of the conversation's own to requests, if their upstream takes one.
     pub keys: bool,
-    /// Send instructions as two texts where they stop being the same from conversation to conversation. Without `marks`
-    /// they are left whole.
+    /// Send instructions as two texts where they stop being the same in every conversation. Needs `marks`.
     pub split: bool,
 }
 
@@ -29,39 +28,39 @@ impl Default for Settings {
     }
 }
 
-/// Blocks up to a mark, its own among them, where the provider looks for an entry that ends there.
+/// How many blocks back from a mark, its own included, the provider looks for an entry.
 pub const LOOKBACK: usize = 20;
 /// Entries that are remembered of a thread.
 const MOST: usize = 64;
-/// An entry this much younger than the provider's time is taken to be there still, in milliseconds.
+/// Milliseconds before its time is over from which on an entry is taken to have expired.
 const MARGIN_MS: u64 = 20_000;
 
-/// Entries of the provider's cache that a thread has written, as far as is known. One can be read only behind the very
-/// prelude that it was written behind.
+/// The entries that a thread has written to the provider's cache, as far as is known. An entry can only be read
+/// behind the same prelude that it was written behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     all: Vec<Entry>,
-    /// What names the prelude of the present request.
+    /// The key of the present request's prelude.
     prelude: u64,
-    /// Where the last mark of the last request stands.
+    /// The place of the last request's last mark.
     last: Option<PartId>,
-    /// The fewest tokens that were told of a request behind a prelude, and what names that.
+    /// The fewest tokens reported for a request behind some prelude, with that prelude's key.
     least: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    /// The last part of it.
+    /// Its last part.
     part: PartId,
-    /// When it was marked last, in milliseconds since 1970.
+    /// When it was last marked, in milliseconds since 1970.
     at_ms: u64,
-    /// What names the prelude that it begins with.
+    /// The key of the prelude that it begins with.
     prelude: u64,
-    /// Its tokens, where the provider has told them.
+    /// Its tokens, if the provider has reported them.
     tokens: Option<u64>,
 }
 
-/// Whether what was used then is there still.
+/// Whether an entry last used at `at_ms` has not expired.
 pub fn is_there(at_ms: u64, now_ms: u64, ttl_ms: u64) -> bool {
     now_ms.saturating_sub(at_ms) + MARGIN_MS < ttl_ms
 }
@@ -73,19 +72,19 @@ impl Entry {
 }
 
 impl Entries {
-    /// The present request begins with this prelude.
+    /// Sets the prelude of the present request.
     pub fn behind(&mut self, prelude: u64) {
         self.prelude = prelude;
     }
 
-    /// The longest entry before a part that is still there.
+    /// The longest entry before a part that has not expired.
     pub fn before(&self, part: PartId, now_ms: u64, ttl_ms: u64) -> Option<PartId> {
         let there = |entry: &&Entry| is_there(entry.at_ms, now_ms, ttl_ms);
         let found = self.all.iter().filter(|entry| entry.prelude == self.prelude && entry.part < part);
         found.filter(there).map(|entry| entry.part).max()
     }
 
-    /// A request with these marks was sent.
+    /// Records that a request with these marks was sent.
     pub fn sent(&mut self, marks: impl Iterator<Item = PartId>, now_ms: u64) {
         self.last = None;
         for part in marks {
@@ -99,81 +98,83 @@ impl Entries {
         }
     }
 
-    /// The provider has read and written so many tokens with the last request: up to its last mark.
+    /// Records the tokens that the provider reported as read and written with the last request: those up to its last
+    /// mark.
     pub fn told(&mut self, read: u64, written: u64) {
         let tokens = read.saturating_add(written);
         let Some(last) = self.last.filter(|_| tokens > 0) else { return };
         for entry in self.all.iter_mut().filter(|entry| entry.is(last, self.prelude)) {
             entry.tokens = Some(tokens);
         }
-        // Who does not tell what is written may have read no more than instructions.
+        // If no writes are reported, no more than instructions may have been read.
         if written > 0 {
             self.least = Some((self.prelude, self.least().map_or(tokens, |least| least.min(tokens))));
         }
     }
 
-    /// The fewest tokens that the provider holds of the history and what stands in front of it, if it keeps any of it.
+    /// The fewest tokens that are read if the provider has cached any of the history.
     pub fn least(&self) -> Option<u64> {
         self.least.filter(|(prelude, _)| *prelude == self.prelude).map(|(_, tokens)| tokens)
     }
 
-    /// The tokens of the entry that ends with a part, where they were told.
+    /// The tokens of the entry that ends with a part, if reported.
     pub fn tokens(&self, part: PartId) -> Option<u64> {
         self.all.iter().find(|entry| entry.is(part, self.prelude))?.tokens
     }
 
-    /// What stands at a part and behind it has changed.
+    /// Everything from this part on has changed.
     pub fn cut(&mut self, part: PartId) {
         self.all.retain(|entry| entry.part < part);
-        // What is in front of everything may be longer from now on.
+        // The frame may be longer from now on.
         self.least = self.least.filter(|_| !self.all.is_empty());
     }
 
-    /// None of them was there: what the last request was marked with is now, unless nothing is kept.
+    /// Records that none of the entries was there. Those that the last request marked are there now, unless nothing
+    /// is cached.
     pub fn missed(&mut self, is_kept: bool) {
         let last = self.all.iter().map(|entry| entry.at_ms).max();
         self.all.retain(|entry| is_kept && Some(entry.at_ms) == last);
     }
 }
 
-/// How much dearer, at most, a thread may be than without the gateway, whichever request is its last: a share. Enough for
-/// the second and third request of an agent to be written to the cache as a whole; without it, it would be up to a quarter.
+/// How much more than without the gateway a thread may cost, whichever request is its last, as a share. Enough to
+/// cache the whole of an agent's second and third request; unbounded it would be up to a quarter.
 const LOSS: f64 = 0.15;
 
-/// What has become of a thread's first stake, which is lost where it is not gone on with.
+/// The outcome of a thread's first stake, which is lost if the thread does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wager {
-    /// It is made.
+    /// It was made.
     Placed,
     /// What was written is read, or would be.
     Won,
 }
 
-/// What marking a history has cost a thread whose client does not, in bytes of plain input. What is written to the
-/// cache costs more than what is not, and nobody knows whether there will be a next request that reads it.
+/// What marking the history has cost a thread whose client does not mark it, in bytes of plain input. Writing to the
+/// cache costs extra, and nobody knows whether there will be another request to read it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stake {
-    /// What its requests would have cost so far as they came, at least, with nothing cached that the client does not mark.
+    /// What its requests would have cost so far untouched, at least, with only the client's own marks.
     pub plain: f64,
-    /// What marks have cost beyond that; what they have saved is taken off.
+    /// What marks have cost beyond that, less what they have saved.
     pub spent: f64,
     /// What was done with the last requests, the newest first.
     pub tried: [Option<Tried>; TRIED],
-    /// What it has brought of late to write the whole history, or would have, in what that costs beyond plain input: with
-    /// requests that came soon, and with those that came after a pause.
+    /// What writing the whole history has gained of late, or would have, in units of its extra cost: for requests
+    /// that came soon, and for those that came after a pause.
     pub brought: [f64; 2],
-    /// What plain input costs where these bytes are counted; 0: not known.
+    /// The price of plain input at which these bytes are counted; 0: unknown.
     pub price: f64,
     /// The cache that the last request went to.
     pub cache: u64,
-    /// What has become of what was to be read there.
+    /// What was found there of what should have been read.
     pub findings: Findings,
-    /// Where most of what was to be read there last was not there, if that is so anywhere: a cache.
+    /// The cache, if any, in which most of what should have been read last was missing.
     pub missing_in: Option<u64>,
 }
 
-/// Requests that are remembered: those of clients that change between two or three sets of tools go on from one before
-/// the last.
+/// Requests that are remembered: a client that alternates between two or three sets of tools continues from one
+/// before the last.
 const TRIED: usize = 4;
 
 /// What was done with a request.
@@ -181,33 +182,33 @@ const TRIED: usize = 4;
 pub struct Tried {
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
-    /// What names the prelude.
+    /// The key of its prelude.
     pub prelude: u64,
-    /// The request before was too long ago for anything of it to be there.
+    /// The request before it was too long ago for any entry to be left.
     pub after_pause: bool,
-    /// Nothing of the history could be read: it was written as a whole, or nothing of it.
+    /// Nothing of the history could be read: all of it was written, or none.
     pub is_whole: bool,
     /// Nothing was written.
     pub held: bool,
 }
 
-/// A conversation that has rested tries twice: where there are several caches, the second time may be brought to one that
-/// was written the first time.
+/// After a rest a conversation tries twice: if there are several caches, the second try may reach the one written by
+/// the first.
 const TRIES: u32 = 2;
-/// What was long ago counts no more than so many times that writing was for nothing, or less than so many times read: a
-/// client whose requests read it in turns with others that do not is to be told from one that has changed its ways.
+/// The limit of what past gains and losses count for, in units of the cost of one write: a client whose requests
+/// sometimes read the history must be told from one that has changed its ways.
 const MOST_BROUGHT: f64 = 2.0;
 
-/// What reading what was written saves once, in what writing it has cost beyond plain input. At least enough for one more
-/// time that is for nothing: what is read once is mostly read again.
+/// What one read saves, in units of the extra cost of the write. At least two, so that another write in vain is
+/// allowed: what is read once is mostly read again.
 fn worth_of_reading(rates: Rates) -> f64 {
     let premium = (rates.write - 1.0).max(f64::EPSILON);
     ((1.0 - rates.read) / premium).max(2.0)
 }
 
 impl Stake {
-    /// How many bytes may be written to the cache with this request, which is to read so many, should it be the last one.
-    /// Where that is doubtful, these may have to be written again: `None`, if that is too much as well.
+    /// How many bytes this request may write, given that it should read `read`, in case it is the last one. If the
+    /// read is doubtful, these bytes may have to be written again as well; `None` if even that would cost too much.
     pub fn allows(&self, read: f64, is_doubtful: bool, rates: Rates) -> Option<f64> {
         let premium = (rates.write - 1.0).max(0.0);
         let left = LOSS * self.plain - self.spent;
@@ -220,19 +221,18 @@ impl Stake {
         Some((left + (1.0 - rates.read) * read).max(0.0) / premium)
     }
 
-    /// The same for requests of which no more is known than that they were sent, and cost so much at most.
+    /// The stake if nothing is known of its requests but that they were sent and cost at most `plain`.
     #[must_use]
     pub fn at_most(self, plain: f64) -> Self {
         Self { plain: self.plain.min(plain), spent: self.spent.max(0.0), ..self }
     }
 
-    /// Whether the thread has neither written nor read anything because of marks.
+    /// Whether marks have neither cost nor saved the thread anything.
     pub fn is_untouched(&self) -> bool {
         self.spent == 0.0
     }
 
-    /// A request goes to a model whose plain input costs so much, if that is known: what was paid at another price was so
-    /// many of its bytes.
+    /// A request goes to a model with this price of plain input, if known: earlier amounts are converted to it.
     pub fn goes_at(&mut self, price: Option<f64>) {
         let Some(price) = price.filter(|price| *price > 0.0) else { return };
         let before = std::mem::replace(&mut self.price, price);
@@ -241,15 +241,15 @@ impl Stake {
         }
     }
 
-    /// A request goes to this cache, of which that is to be expected: what another one has not kept tells nothing of it.
+    /// A request goes to this cache, with this outlook. What another cache has dropped says nothing about it.
     pub fn goes_to(&mut self, cache: u64, outlook: Outlook) {
         if self.cache != cache {
             (self.cache, self.findings) = (cache, Findings::first(outlook));
         }
     }
 
-    /// A request goes on from the last one, behind this prelude: it reads what one before wrote, or would have, or that was
-    /// for nothing.
+    /// A request continues the last one behind this prelude: it reads what an earlier one wrote, or would have read
+    /// it, or the write was in vain.
     pub fn goes_on(&mut self, prelude: u64, (now_ms, ttl_ms): (u64, u64), rates: Rates) {
         let is_same = |tried: &Tried| tried.prelude == prelude && now_ms.saturating_sub(tried.at_ms) < ttl_ms;
         let read = self.tried.into_iter().flatten().find(is_same);
@@ -257,7 +257,7 @@ impl Stake {
         if let Some(judged) = judged {
             let brought = &mut self.brought[usize::from(judged.after_pause)];
             let more = if read.is_some() { worth_of_reading(rates) } else { 0.0 };
-            // Pauses that are too long once mostly stay so, whatever was read before them.
+            // Pauses that are too long mostly stay so, whatever was read before them.
             let is_late = read.is_none() && judged.prelude == prelude;
             let before = if is_late { brought.min(0.0) } else { *brought };
             *brought = (before + more - 1.0).clamp(-MOST_BROUGHT, MOST_BROUGHT);
@@ -265,18 +265,19 @@ impl Stake {
         self.findings = self.findings.rested().unwrap_or(self.findings);
     }
 
-    /// Takes note of a request.
+    /// Records what was done with a request.
     pub fn note(&mut self, tried: Tried) {
         self.tried.rotate_right(1);
         self.tried[0] = Some(tried);
     }
 
-    /// Whether it would most likely be for nothing to write the whole history now.
+    /// Whether it would most likely be in vain to write the whole history now.
     pub fn is_vain(&self, after_pause: bool) -> bool {
         self.findings.rests() || self.brought[usize::from(after_pause)] < 0.0
     }
 
-    /// So many bytes of what was to be read were not there, and were written again; and this was.
+    /// Records that so many bytes of what should have been read were missing and had to be written again, and what
+    /// was found.
     pub fn missed(&mut self, missing: f64, expected: &Expected, found: Found) {
         self.spent += (expected.rates.write - expected.rates.read) * missing;
         if !expected.is_there(missing) {
@@ -290,18 +291,17 @@ impl Stake {
         }
     }
 
-    /// Whether most of what was to be read last was not there, where the last request went.
+    /// Whether most of what should have been read last was missing, in the cache of the last request.
     pub fn is_missing(&self) -> bool {
         self.missing_in == Some(self.cache)
     }
 
-    /// Whether the provider may keep anything: drops by chance are few.
+    /// Whether the provider may cache anything at all: entries dropped by chance are few.
     pub fn may_be_kept(&self) -> bool {
         !self.findings.rests()
     }
 
-    /// What becomes of the first stake with a request that reads something, or not, and makes it `now`; one that has
-    /// `gone_on` was not made before.
+    /// The outcome of the first stake, given what this request reads and does. `gone_on`: the request is not a retry.
     pub fn wager(
         &self,
         reads: bool,
@@ -317,7 +317,7 @@ impl Stake {
         (self.is_untouched() && now.spent > 0.0).then_some(Wager::Placed)
     }
 
-    /// So many bytes are read, and so many written.
+    /// Books the bytes read and written.
     pub fn book(&mut self, read: f64, written: f64, rates: Rates) {
         self.spent += (rates.write - 1.0) * written - (1.0 - rates.read) * read;
     }
