@@ -1,7 +1,7 @@
-//! The calls of a job, noted as they are made: a job that is cut short leaves its bill behind.
+//! The calls of a job, recorded as they are made, so that a job that is cut short leaves its bill behind.
 //!
-//! A call that was sent and brought no answer may have cost something all the same: it is noted without figures, and
-//! counts towards the money of the hour by the size of its prompt.
+//! A call without an answer may have been billed all the same: it is recorded without figures, and counts towards the
+//! hour's spending by the size of its prompt.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use super::transport::{Booked, Reply};
 use super::{Called, Failure, Job, vendor};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
-/// What was asked so far.
+/// The calls made so far.
 #[derive(Default)]
 pub(super) struct Calls {
     made: Vec<Called>,
-    /// A question that is out: since when, and its bytes.
+    /// When the call in progress was sent, and its size in bytes.
     out: Option<(Instant, u64)>,
 }
 
 impl Calls {
-    /// A question of so many bytes goes out.
+    /// A call of so many bytes is sent.
     pub(super) fn sent(&mut self, bytes: u64) {
         self.out = Some((Instant::now(), bytes));
     }
 
-    /// It never left.
+    /// The call in progress was never sent.
     pub(super) fn unsent(&mut self) {
         self.out = None;
     }
 
-    /// It was answered.
+    /// The call in progress was answered.
     pub(super) fn answered(
         &mut self,
         reply: &Reply,
@@ -59,7 +59,7 @@ impl Calls {
         }
     }
 
-    /// If one is out, its answer will not come.
+    /// The call in progress, if there is one, will not be answered.
     pub(super) fn lost(&mut self, why: Failure, job: &Job, (spend_limit, prices): (&SpendLimit, &Catalogue)) {
         let Some((took, bytes)) = self.back() else { return };
         let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
@@ -72,7 +72,7 @@ impl Calls {
         self.made.push(Called { model, status, lost, missed: None, usage, bill, took, bytes });
     }
 
-    /// All that were made.
+    /// Takes all calls made.
     pub(super) fn take(&mut self) -> Vec<Called> {
         std::mem::take(&mut self.made)
     }

@@ -1,15 +1,15 @@
-//! Which headers of a client's request a call of the gateway's own is made with.
+//! Which headers of a client's request are reused for calls of the gateway's own.
 //!
-//! Those that say who pays, and what the server needs to know to believe it. Nothing of a session, of a stream or of
-//! the client program itself. What a provider gives to one program alone, such as the login of a subscription, is
-//! not used for anything else.
+//! Only those that identify who pays, and what the server needs to accept them; nothing about a session, a stream or
+//! the client program. Credentials that a provider gives to a single program, such as the login of a subscription,
+//! are used for nothing else.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What the names of such headers have in them.
+/// What occurs in the names of such headers.
 const WORDS: &[&str] = &["auth", "key", "token", "organization", "project", "version", "tenant"];
 
-/// What the names of others have in them.
+/// What occurs in the names of headers that are never reused.
 const OTHERS: &[&str] = &[
     "idempotency",
     "session",
@@ -22,17 +22,17 @@ const OTHERS: &[&str] = &[
     "thread",
 ];
 
-/// The beginnings of tokens that are for some client programs alone: Claude's subscription, Copilot's, Kimi's, and
+/// Prefixes of tokens that are for certain client programs alone: Claude's subscription, Copilot's, Kimi's, and
 /// Alibaba's Coding Plan.
 const PERSONAL_TOKENS: &[&str] = &["sk-ant-oat", "tid=", "sk-kimi-", "sk-sp-"];
 
-/// Headers that come with the login of a person.
+/// Headers that accompany a person's login.
 const PERSONAL_HEADERS: &[&str] = &["chatgpt-account-id", "copilot-integration-id"];
 
-/// Domains whose servers are for the programs of a subscription, whatever their tokens look like.
+/// Domains of servers that are for the programs of a subscription, whatever their tokens look like.
 const PERSONAL_DOMAINS: &[&str] = &["githubcopilot.com", "api.kimi.com"];
 
-/// The headers to make calls to `host` with; `None` if the client's credentials are its own alone.
+/// The headers for calls to `host`; `None` if the client's credentials must not be reused.
 pub fn of(headers: &HeaderMap, host: &str) -> Option<HeaderMap> {
     let is_personal = PERSONAL_HEADERS.iter().any(|name| headers.contains_key(*name))
         || PERSONAL_DOMAINS.iter().any(|domain| is_within(host, domain))
@@ -55,7 +55,7 @@ fn is_within(host: &str, domain: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Whether that is such a token, alone or behind the name of a scheme.
+/// Whether a header's value is such a token, with or without a scheme before it.
 fn is_personal_token(value: &HeaderValue) -> bool {
     let token = value.to_str().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
     PERSONAL_TOKENS.iter().any(|start| token.starts_with(start))

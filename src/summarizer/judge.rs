@@ -1,4 +1,4 @@
-//! Questions to a judge, one after the other, for a person who waits.
+//! Asks a judge, one question after the other, for a person who waits.
 
 use std::io;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use super::transport::{Https, Lost, Question, Transport as _};
 use super::{Call, Failure};
 use crate::usage::{Catalogue, Money};
 
-/// Tokens that an answer may have, with what the model thinks before it.
+/// The limit for an answer in tokens, reasoning included.
 const ANSWER: u64 = 8_000;
-/// The longest pause: who has to wait longer is told why.
+/// The longest pause between attempts: beyond that the person is told why.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -23,26 +23,25 @@ pub struct Judge {
     attempts: u32,
 }
 
-/// What a judge said, and what that cost: `None` where the price is not known.
+/// A judge's answer and its cost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
-    /// Its words.
+    /// The text.
     pub text: String,
-    /// The bill.
+    /// The cost; `None` if the price is unknown.
     pub cost: Option<Money>,
 }
 
 impl Judge {
-    /// A judge who is asked so often before it is given up.
+    /// A judge that is given up after this many attempts at a question.
     ///
-    /// # Errors
-    /// When the system gives no event loop.
+    /// # Errors If the system provides no event loop.
     pub fn new(call: Call, attempts: u32) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, https: Https::new(), call, attempts })
     }
 
-    /// Bytes of a text that one question may hold.
+    /// The longest text that one question may hold, in bytes.
     pub fn most_bytes(&self) -> usize {
         usize::try_from(self.call.window.saturating_sub(ANSWER.min(self.call.window / 4)))
             .unwrap_or(usize::MAX)
@@ -51,8 +50,7 @@ impl Judge {
 
     /// Asks, and waits for the answer.
     ///
-    /// # Errors
-    /// When there is none after all attempts, or it is not whole.
+    /// # Errors If no attempt brings a complete answer.
     pub fn ask(&self, text: &str, prices: &Catalogue) -> Result<Said, Failure> {
         self.runtime.block_on(async {
             let mut attempts = Attempts::of(self.attempts);

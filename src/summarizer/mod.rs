@@ -1,9 +1,9 @@
-//! Summaries in the background: no request waits for one, and none fails because of one.
+//! Summaries written in the background: no request waits for one, and none fails because of one.
 //!
-//! A job reads a part of a conversation to a model, by a call of the gateway's own, and brings back a text that may
-//! stand for it. Jobs are bounded in number, time, size and money, and a thread has one at a time. What a job
-//! needs to know of a request (its credentials too) lives as long as the job, in memory, and is never stored or
-//! logged. Whether a summary is sent is not decided here.
+//! A job has a model read a part of a conversation, by a call of the gateway's own, and returns a text that can stand
+//! for it. Jobs are limited in number, time, size and money, and each thread has at most one. What a job needs from a
+//! request (including its credentials) is kept in memory for as long as the job runs, and is never stored or logged.
+//! Whether a summary is sent is not decided here.
 
 mod calls;
 pub mod credentials;
@@ -35,22 +35,22 @@ use calls::Calls;
 use spend_limit::SpendLimit;
 use transport::Https;
 
-/// The bounds.
+/// The limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Jobs at a time.
     pub jobs: usize,
-    /// Attempts of each call.
+    /// Attempts at each call.
     pub attempts: u32,
     /// How long a job may take.
     pub timeout: Duration,
-    /// Calls of a job, those that are made again too: a transcript that takes more is not summarised.
+    /// Calls of one job, retries included: a transcript that needs more is not summarised.
     pub calls: usize,
-    /// Tokens that an answer may have, reasoning included.
+    /// The limit for an answer in tokens, reasoning included.
     pub max_output: u64,
-    /// Money that may be spent in an hour; `None`: any.
+    /// Money that may be spent within an hour; `None`: no limit.
     pub per_hour: Option<Money>,
-    /// How long a thread rests after a job that came to nothing; twice as long after the next one.
+    /// How long a thread rests after a job without a result; this doubles with each further one.
     pub rest: Duration,
 }
 
@@ -68,20 +68,20 @@ impl Default for Limits {
     }
 }
 
-/// Where a job's calls go.
+/// The destination of a job's calls.
 #[derive(Clone)]
 pub struct Call {
     /// The server.
     pub upstream: Arc<Upstream>,
-    /// What it speaks.
+    /// The dialect it speaks.
     pub protocol: &'static dyn Protocol,
     /// The model.
     pub model: String,
     /// Path and query of the client's own request, if it went to the same server.
     pub like: Option<String>,
-    /// What the server wants to know of the caller.
+    /// The headers that the server needs from the caller.
     pub headers: HeaderMap,
-    /// Tokens that the model takes.
+    /// The model's window in tokens.
     pub window: u64,
 }
 
@@ -91,20 +91,20 @@ pub struct Job {
     pub thread: String,
     /// The conversation it is booked on.
     pub conversation_id: String,
-    /// The history up to the end of what the summary is to stand for.
+    /// The history up to the end of what the summary stands for.
     pub chain: Chain,
     /// How many messages that history has.
     pub end: usize,
-    /// The request.
+    /// The request that the messages are in.
     pub conversation: Conversation,
-    /// The messages that the summary is to stand for, ascending.
+    /// The messages that the summary stands for, ascending.
     pub messages: Vec<usize>,
-    /// What parts of them are sent as, where that is not what the client sent.
+    /// Parts of them that are sent in another form than the client sent.
     pub sent: HashMap<PartId, Vec<(u32, LeafEdit)>>,
-    /// The last summary's outline, and how many messages of the history it covers: what it goes on from, unless it is made
-    /// from the originals.
+    /// The outline of the last summary to continue from, and how many messages of the history it covers; `None`: the
+    /// summary is made from the originals.
     pub previous: Option<(String, usize)>,
-    /// How many summaries of the thread there will be.
+    /// The number of this summary among those of the thread.
     pub generation: u32,
     /// Bytes that the messages take in the prompt now.
     pub bytes: u64,
@@ -112,24 +112,24 @@ pub struct Job {
     pub bytes_per_token: f64,
     /// How it is to be written.
     pub settings: Arc<summary::Settings>,
-    /// Who writes it.
+    /// The call that writes it.
     pub call: Call,
-    /// The clock's reading, in milliseconds since 1970.
+    /// The current time, in milliseconds since 1970.
     pub now_ms: i64,
 }
 
 /// A call that reached the server, or may have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Called {
-    /// The model that is billed; `None` where there was no answer.
+    /// The model that is billed; `None` if there was no answer.
     pub model: Option<String>,
-    /// The HTTP status; `None`: there was no answer.
+    /// The HTTP status; `None` if there was no answer.
     pub status: Option<u16>,
-    /// Why there was no answer, or no whole one.
+    /// Why there was no answer, or no complete one.
     pub lost: Option<Failure>,
     /// Why the answer is of no use.
     pub missed: Option<Failure>,
-    /// The provider's figures.
+    /// The provider's usage figures.
     pub usage: Option<Usage>,
     /// What it cost.
     pub bill: Option<Bill>,
@@ -139,19 +139,19 @@ pub struct Called {
     pub bytes: u64,
 }
 
-/// Why a job came to nothing.
+/// Why a job has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// No answer, or none that says anything.
+    /// There was no answer, or an empty one.
     #[error("{0}")]
     Call(String),
-    /// What was written is no summary.
+    /// The text is not a usable summary.
     #[error("what the model wrote is no summary: {0}")]
     Useless(#[from] summary::Useless),
     /// The answer was cut off, or refused.
     #[error("the answer is not whole")]
     Incomplete,
-    /// The transcript is too long for so few calls.
+    /// The transcript is too long for the permitted calls.
     #[error("the history is too long for the summariser")]
     TooLong,
     /// The summary would free too little.
@@ -160,13 +160,13 @@ pub enum Failure {
     /// It took too long.
     #[error("not done in time")]
     TimedOut,
-    /// The money for this hour is spent.
+    /// The hour's money is spent.
     #[error("the money for this hour is spent")]
     Spent,
     /// The gateway has stopped.
     #[error("the gateway was stopped")]
     Stopped,
-    /// The client sums its history up by itself.
+    /// The client compacts its history itself.
     #[error("the client made a summary of its own")]
     Unwanted,
 }
@@ -181,7 +181,7 @@ pub struct Done {
     pub outcome: Result<Arc<Summary>, Failure>,
 }
 
-/// Told how each job ended, on the summariser's own thread.
+/// Called with each finished job, on the summariser's own thread.
 pub type Report = Box<dyn Fn(&Done) + Send + Sync>;
 
 /// Bytes of summaries that are kept in memory.
@@ -195,13 +195,13 @@ const LONGEST_REST: u32 = 64;
 struct Running {
     /// The channel closes when it ends.
     end: watch::Receiver<()>,
-    /// Nobody wants what it makes any more.
+    /// Whether its result is no longer wanted.
     unwanted: Arc<AtomicBool>,
-    /// The history that it sums up.
+    /// The history that it summarises.
     chain: Chain,
 }
 
-/// What jobs and the handle share.
+/// State shared by the jobs and the handle.
 struct Desk {
     limits: Limits,
     prices: Arc<Catalogue>,

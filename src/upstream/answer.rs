@@ -1,7 +1,8 @@
 //! The body of an upstream's answer.
 //!
-//! Drives the connection that it comes from, if that is its own, and gives it back for the next request once it
-//! is read to its end. Dropped before that, it takes the connection with it: the upstream sees the request cancelled.
+//! Drives the connection that it comes from, if the connection serves this request alone, and returns it for the next
+//! request once the answer has been read to its end. Dropped before that, it closes the connection, so that the
+//! upstream sees the request cancelled.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -19,17 +20,17 @@ use super::pool::Pool;
 /// A body that is being received.
 pub struct AnswerBody<B: Body + 'static> {
     body: Incoming,
-    /// What `body` comes from, until it has ended.
+    /// The connection or stream that `body` comes from, until it has ended.
     source: Option<Source<B>>,
 }
 
-/// Why an answer is not whole.
+/// Why an answer is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// What the connection says.
+    /// The connection failed.
     #[error(transparent)]
     Connection(#[from] hyper::Error),
-    /// The upstream has closed the stream without a word of its end.
+    /// The upstream closed the stream without ending the answer.
     #[error("the upstream closed the stream before the end of its answer")]
     Unfinished,
 }
@@ -37,7 +38,7 @@ pub enum AnswerError {
 enum Source<B: Body + 'static> {
     /// A connection that is driven here.
     Http1 { connection: Box<Http1Connection<B>>, pool: Arc<Pool<B>> },
-    /// One that drives itself; its place on it.
+    /// A stream of a connection that drives itself.
     Http2(#[expect(dead_code, reason = "dropping it is what it is for")] Stream),
 }
 
@@ -46,7 +47,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// A body that comes from `connection`, which belongs in `pool` if it may be used again.
+    /// A body that comes from `connection`, which goes back to `pool` if it can be reused.
     pub(super) fn from_http1(
         body: Incoming,
         connection: Box<Http1Connection<B>>,
@@ -59,14 +60,14 @@ where
         answer
     }
 
-    /// A body that is `stream` of a shared connection.
+    /// A body that is a stream of a shared connection.
     pub(super) fn from_stream(body: Incoming, stream: Stream) -> Self {
         let source = (!body.is_end_stream()).then_some(Source::Http2(stream));
         Self { body, source }
     }
 
-    /// Whether the answer was closed in the middle of it. A stream that is reset with `NO_ERROR` looks like one that has
-    /// ended: that code says that the rest of the request is not wanted, behind an answer that is whole.
+    /// Whether the answer was closed before its end. A stream that is reset with `NO_ERROR` looks like one that has
+    /// ended: the code means that the rest of the request is not needed, after a complete answer.
     fn is_unfinished(&self) -> bool {
         matches!(self.source, Some(Source::Http2(_)))
             && !self.body.is_end_stream()

@@ -1,7 +1,7 @@
-//! How long an upstream may take to answer, when it takes long to ask.
+//! The time-out for an upstream's answer to a request that takes long to send.
 //!
-//! The time that a request takes on its way is not the upstream's: the clock begins anew with each piece of it, and while
-//! the next piece is waited for, it is the client's.
+//! The time that a request takes to send is not the upstream's: the clock restarts with each piece of it, and while
+//! the next piece is awaited, the client's clock runs.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,23 +14,23 @@ use tokio::time::Instant;
 use super::SendError;
 use super::resend::Resend;
 
-/// The body of a request, whose pieces start a clock as they are taken.
+/// The body of a request, which restarts a clock as its pieces are taken.
 #[derive(Debug)]
 pub struct Paced<B> {
     body: B,
     clock: Clock,
 }
 
-/// Since when nothing was taken of a request.
+/// When a piece of the request was last taken.
 #[derive(Clone, Debug)]
 pub(super) struct Clock(Arc<Mutex<Since>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Instant,
-    /// Because nothing more came from the client.
+    /// Whether the request waits for its client.
     is_clients: bool,
-    /// Something was taken of it before.
+    /// Whether anything was taken before.
     is_begun: bool,
 }
 
@@ -45,11 +45,10 @@ impl Clock {
         Self(Arc::new(Mutex::new(Since { at: Instant::now(), is_clients: false, is_begun: false })))
     }
 
-    /// What comes of `answer`.
+    /// Awaits `answer`, for as long as the clock allows.
     ///
-    /// # Errors
-    /// [`SendError::Stalled`] when the client, [`SendError::TimedOut`] when the answer, and [`SendError::Unreached`] when what
-    /// the request is to be sent on lets the clock run for `limit`.
+    /// # Errors [`SendError::Stalled`] if the client, [`SendError::TimedOut`] if the upstream, and
+    /// [`SendError::Unreached`] if connecting keeps the clock running for `limit`.
     pub(super) async fn bound<T>(
         &self,
         limit: Duration,
@@ -71,12 +70,12 @@ impl Clock {
         }
     }
 
-    /// A piece was taken of the request, or its end.
+    /// A piece of the request, or its end, was taken.
     fn restart(&self) {
         *self.since() = Since { at: Instant::now(), is_clients: false, is_begun: true };
     }
 
-    /// The next piece is not there.
+    /// The next piece of the request has not arrived.
     fn wait(&self) {
         let mut since = self.since();
         if !since.is_clients {

@@ -18,18 +18,18 @@ use super::proxy::Proxy;
 use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
-/// What helps against a certificate whose authority is not known here.
+/// Hint for a certificate whose authority is unknown here.
 const STRANGER: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
                         belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
 
-/// What helps against a server that shows the certificate of an authority as its own.
+/// Hint for a server that presents an authority's certificate as its own.
 const AUTHORITY: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
                          server, or make one that is none (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
 
-/// What helps against bytes that are no TLS.
+/// Hint for a server that does not speak TLS.
 const NO_TLS: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
 
-/// The connections of one worker to all upstreams.
+/// One worker's connections to all upstreams.
 ///
 /// Must be used on one runtime only: a connection lives on the runtime that opened it.
 pub struct Clients<B: Body + Unpin + 'static> {
@@ -41,45 +41,45 @@ type SharedPool<B> = Arc<Pool<Paced<B>>>;
 /// Why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// TLS cannot be set up here.
+    /// TLS cannot be set up on this machine.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The path is too long to be sent there.
+    /// The path is too long for the upstream's address.
     #[error("the path is too long")]
     Address,
-    /// No answer in time.
+    /// The upstream did not answer in time.
     #[error("no answer in time")]
     TimedOut,
-    /// No connection in time.
+    /// No connection could be made in time.
     #[error("no answer in time")]
     Unreached,
-    /// The same through this proxy.
+    /// No connection could be made in time through this proxy.
     #[error("no answer in time through the proxy {0}")]
     ProxyTimedOut(Box<Proxy>),
-    /// It is the gateway that was to send it.
+    /// The upstream is the gateway itself.
     #[error("this is the gateway itself")]
     Loop,
-    /// So is this proxy.
+    /// The proxy is the gateway itself.
     #[error("the proxy {0} is the gateway itself")]
     ProxyLoop(Box<Proxy>),
-    /// Too many files are open here for one more connection.
+    /// The limit of open files leaves no room for another connection.
     #[error("too many open files for one more connection")]
     Descriptors,
-    /// No connection.
+    /// The connection could not be made.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The connection ended before the head of an answer.
+    /// The connection broke before the head of an answer.
     #[error("the connection broke before an answer: {0}")]
     Broken(String),
-    /// The same, and the request was not written, or the upstream says that it has not looked at it.
+    /// The same, for a request that was not written or that the upstream reports as not processed.
     #[error("the connection broke before an answer: {0}")]
     Unread(String),
-    /// Its body is encoded for the connection that it came by, and the next one has no words for that.
+    /// The answer has a transfer coding that cannot be expressed in the client's version of HTTP.
     #[error(
         "its answer came with `Transfer-Encoding: {0}`, and the client speaks a version of HTTP that has none"
     )]
     Encoded(String),
-    /// The client stopped in the middle of the request.
+    /// The client stopped sending in the middle of the request.
     #[error("nothing more of the request came from the client in time")]
     Stalled,
     /// The body of the request ended in an error.
@@ -92,13 +92,13 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// No connections yet.
+    /// A client without connections.
     pub fn new() -> Self {
         Self { pools: Mutex::default() }
     }
 
-    /// Sends `request`, whose address is absolute, and waits for the head of the answer. Dropping the future, or
-    /// the body of the answer before its end, cancels the request.
+    /// Sends `request`, whose address is absolute, and waits for the head of the answer. Dropping the future, or the
+    /// body of the answer before its end, cancels the request.
     pub fn send(
         &self,
         upstream: &Upstream,
@@ -108,7 +108,7 @@ where
         B: Resend,
     {
         let (pool, limit, clock) = (self.pool(upstream), upstream.timeouts().response, Clock::start());
-        // Each future that it is handed to would have room for it.
+        // Otherwise every future that it is handed to would have to hold it.
         let request = Box::new(request.map(|body| Paced::new(body, clock.clone())));
         async move {
             let pool = pool?;
@@ -117,7 +117,7 @@ where
         }
     }
 
-    /// Closes connections that have not been used for long. To be called now and then.
+    /// Closes connections that have been idle for long. Call it from time to time.
     pub fn sweep(&self) {
         for (_, pool) in self.pools().iter() {
             pool.sweep();
@@ -150,7 +150,7 @@ where
 }
 
 impl SendError {
-    /// Whether it is certain that nobody has worked on the request.
+    /// Whether it is certain that no upstream has worked on the request.
     pub const fn is_unsent(&self) -> bool {
         match self {
             Self::Tls(_)
