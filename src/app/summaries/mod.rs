@@ -225,10 +225,14 @@ impl Summaries {
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
         let Seen { conversation, place, terms, level, .. } = seen;
         let thread = &place.thread.id;
-        if !terms.settings.enabled || !terms.is_due(level) {
+        if !terms.settings.enabled {
             return None;
         }
-        self.spending.knows(thread);
+        if !terms.is_due(level) {
+            self.spending.is_not_asked(thread, self.summarizer.takes(thread));
+            return None;
+        }
+        self.spending.asks(thread);
         if conversation.continues.is_some() || level.defers || !self.summarizer.takes(thread) {
             return None;
         }
@@ -344,13 +348,11 @@ impl Summaries {
         }
     }
 
-    /// What a thread's summaries have cost so far, in bytes of plain input, and whether one is being made, or waits for
-    /// room to be wanted. One may do so of a thread that no request of this process has brought near the window.
+    /// What a thread's summaries have cost so far, in bytes of plain input, and whether one is being made, or may be begun
+    /// as soon as room is wanted.
     pub(super) fn of_thread(&self, terms: &Terms, thread: &str) -> (f64, bool) {
         let may_wait = terms.settings.enabled && terms.settings.most_loss < 1.0;
-        let is_awaited = self.spending.is_waiting(thread)
-            || may_wait && !self.spending.is_known(thread)
-            || self.summarizer.is_running(thread);
+        let is_awaited = may_wait && self.spending.may_begin(thread) || self.summarizer.is_running(thread);
         (self.spending.of(thread), is_awaited)
     }
 

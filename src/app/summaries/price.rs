@@ -35,11 +35,11 @@ struct Account {
     spent: f64,
     /// What the next one will cost; it counts as spent while that is being made.
     expected: Option<Expected>,
-    /// One is not begun because it is dear.
-    waits: bool,
+    /// The last request whose prompt came near the window had none begun, for another reason than that it is dear.
+    is_closed: bool,
 }
 
-/// What the threads' summaries have cost, and whose wait for room to be wanted.
+/// What the threads' summaries have cost, and whose may be begun when room is wanted.
 #[derive(Clone)]
 pub(super) struct Spending(Arc<Recent<String, Account>>);
 
@@ -103,31 +103,34 @@ impl Spending {
         self.account(thread).spent
     }
 
-    /// Whether a thread's summary waits for room to be wanted.
-    pub(super) fn is_waiting(&self, thread: &str) -> bool {
-        self.account(thread).waits
+    /// Whether one of a thread may be begun when room is wanted, as far as that is known: the last request near the window
+    /// tells, and none that was there before.
+    pub(super) fn may_begin(&self, thread: &str) -> bool {
+        !self.account(thread).is_closed
     }
 
-    /// Whether a request has brought a thread near the window.
-    pub(super) fn is_known(&self, thread: &str) -> bool {
-        self.0.get(thread).is_some()
-    }
-
-    /// A request brings a thread near the window.
-    pub(super) fn knows(&self, thread: &str) {
-        if !self.is_known(thread) {
-            self.0.insert(thread.to_owned(), Account::default());
-        }
+    /// A request brings a thread near the window: whatever held of one before it, none may be begun unless this one says so.
+    pub(super) fn asks(&self, thread: &str) {
+        self.0.insert(thread.to_owned(), Account { is_closed: true, ..self.account(thread) });
     }
 
     /// A thread's summary waits for room to be wanted.
     pub(super) fn waits(&self, thread: &str) {
-        self.0.insert(thread.to_owned(), Account { waits: true, ..self.account(thread) });
+        self.is_not_asked(thread, true);
+    }
+
+    /// A thread is not near the window, or no longer. Whether a job of it `may` begin holds for the next request, which may
+    /// be long.
+    pub(super) fn is_not_asked(&self, thread: &str, may: bool) {
+        let account = self.0.get(thread).filter(|account| account.is_closed == may);
+        if let Some(account) = account {
+            self.0.insert(thread.to_owned(), Account { is_closed: !may, ..account });
+        }
     }
 
     /// The next one of a thread is expected to cost this.
     pub(super) fn expects(&self, thread: &str, expected: Option<Expected>) {
-        self.0.insert(thread.to_owned(), Account { expected, waits: false, ..self.account(thread) });
+        self.0.insert(thread.to_owned(), Account { expected, ..self.account(thread) });
     }
 
     /// Books what the one that is begun is expected to cost.
@@ -171,15 +174,29 @@ fn output(price: &Price) -> f64 {
 mod tests {
     use super::*;
 
-    /// What another process has made of a thread is not known until a request brings it near the window again.
+    /// What another process has made of a thread is not known until a request brings it near the window again, and what
+    /// held for one request holds for no other.
     #[test]
-    fn threads_are_known_once_they_are_near_the_window() {
+    fn summaries_may_be_begun_until_a_request_says_otherwise() {
         let spending = Spending::new();
-        assert!(!spending.is_known("t"));
-        spending.waits("t");
-        spending.knows("t");
-        spending.knows("u");
-        let known = ["t", "u", "v"].map(|thread| (spending.is_known(thread), spending.is_waiting(thread)));
-        assert_eq!(known, [(true, true), (true, false), (false, false)]);
+        let (asks, waits) = (Spending::asks as fn(&Spending, &str), Spending::waits as fn(&Spending, &str));
+        let (falls, rests) = (
+            (|spending, thread| spending.is_not_asked(thread, true)) as fn(&Spending, &str),
+            (|spending, thread| spending.is_not_asked(thread, false)) as fn(&Spending, &str),
+        );
+        for (thread, happens, expected) in [
+            ("new", &[][..], true),
+            ("asked", &[asks], false),
+            ("dear", &[asks, waits], true),
+            ("no longer", &[asks, waits, asks], false),
+            ("short again", &[asks, falls], true),
+            ("rests", &[asks, waits, rests], false),
+            ("never near", &[falls], true),
+        ] {
+            for happens in happens {
+                happens(&spending, thread);
+            }
+            assert_eq!(spending.may_begin(thread), expected, "{thread}");
+        }
     }
 }

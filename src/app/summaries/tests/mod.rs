@@ -292,6 +292,40 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
     }
 }
 
+/// Messages stay for a summary that waits because it is dear, or may be begun as soon as room is wanted. What held for one
+/// request holds for no other: where none can be begun, they stay for none.
+#[test]
+fn what_cannot_be_begun_is_not_waited_for() {
+    let (_home, store) = on_disk();
+    let (short, conversation) = (talk("ucc", &[]), talk("ucccccccc", &[]));
+    let all = [&short, &conversation].map(|one| (one, place(one, Chain::root("x", b""))));
+    let [short, long] = &all;
+    let settings =
+        summary::Settings { keep_tokens: 500, minimum_gain: 100, most_loss: 0.0, ..Default::default() };
+    let given = Summarize { settings, ..Summarize::default() };
+    let terms = Arc::new(Terms::new(&given, None, &Policy::default()));
+    let (waits, clears, falls) = ((long, 4_300, 0), (long, 4_300, 9_000), (short, 1_000, 0));
+    for (requests, expected) in [
+        (&[][..], true),
+        (&[&waits][..], true),
+        (&[&clears], false),
+        (&[&waits, &clears], false),
+        (&[&waits, &clears, &waits], true),
+        (&[&clears, &falls], true),
+    ] {
+        let summaries = summaries(&store);
+        for ((conversation, place), prompt, clearable_bytes) in requests {
+            let seen = seen((conversation, place), &terms, "m");
+            let gauge = seen.level.gauge.map(|gauge| Gauge { prompt: *prompt, ..gauge });
+            let level =
+                Level { gauge, prompt_tokens: *prompt, clearable_bytes: *clearable_bytes, ..seen.level };
+            assert!(summaries.due(Seen { level, ..seen }).is_none(), "it is dear");
+        }
+        let prompts: Vec<_> = requests.iter().map(|(_, prompt, clearable)| (prompt, clearable)).collect();
+        assert_eq!(summaries.of_thread(&terms, "t").1, expected, "{prompts:?}");
+    }
+}
+
 /// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and uses
 /// where there is no room left.
 #[test]
