@@ -223,6 +223,12 @@ pub(super) fn is_given_a_file(name: &str, arguments: &Map<String, Value>) -> boo
         && !runs_commands(name)
 }
 
+/// Whether the name of a tool says that it does anything else with a file than to show it.
+pub fn does_otherwise(tool: &str) -> bool {
+    let name = bare(tool);
+    OTHERWISE.iter().any(|word| name.contains(word))
+}
+
 fn path(arguments: &Map<String, Value>) -> Option<&str> {
     PATHS.iter().find_map(|key| arguments.get(*key)?.as_str()).filter(|path| !path.is_empty())
 }

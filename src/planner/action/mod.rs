@@ -3,6 +3,7 @@
 //! A guess, used only as a hint of what is worth keeping: no edit depends on it, and whatever is not understood
 //! counts as running something.
 
+mod guess;
 mod names;
 mod paths;
 mod ranges;
@@ -43,6 +44,7 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
             all_or_nothing: true,
             ..Action::default()
         },
+        Kind::Of(Class::Other) => guess::action(tool, &map).unwrap_or_default(),
         Kind::Of(class) => Action { class, ..Action::default() },
     };
     let shown = || {

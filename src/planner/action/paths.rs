@@ -52,14 +52,19 @@ pub(super) fn is_path(word: &str) -> bool {
     {
         return false;
     }
-    let name = word.rsplit('/').next().unwrap_or(word);
+    has_ending(word)
+        || (word.contains('/') && word.chars().all(|c| c.is_alphanumeric() || "/~.-_+*".contains(c)))
+}
+
+/// Whether the name of a file has an ending.
+pub(super) fn has_ending(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
     let ending = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending);
-    let has_ending = ending.is_some_and(|ending| {
+    ending.is_some_and(|ending| {
         ending.len() <= 10
             && ending.starts_with(|c: char| c.is_ascii_alphabetic())
             && ending.chars().all(char::is_alphanumeric)
-    });
-    has_ending || (word.contains('/') && word.chars().all(|c| c.is_alphanumeric() || "/~.-_+*".contains(c)))
+    })
 }
 
 /// The files among the words of a command line.

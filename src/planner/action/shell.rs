@@ -8,7 +8,7 @@ use crate::strategy::{Action, Class, View};
 use super::{paths, ranges};
 
 /// Longer scripts are looked at no further than this many bytes.
-const MAX_SCRIPT: usize = 4096;
+pub(super) const MAX_SCRIPT: usize = 4096;
 /// Commands that show files as they are told to, besides those that show them as they are.
 const PRINTERS: &[&str] = &["sed", "awk"];
 /// Commands that list and search.
@@ -71,6 +71,11 @@ pub(super) fn action(script: &str) -> Action {
         mentions: mentions.into(),
         ..Action::default()
     }
+}
+
+/// Whether a command is known to do anything but to run a program of the project's.
+pub(super) fn is_known(program: &str) -> bool {
+    [PRINTERS, SEARCHERS, VERSIONS, EDITORS].iter().any(|known| known.contains(&program))
 }
 
 /// A script that shows code is for that whatever else it does; then what runs something counts.

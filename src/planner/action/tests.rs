@@ -151,6 +151,35 @@ fn calls() {
     }
 }
 
+/// Tools and arguments that are called as nobody else calls them.
+#[test]
+fn calls_that_only_their_values_tell() {
+    for (tool, arguments, expected) in [
+        ("mcp__corp__op_3", r#"{"p0":"/w/src/A.rs"}"#, "View /w/src/a.rs"),
+        ("op", r#"{"p0":"a.rs","p1":7,"p2":20}"#, "View a.rs:some"),
+        ("op", r#"{"p0":"a.rs","p1":[7,20]}"#, "View a.rs:some"),
+        ("op", r#"{"p0":"a.rs","p1":true,"p2":""}"#, "View a.rs"),
+        ("op", r#"{"p0":"a.rs","p1":"x","p2":"y"}"#, "Edit !a.rs"),
+        ("op", r#"{"p0":"run.sh","p1":"cd /w\ncat b.rs\n"}"#, "Edit !run.sh"),
+        ("op", r#"{"p0":"*** Begin Patch\n*** Update File: src/a.rs\n@@\n"}"#, "Edit !src/a.rs"),
+        ("op", r#"{"p0":"cat a.rs","p1":"/w/src","p2":"Shows it"}"#, "View a.rs"),
+        ("op", r#"{"p0":"cd /w && cargo test","p1":60}"#, "Run"),
+        ("op", r#"{"p0":"git diff"}"#, "Diff"),
+        ("op", r#"{"command":"sed -n 3,9p a.rs"}"#, "View a.rs:3-9"),
+        ("op", r#"{"pattern":"x","p1":"a.rs"}"#, "Search"),
+        // What nothing is known of.
+        ("op", r#"{"p0":"make test"}"#, "Other"),
+        ("op", r#"{"p0":"a.rs","p1":"b.rs"}"#, "Other"),
+        ("op", r#"{"p0":"a.rs","p1":"x"}"#, "Other"),
+        ("op", r#"{"p0":"src"}"#, "Other"),
+        ("op", r#"{"p0":"https://e.org/a.html"}"#, "Other"),
+        ("op", r#"{"id":"ABC-12","p1":3}"#, "Other"),
+        ("run_tests", r#"{"p0":"a.rs"}"#, "Other"),
+    ] {
+        assert_eq!(told(&of(tool, arguments)), expected, "{tool} {arguments}");
+    }
+}
+
 #[test]
 fn the_same_call_is_told_by_its_digest() {
     let digest = |tool, arguments| of(tool, arguments).call;
@@ -164,5 +193,6 @@ proptest::proptest! {
     fn anything_is_some_deed(tool in "(Bash|Read|apply_patch|x)", arguments in "\\PC{0,200}", script in "[a-z;&|'\"\\\\ <>/.$-]{0,80}") {
         of(&tool, &arguments);
         of(&tool, &serde_json::json!({ "command": script }).to_string());
+        of(&tool, &serde_json::json!({ "a": script, "b": arguments }).to_string());
     }
 }
