@@ -1,40 +1,40 @@
-//! What a request cost, and what it would have cost without the gateway, as its record has it.
+//! What a request cost, and what it would have cost without the gateway, as stored in its record.
 
 use serde::{Deserialize, Serialize};
 
 use super::record::Word;
 use crate::usage::{Bill, Money, Tokens};
 
-/// Money, in pico-dollars (millionths of a millionth of a US dollar), exact.
+/// An amount in pico-dollars (10⁻¹² US dollars), by kind; exact.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cost {
-    /// The sum, in dollars, for readers.
+    /// The total in dollars, as text for human readers.
     pub usd: String,
-    /// Uncached prompt tokens.
+    /// The cost of uncached prompt tokens.
     pub input: i64,
-    /// Tokens read from the provider's cache.
+    /// The cost of tokens read from the provider's cache.
     pub cache_read: i64,
-    /// Tokens written to it.
+    /// The cost of tokens written to the provider's cache.
     pub cache_write: i64,
-    /// Output tokens.
+    /// The cost of output tokens.
     pub output: i64,
-    /// Searches that the provider made.
+    /// The cost of searches that the provider made.
     pub searches: i64,
-    /// The sum; where only the provider's own total is known, the kinds are 0.
+    /// The total. If the provider states only a total of its own, the kinds above are 0.
     pub total: i64,
-    /// Where the price is from: `catalogue 2026-11-21`, `configuration`, `provider`.
+    /// The source of the price: `catalogue 2026-11-21`, `configuration`, `provider`.
     pub price: Word,
-    /// What the provider's cache saved: what the tokens that were read from it and written to it would have cost as plain
-    /// input, less what they did cost. Negative where writing cost more than reading spared; null where only the
-    /// provider's own total is known, or it was not written down. It is in no other figure.
+    /// What the provider's cache saved: the price of the cached tokens (read and written) as plain input, less what
+    /// they cost. Negative if writing cost more than reading saved; null if only the provider's own total is known, or
+    /// if it was not recorded. No other figure includes it.
     pub cache_saved: Option<i64>,
 }
 
 impl Cost {
-    /// A bill as the books keep it.
+    /// The bill in the form that the books store.
     pub fn of(bill: &Bill) -> Self {
-        // The integer holds nine million dollars a request.
+        // An i64 holds up to nine million dollars per request.
         let pico = |money: Money| i64::try_from(money.picodollars()).unwrap_or(i64::MAX);
         let lines = bill.lines.unwrap_or_default();
         Self {
@@ -51,15 +51,15 @@ impl Cost {
     }
 }
 
-/// A request without the gateway.
+/// The request as it would have been without the gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counterfactual {
-    /// Its tokens; the output is the same.
+    /// Its tokens; the output is assumed to be the same.
     pub tokens: Tokens,
-    /// What they cost, in pico-dollars; null when the price is not known.
+    /// What they would have cost, in pico-dollars; null if the price is unknown.
     pub cost: Option<i64>,
-    /// The prompt is an estimate. Otherwise it is the provider's figure: nothing was changed, neither of the request nor of
-    /// what the provider holds of its history.
+    /// Whether the prompt's size is an estimate. Otherwise it is the provider's figure, because neither the request nor
+    /// the history that the provider holds for it was changed.
     pub estimated: bool,
 }

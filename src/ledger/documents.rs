@@ -1,6 +1,6 @@
-//! What the books say, as JSON: the command line and the admin listener write the same documents.
+//! The JSON documents of the books, which the command line and the admin listener share.
 //!
-//! People have written programs for them: a field may be added, none may change its meaning.
+//! Users write programs against them: fields may be added, but none may change its meaning.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::totals::Totals;
 use super::when;
 use crate::store::{LedgerFilter, logs};
 
-/// A list of conversations.
+/// A list of conversations, with the number of all there are.
 #[derive(Debug, Serialize)]
 pub struct ConversationsDocument<L> {
     conversations: Vec<L>,
@@ -23,7 +23,7 @@ pub struct ConversationsDocument<L> {
     missing: u64,
 }
 
-/// A conversation in it.
+/// A conversation in the list.
 #[derive(Debug, Serialize)]
 pub struct Listed<'a> {
     id: &'a str,
@@ -35,7 +35,7 @@ pub struct Listed<'a> {
     totals: &'a Totals,
 }
 
-/// The same, and how full the window was at last.
+/// A listed conversation, with the zone of its window at its last request.
 #[derive(Debug, Serialize)]
 pub struct ListedWithZone<'a> {
     #[serde(flatten)]
@@ -44,14 +44,15 @@ pub struct ListedWithZone<'a> {
 }
 
 impl<L: Serialize> ConversationsDocument<L> {
-    /// Those that are listed of so many, and how many records could not be read, and not be written.
+    /// A document of the listed conversations, out of `of` in all; `unreadable` records could not be read, and
+    /// `missing` ones could not be written.
     pub fn new(conversations: Vec<L>, of: usize, unreadable: u64, missing: u64) -> Self {
         Self { conversations, of, unreadable, missing }
     }
 }
 
 impl<'a> Listed<'a> {
-    /// What is said of a conversation.
+    /// The entry for `conversation`.
     pub fn of(conversation: &'a Conversation) -> Self {
         Self {
             id: &conversation.id,
@@ -66,7 +67,7 @@ impl<'a> Listed<'a> {
 }
 
 impl<'a> ListedWithZone<'a> {
-    /// What is said of a conversation.
+    /// The entry for `conversation`.
     pub fn of(conversation: &'a Conversation) -> Self {
         Self { listed: Listed::of(conversation), zone: conversation.zone.as_ref() }
     }
@@ -92,8 +93,8 @@ struct Group<'a> {
 }
 
 impl<'a> ReportDocument<'a> {
-    /// The report of the rows that were asked for, in the time zone of that name, and how many records of that time
-    /// could not be written.
+    /// The document of `report`, for the rows that `filter` selects and days in the time zone called `time_zone`;
+    /// `missing` records of that period could not be written.
     pub fn new(report: &'a Report, by: By, time_zone: &'a str, filter: LedgerFilter, missing: u64) -> Self {
         let groups = report.groups_by(by).into_iter();
         Self {
@@ -131,7 +132,7 @@ struct Request<'a> {
 }
 
 impl<'a> HistoryDocument<'a> {
-    /// The document; where it does not have all records, it says of how many.
+    /// The document of `history`. If it does not hold all records, it states how many there are.
     pub fn new(history: &'a History) -> Self {
         let requests = history.entries.iter();
         Self {

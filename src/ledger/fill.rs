@@ -1,6 +1,7 @@
-//! How a conversation's newest prompt fills the model's window, region by region, and for how many turns that goes on.
+//! How a conversation's newest prompt fills the model's window, region by region, and for how many more turns there is
+//! room.
 //!
-//! Only told: nothing is held back for it. Pure, but for the history that it reads.
+//! For information only: it holds nothing back. Pure, computed from the history alone.
 
 use std::collections::VecDeque;
 
@@ -9,83 +10,83 @@ use serde::Serialize;
 use super::history::History;
 use super::record::{Record, Shares};
 
-/// What a region may have of the window, in hundredths.
+/// Each region's limit, in per cent of the window.
 const SYSTEM: u64 = 6;
 const TOOLS: u64 = 4;
 const HISTORY: u64 = 65;
 const RESULTS: u64 = 12;
 const MEMORY: u64 = 8;
 const OUTPUT: u64 = 5;
-/// Where a limit begins to be near, in tenths of it.
+/// The soft limit, in tenths of the hard one.
 const SOFT: u64 = 8;
-/// Turns that the rate is the mean of.
+/// The number of turns that the rate is averaged over.
 const TURNS: usize = 20;
-/// With fewer turns left than these it is critical, and worth a warning.
+/// The numbers of turns left below which the urgency is critical, and a warning.
 const CRITICAL: f64 = 3.0;
 const WARNING: f64 = 10.0;
 
-/// The window and what is in it.
+/// The window and what fills it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fill {
-    /// What the model takes, in tokens.
+    /// The size of the model's window, in tokens.
     pub window: u64,
     /// Its regions.
     pub regions: [Region; 6],
-    /// How it goes on; `None` where nothing has grown.
+    /// How fast it fills; `None` if nothing has grown.
     pub burn: Option<Burn>,
 }
 
 /// A region of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// `system`, `tools`, `history`, `results`, `memory` (the summary or note that stands for messages which are not sent),
+    /// `system`, `tools`, `history`, `results`, `memory` (the summary or note that stands for omitted messages), or
     /// `output`.
     pub name: &'static str,
-    /// What it takes, in tokens: all but the output's are the prompt's.
+    /// The tokens it takes. All regions except `output` are parts of the prompt.
     pub tokens: u64,
-    /// What it may take.
+    /// Its limit, in tokens.
     pub limit: u64,
-    /// Whether it does. Of the output: whether the prompt leaves room for it.
+    /// How it stands to its limit; for `output`, whether the prompt leaves room for it.
     pub state: Limit,
 }
 
-/// How a figure stands to its limit.
+/// How a figure relates to its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// Below four fifths of it.
+    /// Below four fifths of the limit.
     Ok,
-    /// Beyond these.
+    /// At or above four fifths of it.
     Soft,
-    /// Reached, or passed.
+    /// At or above the limit.
     Hard,
 }
 
 /// How fast a conversation fills the window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Burn {
-    /// Tokens that come with a turn, on the average of the last ones.
+    /// Tokens added per turn, averaged over the last turns.
     pub tokens_per_turn: u64,
-    /// Turns until nothing is left, at that rate.
+    /// Turns until the window is full, at that rate.
     pub turns_left: f64,
-    /// How pressing that is.
+    /// How urgent that is.
     pub urgency: Urgency,
 }
 
-/// How pressing it is.
+/// How soon the window will be full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Urgency {
-    /// There is time.
+    /// Ten turns or more are left.
     Normal,
-    /// Fewer than ten turns.
+    /// Fewer than ten turns are left.
     Warning,
-    /// Fewer than three.
+    /// Fewer than three turns are left.
     Critical,
 }
 
 impl Fill {
-    /// How the newest prompt of a conversation fills the window; `None` where one of them is not known.
+    /// How the newest prompt of a conversation fills the window; `None` if its prompt or its window is unknown.
     pub fn of(history: &History) -> Option<Self> {
         let records = || history.entries.iter().map(|entry| &entry.record).filter(|one| one.own.is_none());
         let newest = records().rev().find(|record| record.prompt.is_some())?;
@@ -97,14 +98,14 @@ impl Fill {
         let left = size.saturating_sub(used - reserved);
         let mut regions = regions(size, &prompt, newest.memory(), reserved);
         let [.., output] = &mut regions;
-        // It is kept free, and does not grow: what matters is whether the prompt leaves so much.
+        // This region is kept free and does not grow, so what matters is whether the prompt leaves room for it.
         output.state = Limit::of(reserved, left);
         Some(Self { window: size, regions, burn })
     }
 }
 
 impl Limit {
-    /// How a figure stands to a limit.
+    /// How `tokens` relate to `limit`.
     pub const fn of(tokens: u64, limit: u64) -> Self {
         match tokens {
             _ if tokens >= limit => Self::Hard,
@@ -113,7 +114,7 @@ impl Limit {
         }
     }
 
-    /// Its name.
+    /// The word in documents and on the page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -124,7 +125,7 @@ impl Limit {
 }
 
 impl Urgency {
-    /// Its name.
+    /// The word in documents and on the page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -135,7 +136,7 @@ impl Urgency {
 }
 
 fn regions(window: u64, prompt: &Shares, memory: u64, reserved: u64) -> [Region; 6] {
-    // User or model say it.
+    // The summary or note is part of a user's or an assistant's message.
     let memory = memory.min(prompt.user + prompt.assistant);
     let history = prompt.user + prompt.assistant + prompt.reasoning - memory;
     [
@@ -152,7 +153,7 @@ fn regions(window: u64, prompt: &Shares, memory: u64, reserved: u64) -> [Region;
     })
 }
 
-/// Tokens that came with each turn of a thread. What was taken away meanwhile is not taken off.
+/// The tokens that each of the last turns of a thread added. What was removed in the meantime is not subtracted.
 fn grown<'r>(thread: impl Iterator<Item = &'r Record>) -> Vec<u64> {
     let (mut turns, mut last, mut turn) = (VecDeque::new(), None, 0);
     for record in thread {
@@ -171,7 +172,7 @@ fn grown<'r>(thread: impl Iterator<Item = &'r Record>) -> Vec<u64> {
     turns.into()
 }
 
-/// How it goes on after turns that so much came with each, where so much is left.
+/// How the window goes on filling, given the tokens that each turn added and the tokens that are left.
 fn burn(turns: &[u64], left: u64) -> Option<Burn> {
     let rate = turns.iter().sum::<u64>() as f64 / turns.len().max(1) as f64;
     if rate <= 0.0 {
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Requests: the thread, the turn, the tokens of the prompt.
+    /// A history of requests, each with its thread, its turn and the tokens of its prompt.
     fn history(requests: &[(&str, u32, u64)]) -> History {
         let prompt = Shares { system: 300, tools: 200, user: 100, results: 400, ..Shares::default() };
         let window = Window { tokens: Some(128_000), reserved: Some(8_000), ..Window::default() };
@@ -283,7 +284,7 @@ mod tests {
         for (requests, expected) in [
             (vec![("t", 1, 1_500)], vec![1_000]),
             (vec![("t", 1, 1_500), ("t", 1, 2_500), ("t", 2, 2_600)], vec![2_000, 100]),
-            // What an event takes away has come all the same.
+            // What an event removes was added nevertheless.
             (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 2, 900)], vec![1_000, 200]),
             (long, vec![10; TURNS]),
         ] {

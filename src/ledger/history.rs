@@ -1,4 +1,4 @@
-//! One conversation's records, found by its id or the beginning of it.
+//! The records of one conversation, found by its id or a prefix of it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -8,26 +8,26 @@ use super::record::{Calls, Record};
 use super::totals::Totals;
 use crate::store::{Books, StoreError};
 
-/// Files that are noted of one conversation.
+/// The maximum number of files listed for one conversation.
 const FILES: usize = 1000;
 
-/// What its ids are the ids of, in words.
+/// The kind of id that this module looks up, in words.
 pub const CONVERSATION: &str = "conversation";
 
-/// A conversation.
+/// A conversation, or its newest records.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// Its id.
     pub id: String,
     /// Its newest records, oldest first.
     pub entries: Vec<Entry>,
-    /// How many records it has in all, those that could not be read aside.
+    /// The number of records it has in all, without unreadable ones.
     pub of: usize,
-    /// The sums of all of them.
+    /// The sums over all of them.
     pub totals: Totals,
-    /// The files that calls wrote, by all of them, in the order in which they were first written: the first 1,000.
+    /// The files that calls wrote, over all records, in the order in which they were first written; at most 1,000.
     pub files: Vec<WrittenFile>,
-    /// Records that could not be read.
+    /// The number of records that could not be read.
     pub unreadable: u64,
 }
 
@@ -36,66 +36,66 @@ pub struct History {
 pub struct WrittenFile {
     /// Its path, as the calls spell it.
     pub path: String,
-    /// The number of the request that the first of these calls came with.
+    /// The number of the first request with such a call.
     pub n: usize,
-    /// How many requests such calls came with.
+    /// The number of requests with such calls.
     pub requests: u32,
 }
 
-/// A record of it.
+/// A record of a conversation.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
-    /// When the request came, in milliseconds since 1970.
+    /// When the request arrived, in milliseconds since 1970.
     pub at_ms: i64,
     /// The number of the request, from 1; `None` for a call of the gateway's own.
     pub number: Option<usize>,
-    /// What was written down.
+    /// Its record.
     pub record: Record,
 }
 
-/// The files of a conversation, and where each is among them.
+/// The files of a conversation, and the index of each by its path.
 #[derive(Default)]
 struct Files {
     all: Vec<WrittenFile>,
     places: HashMap<String, usize>,
 }
 
-/// Why there is no such conversation.
+/// Why no conversation was found.
 #[derive(Debug, thiserror::Error)]
 pub enum NoHistory {
     /// The store cannot be read.
     #[error("{0}")]
     Store(#[from] StoreError),
-    /// There is none, or more than one.
+    /// No id matches, or several do.
     #[error("{0}")]
     Id(#[from] NoId),
 }
 
-/// Why the beginning of an id leads to none.
+/// Why a prefix does not identify one id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoId {
-    /// There is none.
+    /// No id matches.
     #[error("`{start}`: no {kind} has an id that begins so")]
     None {
-        /// What it is the id of.
+        /// What kind of id it is.
         kind: &'static str,
-        /// What was asked for.
+        /// The prefix that was asked for.
         start: String,
     },
-    /// There is more than one.
+    /// Several ids match.
     #[error("`{start}`: {} {kind}s have ids that begin so", .found.len())]
     Several {
-        /// What they are the ids of.
+        /// What kind of ids they are.
         kind: &'static str,
-        /// What was asked for.
+        /// The prefix that was asked for.
         start: String,
-        /// The ids.
+        /// The ids that match.
         found: Vec<String>,
     },
 }
 
 impl History {
-    /// The id of the conversation that `id` is the id of, or the beginning of no other's.
+    /// Returns the full id of the conversation that `id` names, in full or by a unique prefix.
     ///
     /// # Errors
     /// [`NoHistory`].
@@ -104,8 +104,7 @@ impl History {
         Ok(one(CONVERSATION, id, found)?)
     }
 
-    /// Reads the conversation that `id` is the id of, or the beginning of no other's. No more than the newest `most`
-    /// records are kept.
+    /// Reads the conversation that `id` names, in full or by a unique prefix. Only the newest `most` records are kept.
     ///
     /// # Errors
     /// [`NoHistory`].
@@ -130,17 +129,17 @@ impl History {
         Ok(history)
     }
 
-    /// How the calls of the newest prompt that was read stand.
+    /// The states of the tool calls in the newest prompt that was read; `None` if none was.
     pub fn calls(&self) -> Option<Calls> {
         self.entries.iter().rev().find_map(|entry| entry.record.calls)
     }
 }
 
-/// The records of other conversations whose history those of this one go on from, and of those that these go on from in
-/// turn: each conversation's oldest first.
+/// The records of the conversations that this one was forked from, and of those that these were forked from in turn;
+/// within each conversation, oldest first.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If the store cannot be read.
 pub fn ancestors(
     books: &Books,
     id: &str,
@@ -158,7 +157,7 @@ pub fn ancestors(
                 sought.extend(strangers(&mut entries.iter().map(|entry| &entry.record)));
                 found.extend(entries);
             }
-            // Its records have been removed.
+            // Its records were removed.
             Err(NoHistory::Id(_)) => {}
             Err(NoHistory::Store(error)) => return Err(error),
         }
@@ -166,7 +165,7 @@ pub fn ancestors(
     Ok(found)
 }
 
-/// The threads that some branched from and that are not among them.
+/// The threads that some of these records branched from and that are not among the records themselves.
 fn strangers(records: &mut dyn Iterator<Item = &Record>) -> Vec<String> {
     let (mut threads, mut parents) = (BTreeSet::new(), BTreeSet::new());
     for record in records {
@@ -177,11 +176,11 @@ fn strangers(records: &mut dyn Iterator<Item = &Record>) -> Vec<String> {
 }
 
 impl Files {
-    /// Notes those of a request, the `n`th.
+    /// Adds the files of the conversation's `n`th request.
     fn add(&mut self, record: &Record, n: usize) {
         for path in &record.files {
             match self.places.get(path) {
-                // One that is sent again is another record of the same.
+                // A resent request has another record of the same calls.
                 Some(at) => self.all[*at].requests += u32::from(record.attempt == 0),
                 None if self.all.len() < FILES => {
                     self.places.insert(path.clone(), self.all.len());
@@ -193,7 +192,7 @@ impl Files {
     }
 }
 
-/// The number of a conversation's next request: counts what the client asked for, and nothing else.
+/// Returns the number of a conversation's next request; only requests of the client count.
 pub fn number(record: &Record, count: &mut usize) -> Option<usize> {
     record.own.is_none().then(|| {
         *count += 1;
@@ -201,12 +200,12 @@ pub fn number(record: &Record, count: &mut usize) -> Option<usize> {
     })
 }
 
-/// An id as tables show one that they cut.
+/// A prefix as tables print shortened ids, without its ellipsis.
 fn begun(id: &str) -> &str {
     id.trim_end_matches('…')
 }
 
-/// The only one of the ids that begin with `start`, or the one that it is; `found` are ids of that kind.
+/// Returns the one id that begins with `start`, or that equals it; `found` are the candidates, all of that kind.
 ///
 /// # Errors
 /// [`NoId`].
@@ -245,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Four requests, a call of the gateway's own between them, and a record that cannot be read.
+    /// Four requests, a call of the gateway's own among them, and an unreadable record.
     fn rows() -> Vec<LedgerRow> {
         let own = |at_ms: i64| (at_ms == 2).then(Own::default);
         let record = |at_ms| Record { conversation: "abc".to_owned(), own: own(at_ms), ..Record::default() };
@@ -278,7 +277,7 @@ mod tests {
         }
     }
 
-    /// In the order of their first request; what is sent again is no other request.
+    /// In the order of their first request; a resent request does not count again.
     #[test]
     fn files_that_calls_wrote() {
         let mut files = Files::default();

@@ -1,8 +1,8 @@
-//! The books: one record per request, with what it used, what it cost and what was done to it.
+//! The books: one record per request, with what it used, what it cost and how it was changed.
 //!
-//! Figures are the provider's own. What is not known is null, never zero, but for counts that begin at 1: their 0 says that
-//! nothing was counted. What is an estimate is called one.
-//! Recording happens after the answer has gone and cannot hold a request up.
+//! Figures are the provider's own. An unknown figure is null, never zero, except for counts that begin at 1, where 0
+//! means that nothing was counted. Estimates are named as such.
+//! Records are written after the answer has been passed on, so they cannot delay a request.
 
 mod cost;
 pub mod documents;

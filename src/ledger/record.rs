@@ -1,5 +1,5 @@
-//! One request's record, as it stands in the conversation's log: a line of JSON made to be read with `less`
-//! and `jq`.
+//! The record of one request, as stored in the conversation's log: a line of JSON, meant to be read with `less` and
+//! `jq`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,125 +12,128 @@ use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
 use crate::usage::{self, Bill, Tokens, Usage};
 
-/// Of a text that was not counted.
+/// Assumed for text that was not counted with a tokenizer.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// One of a few words of the gateway's own: borrowed, but where it was read from a store or has a date in it.
+/// One of a few words of the gateway's own: borrowed, unless it was read from a store or contains a date.
 pub type Word = Cow<'static, str>;
 
-/// What is written down of one request.
+/// The record of one request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// When the request came, RFC 3339 with milliseconds.
+    /// When the request arrived, in RFC 3339 with milliseconds.
     pub time: String,
     /// The record's id, ordered by time.
     pub id: String,
-    /// The conversation it is booked on.
+    /// The conversation that it is booked on.
     pub conversation: String,
-    /// The client's name for its run.
+    /// The client's name for its session.
     pub session: Option<String>,
-    /// The thread of messages it belongs to.
+    /// The thread of messages that it belongs to.
     pub thread: Option<String>,
-    /// The thread that one branched from.
+    /// The thread that this one branched from.
     pub parent: Option<String>,
     /// The sub-agent that sent it.
     pub agent: Option<String>,
-    /// How it goes on from what was sent before: `new`, `continue`, `retry`, `fork`.
+    /// How it relates to what was sent before: `new`, `continue`, `retry`, `fork`.
     pub relation: Option<Word>,
     /// The client program.
     pub client: Option<String>,
     /// The wire dialect.
     pub protocol: Word,
-    /// Where it went.
+    /// The upstream that it was sent to.
     pub upstream: String,
-    /// The model that was asked for.
+    /// The model that the client asked for.
     pub model_asked: Option<String>,
-    /// The model that answered; the one that is billed.
+    /// The model that answered, which is the one that is billed.
     pub model: Option<String>,
-    /// The provider's id of the answer.
+    /// The provider's id for the answer.
     pub answer: Option<String>,
-    /// Messages in the request.
+    /// The number of messages in the request.
     pub messages: u32,
-    /// How many of them an earlier request carried.
+    /// How many of them were in an earlier request.
     pub prior: u32,
-    /// Which of the user's turns it belongs to, counted from 1; 0 when it was not read.
+    /// The number of the user's turn that it belongs to, from 1; 0 if the request was not read.
     pub turn: u32,
-    /// Which of that turn's requests it is, counted from 1; 0 when it was not read.
+    /// Its number among the requests of that turn, from 1; 0 if the request was not read.
     pub step: u32,
-    /// The answer's HTTP status; null when there was none.
+    /// The HTTP status of the answer; null if there was none.
     pub status: Option<u16>,
-    /// How it ended: `complete`, `upstream_broke` (in its answer; without a status before that, and what it cost is not
-    /// known), `client_gone`, `stopped` (the gateway itself), `failed` (it never reached an upstream), `pending` (the provider
-    /// goes on with it, and tells its usage to a later request alone: once that has passed by, the record is booked again
-    /// with the figures, under the same id, and this one no longer counts). The client of a call of the gateway's own is the
-    /// gateway: it is `client_gone` where `summarize.timeout` has passed.
+    /// How it ended: `complete`; `upstream_broke` (the answer broke off; without a status it never began, and the cost
+    /// is unknown); `client_gone`; `stopped` (the gateway was stopped); `failed` (it never reached an upstream); or
+    /// `pending`. In that case the provider goes on with it and reports its usage only to a later request: when that
+    /// has passed through, the record is booked again with the figures, under the same id, and this one no longer
+    /// counts. For a call of the gateway's own, the gateway is the client, so `client_gone` means that
+    /// `summarize.timeout` has passed.
     pub outcome: Term<Outcome>,
-    /// Why the model stopped, in the provider's word.
+    /// Why the model stopped, in the provider's terms.
     pub stop: Option<String>,
     /// What went wrong.
     pub error: Option<String>,
-    /// The provider's figures; null when it gave none.
+    /// The provider's figures; null if it gave none.
     pub tokens: Option<Tokens>,
-    /// The answer broke off: the output figure is a lower bound.
+    /// Whether the answer broke off, so that `tokens.output` is a lower bound.
     pub output_is_lower_bound: bool,
-    /// The provider's figures do not tell how long the prompt was: `tokens.input` means nothing.
+    /// Whether the provider's figures leave out the length of the prompt, so that `tokens.input` means nothing.
     pub prompt_is_unknown: bool,
-    /// They do not tell how long the answer was, although it did not break off: `tokens.output` means nothing.
+    /// Whether they leave out the length of the answer, although it did not break off, so that `tokens.output` means
+    /// nothing.
     pub output_is_unknown: bool,
-    /// What it cost; null when the usage, the prompt's and the output's included, or the price is not known.
+    /// What it cost; null if the price or the usage, whether of the prompt or of the output, is unknown.
     pub cost: Option<Cost>,
-    /// What the provider charges for beside tokens, and no price is known of: `grounding`, `web_search`, `file_search`,
-    /// `code_execution`, `image_generation`, `server_tools`. It is not in the cost, which is a lower bound then.
+    /// What the provider charges for beside tokens and no price is known for: `grounding`, `web_search`, `file_search`,
+    /// `code_execution`, `image_generation`, `server_tools`. The cost does not include these, and is then a lower
+    /// bound.
     pub unpriced_charges: Vec<String>,
-    /// What it would have been without the gateway, with what was cut of requests that it continues (`previous_response_id`,
-    /// message threads); null when that cannot be told: its past is not known, it would have been too long for the window, or
-    /// it or what it continues so long that the provider would have taken parts out of it by itself, as the client asks it to
-    /// (`context_management`), or has.
+    /// The request as it would have been without the gateway, including what was removed from requests that it
+    /// continues (`previous_response_id`, message threads). Null if that cannot be determined: if its past is unknown,
+    /// if it would have been too long for the window, or if it or what it continues is or would have been so long that
+    /// the provider removes parts by itself, as the client asks it to (`context_management`).
     pub counterfactual: Option<Counterfactual>,
-    /// What that would have cost, less what it did cost; negative when the gateway made it dearer, null when one
-    /// of them is not known.
+    /// The cost of the counterfactual less the real one, in pico-dollars: negative if the gateway made the request more
+    /// expensive, null if either is unknown.
     pub net_saved: Option<i64>,
-    /// Observing: what rewriting would have saved, in pico-dollars: an estimate. Negative where it would have made the
-    /// request dearer; null when it is not known, as with `counterfactual`, or not asked.
+    /// In `observe` mode, what rewriting would have saved, in pico-dollars, an estimate: negative if it would have made
+    /// the request more expensive; null if it is unknown, as `counterfactual` may be, or in `rewrite` mode.
     pub would_have_saved_estimate: Option<i64>,
-    /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null when nothing was
-    /// sent before.
+    /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null if nothing was sent
+    /// before.
     pub prefix: Option<Term<Prefix>>,
-    /// What the prompt is made of, as it was sent; null when it was not read.
+    /// What the prompt consists of, as it was sent; null if it was not read.
     pub prompt: Option<Shares>,
-    /// The call that the agent makes again and again, if this turn ends so; null: it does not.
+    /// The call that the agent repeats, if the turn ends with repetitions; null otherwise.
     pub doom_loop: Option<DoomLoop>,
-    /// How the calls of tools in the prompt stand, as it was sent; null when it was not read.
+    /// The states of the tool calls in the prompt, as it was sent; null if it was not read.
     pub calls: Option<Calls>,
-    /// The files that new calls write, as these spell them, in order: the first 32, and no path of more than 300 bytes.
-    /// Without those of calls that failed, and of shells those alone that a patch names.
+    /// The files that new calls write, as the calls spell them, in order: the first 32, without paths of more than 300
+    /// bytes. Failed calls are left out; of shell commands, only files that a patch names are included.
     pub files: Vec<String>,
-    /// Size of the request.
+    /// Its sizes.
     pub bytes: Bytes,
-    /// What was done to it.
+    /// How it was changed.
     pub edits: Edits,
-    /// How full the model's window is with it; null when it was not read.
+    /// How full the model's window is with it; null if it was not read.
     pub window: Option<Window>,
-    /// A limit of `[budget]` that was nearly reached, or reached, when the request came; null otherwise.
+    /// The limit of `[budget]` that was reached, or nearly, when the request arrived; null otherwise.
     pub budget: Option<Budget>,
     /// How long things took.
     pub timing: Timing,
-    /// How often the request was sent before, each time with a record of its own, and refused because its prompt
-    /// was too long.
+    /// How often the request was sent before and refused because its prompt was too long; each attempt has a record of
+    /// its own.
     pub attempt: u32,
-    /// The provider refused it because its prompt was too long.
+    /// Whether the provider refused it because its prompt was too long.
     pub overflow: bool,
-    /// The client compacts its own history: `asked` for a summary with this request, or `continued` from one. null:
-    /// neither.
+    /// Whether the client compacts its own history: `asked` for a summary with this request, or `continued` from one;
+    /// null for neither.
     pub compaction: Option<Word>,
-    /// The profile whose settings hold for the conversation; null: the file's own.
+    /// The profile whose settings apply to the conversation; null for the file's own.
     pub profile: Option<String>,
-    /// A call of the gateway's own, for this conversation; null for what the client asked for.
+    /// What a call of the gateway's own for this conversation was for; null for requests of the client.
     pub own: Option<Own>,
 }
 
-/// A limit of `[budget]`.
+/// A limit of `[budget]` that was reached, or nearly.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
@@ -138,7 +141,7 @@ pub struct Budget {
     pub state: Term<Used>,
     /// Its key in the configuration.
     pub limit: String,
-    /// How much of how much was used up.
+    /// The amount used and the limit, in words.
     pub used: String,
 }
 
@@ -146,21 +149,20 @@ pub struct Budget {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Own {
-    /// What for: `summary`.
+    /// Its purpose: `summary`.
     pub purpose: String,
-    /// The messages that the summary stands for; 0 if there is none.
+    /// The number of messages that the summary replaces; 0 if there is no summary.
     pub messages: u32,
-    /// How many summaries there were of the thread, with it.
+    /// The number of summaries of the thread so far, including this one.
     pub generation: u32,
-    /// Bytes of the text.
+    /// The size of the summary in bytes.
     pub bytes: u64,
-    /// The share of what can be looked for in the messages that the summary keeps, from 0 to 1; null if there was
-    /// nothing.
+    /// The share of verifiable items in the messages that the summary preserves, from 0 to 1; null if there were none.
     pub score: Option<f64>,
 }
 
-/// What a prompt is made of, in tokens: estimates. And where its instructions are other than those that the thread had
-/// before, if they are: all that stands behind is written to the provider's cache again.
+/// What a prompt consists of, in estimated tokens; and if its instructions differ from the thread's previous ones,
+/// where they do: everything after that place has to be written to the provider's cache again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shares {
@@ -168,43 +170,43 @@ pub struct Shares {
     pub tools: u64,
     /// Instructions.
     pub system: u64,
-    /// What the user said or showed.
+    /// Text and images of the user.
     pub user: u64,
-    /// What the model said, its calls included.
+    /// Text and calls of the model.
     pub assistant: u64,
-    /// What the model thought.
+    /// Reasoning of the model.
     pub reasoning: u64,
-    /// What tools answered.
+    /// Results of tools.
     pub results: u64,
-    /// Bytes of the instructions' text that are the same as they were; null: all.
+    /// The number of bytes of the instructions' text before the first change; null if nothing changed.
     pub volatile_at: Option<u64>,
-    /// The line that the first other byte stands in, from 1.
+    /// The line of the first byte that changed, from 1; null if nothing changed.
     pub volatile_line: Option<u64>,
 }
 
-/// How calls of tools stand: each is one of these.
+/// Tool calls by state: each call is in exactly one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Calls {
-    /// Without a result.
+    /// Calls without a result.
     pub pending: u32,
-    /// With a result.
+    /// Calls with a result.
     pub completed: u32,
-    /// With one that says that the tool failed.
+    /// Calls with a result that reports a failure of the tool.
     pub error: u32,
-    /// With a placeholder in place of its result.
+    /// Calls whose result is replaced by a placeholder.
     pub cleared: u32,
 }
 
-/// A call that was made three times in a row or more, in one turn.
+/// A call that was made at least three times in a row within one turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DoomLoop {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// How often it was called so.
+    /// The number of times it was called.
     pub calls: u32,
-    /// The results were the same, too; null: fewer than two are there.
+    /// Whether the results were the same, too; null if there are fewer than two.
     pub same_results: Option<bool>,
 }
 
@@ -216,7 +218,7 @@ impl Shares {
 }
 
 impl DoomLoop {
-    /// How its results compare, in a word: `same`, `different`, `unknown`.
+    /// How its results compare: `same`, `different`, `unknown`.
     pub const fn results(&self) -> &'static str {
         match self.same_results {
             Some(true) => "same",
@@ -230,98 +232,99 @@ impl DoomLoop {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bytes {
-    /// As the client sent it, decoded.
+    /// As the client sent it, after decoding.
     pub received: u64,
-    /// As it went upstream.
+    /// As it was sent upstream.
     pub sent: u64,
-    /// Bytes of text that this request would have carried more without the gateway, if it was answered.
+    /// Bytes of text by which the request would have been longer without the gateway, if it was answered.
     pub saved: u64,
-    /// The same in tokens: an estimate.
+    /// The same in tokens, an estimate.
     pub saved_tokens_estimate: u64,
-    /// Observing: bytes of text that the request would have carried less with rewriting on.
+    /// In `observe` mode, bytes of text by which rewriting would have made the request shorter.
     pub would_have_saved: u64,
-    /// The same in tokens: an estimate.
+    /// The same in tokens, an estimate.
     pub would_have_saved_tokens_estimate: u64,
 }
 
-/// What was done to a request.
+/// How a request was changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Edits {
-    /// What became of it: `edited`, `unchanged`, `observed` (would have been edited), `set_aside` (an edit was
-    /// refused by the provider before, nothing of this thread is edited), `unread`.
+    /// The overall result: `edited`, `unchanged`, `observed` (it would have been edited), `set_aside` (nothing of this
+    /// thread is edited, since the provider refused an edit before), `unread`.
     pub state: Term<State>,
-    /// Why it was not read or not edited, where that is not by plan.
+    /// Why it was not read or not edited, unless that is intended.
     pub why: Option<String>,
-    /// Who is left to clear and sum up what is old, because the client asks it to, unless the window forces it here:
-    /// `provider`; null: nobody else.
+    /// Who else clears and summarises old parts, because the client asks it to: `provider`; the gateway then does so
+    /// only if the window forces it. Null if nobody does.
     pub deferred: Option<Word>,
-    /// Parts sent in another form than they came, by what changed them.
+    /// The number of parts that were sent in another form, by rule.
     pub parts: BTreeMap<String, u32>,
     /// How many of these were decided with this request.
     pub decided: u32,
-    /// What was decided with this request, to hold from then on.
+    /// The decisions made with this request, which hold from now on.
     pub made: Vec<Made>,
     /// A change to old parts, which the provider has to write to its cache again.
     pub event: Option<Event>,
-    /// Messages that are not sent, and what stands for them.
+    /// Messages that are not sent, and what replaces them.
     pub splice: Option<Splice>,
-    /// Marks for the provider's cache were set in it.
+    /// Whether marks for the provider's cache were set.
     pub marked: bool,
-    /// Members of the body that were added, or added to, beside its messages: `prompt_cache_key`, `stream_options`. That
-    /// makes it no edited one.
+    /// Members of the body outside its messages that were added or extended: `prompt_cache_key`, `stream_options`.
+    /// These alone do not make the request an edited one.
     pub added: Vec<String>,
-    /// The provider refused the edited request and was sent the original.
+    /// Whether the provider refused the edited request and was then sent the original.
     pub original_resent: bool,
-    /// Reasoning blocks that the provider says it dropped.
+    /// The number of reasoning blocks that the provider reports as dropped.
     pub reasoning_dropped: u32,
-    /// Calls that came with this request and were made before: the result had been cleared.
+    /// The number of calls that came with this request and had been made before, with a result that had been cleared.
     pub recalls: u32,
 }
 
-/// A decision: this part is sent in another form from now on.
+/// A decision to send a part in another form from now on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Made {
     /// The message, counted from 0.
     pub message: u32,
-    /// The part in it, counted from 0.
+    /// The part within it, counted from 0.
     pub part: u32,
-    /// The tool whose result it is, or whose call; null: not known.
+    /// The tool whose result or call it is; null if unknown.
     pub tool: Option<String>,
-    /// What made it, joined by `+`.
+    /// The rules that made the decision, joined by `+`.
     pub rules: String,
-    /// Bytes of the text before, and of images that went with it as they count.
+    /// Bytes of the text before, including images, as they are counted.
     pub before: u64,
-    /// Bytes of the text that is sent.
+    /// Bytes of the text that is sent instead.
     pub after: u64,
-    /// A digest of what the part said.
+    /// A digest of the part's content.
     pub content: String,
-    /// The stored full text.
+    /// The id of the stored full text.
     pub output: Option<String>,
-    /// A digest of the history that ends with the message: what it is stored by; null: it was not written down.
+    /// A digest of the history up to and including the message, which is the key that the decision is stored by; null
+    /// if it was not stored.
     pub chain: Option<String>,
 }
 
-/// Messages that are not sent, and what stands for them.
+/// Messages that are not sent, and what replaces them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Splice {
-    /// What stands there: a `note` that they are gone, or a `summary`.
+    /// What replaces them: a `note` that they are gone, or a `summary`.
     pub rule: String,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u32,
-    /// The first of them, counted from 0.
+    /// The index of the first of them, from 0.
     pub first: u32,
-    /// The message behind the last of them.
+    /// The index after the last of them.
     pub end: u32,
-    /// Their bytes, of images as they count.
+    /// Their size in bytes, including images, as they are counted.
     pub before: u64,
     /// Bytes of the text in their place.
     pub after: u64,
-    /// It was made with this request.
+    /// Whether it was made with this request.
     pub made: bool,
-    /// The stored full text.
+    /// The id of the stored full text.
     pub output: Option<String>,
 }
 
@@ -331,99 +334,101 @@ pub struct Splice {
 pub struct Event {
     /// Why it was allowed: `window`, `cold`, `uncached`, `break-even`, `budget`, `eager`.
     pub reason: Word,
-    /// How many results were cleared.
+    /// The number of results that were cleared.
     pub cleared: u32,
-    /// Bytes that this request and all later ones are spared.
+    /// Bytes by which this request and all later ones are shorter.
     pub freed_bytes: u64,
-    /// Bytes that the provider writes to its cache again, an estimate.
+    /// Bytes that the provider has to write to its cache again, an estimate.
     pub rewritten_bytes: u64,
     /// The first message that changed, counted from 0.
     pub first_message: u32,
     /// How room was made: `clear`, `ready`, `arguments`, `turns`, `half`, `cut`.
     pub rung: Word,
-    /// How many messages are not sent any more.
+    /// The number of messages that are no longer sent.
     pub dropped: u32,
-    /// How many results that were new with the request were cut.
+    /// The number of results that were cut although they came with this request.
     pub cut: u32,
-    /// Blocks of reasoning that are no longer sent: those of earlier turns, or all, where it was bound to what changed.
+    /// The number of reasoning blocks that are no longer sent: those of earlier turns, or all if they were bound to
+    /// what changed.
     pub reasoning: u32,
-    /// How many calls are sent without the long texts of their arguments.
+    /// The number of calls that are sent without the long texts in their arguments.
     pub abridged: u32,
-    /// The preset that the settings it was decided by are based on; empty where that was not written down.
+    /// The preset that its settings are based on; empty if that was not recorded.
     pub preset: Word,
 }
 
-/// How full the model's window is. But for `zone_sent`, as it was measured before the request left: with what was
-/// decided by then, before an event, and observing with what would have been decided.
+/// How full the model's window is. Except for `zone_sent`, as measured before the request left, counting what had been
+/// decided by then, before an event; in `observe` mode, counting what would have been decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Window {
-    /// The prompt's tokens: the provider's figure for the last request and an estimate of what is new.
+    /// Tokens of the prompt: the provider's figure for the last request, plus an estimate for what is new.
     pub prompt_tokens_estimate: u64,
-    /// What the model takes; null when that is not known.
+    /// The size of the window in tokens; null if unknown.
     pub tokens: Option<u64>,
-    /// Tokens kept free for the answer.
+    /// Tokens reserved for the answer.
     pub reserved: Option<u64>,
-    /// What instructions, definitions of tools, a summary and the answer leave of it for the history: an estimate; null
-    /// when the window is not known.
+    /// Tokens that instructions, tool definitions, a summary and the answer leave for the history, an estimate; null if
+    /// the window is unknown.
     pub history_budget_estimate: Option<u64>,
-    /// `green`, `yellow`, `orange`, `red`.
+    /// The zone by `prompt_tokens_estimate`: `green`, `yellow`, `orange`, `red`.
     pub zone: Option<Word>,
-    /// The zone of what was sent, by the provider's figure; null when it gave none, or but a sum over several calls of the
-    /// model that its own tools made.
+    /// The zone of what was sent, by the provider's figure; null if it gave none, or only a sum over several calls of
+    /// the model that its own tools made.
     pub zone_sent: Option<Word>,
-    /// Tokens a request that the prompt grows by, over the last ones; null for a request that was made again.
+    /// Tokens per request by which the prompt grows, averaged over the last ones; null for a repeated request.
     pub velocity: Option<i64>,
-    /// Requests until the zone is red, at that velocity; null when it does not grow.
+    /// Requests until the zone is red, at that velocity; null if the prompt does not grow.
     pub steps_until_red: Option<u64>,
-    /// It grows several times as fast as was usual.
+    /// Whether it grows several times as fast as usual.
     pub spike: bool,
 }
 
-/// How full the model's window is, in a word.
+/// The zone of the model's window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Zone {
-    /// `green`, `yellow`, `orange`, `red`.
+    /// Its name: `green`, `yellow`, `orange`, `red`.
     pub name: Word,
-    /// It is not by the provider's figure.
+    /// Whether it is estimated, rather than by the provider's figure.
     pub estimated: bool,
 }
 
-/// How long things took.
+/// How long the stages of a request took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timing {
-    /// In the gateway before the request left, in microseconds.
+    /// Time in the gateway before the request left, in microseconds.
     pub gateway_us: u64,
-    /// From arrival to the answer's head, in milliseconds.
+    /// From the request's arrival to the head of the answer, in milliseconds.
     pub head_ms: Option<u64>,
-    /// From arrival to the first byte of the answer's body, in milliseconds.
+    /// From its arrival to the first byte of the answer's body, in milliseconds.
     pub first_byte_ms: Option<u64>,
-    /// From arrival to the end, in milliseconds.
+    /// From its arrival to the end of the answer, in milliseconds.
     pub total_ms: u64,
 }
 
 impl Edits {
-    /// Whether what left was another request than came, and stayed so.
+    /// Whether an edited request was sent, and not replaced by the original.
     pub fn were_sent(&self) -> bool {
         self.state == State::Edited && !self.original_resent
     }
 }
 
 impl Record {
-    /// The tokens of the prompt, where the provider's figures tell.
+    /// Tokens of the prompt; `None` if the provider's figures do not tell.
     pub fn prompt_tokens(&self) -> Option<u64> {
         self.tokens.filter(|_| !self.prompt_is_unknown).map(|tokens| tokens.prompt())
     }
 
-    /// The tokens of the summary or the note that was sent in place of messages, an estimate; 0 if none was.
+    /// Tokens of the summary or note that was sent in place of messages, an estimate; 0 if none was.
     pub fn memory(&self) -> u64 {
         let is_sent = self.edits.state == State::Edited && !self.edits.original_resent;
         let splice = self.edits.splice.as_ref().filter(|_| is_sent);
         splice.map_or(0, |splice| splice.after / BYTES_PER_TOKEN)
     }
 
-    /// The zone of what was sent. Without the provider's figure it is the one that was estimated, where that was sent.
+    /// The zone of what was sent, by the provider's figure, or else as estimated, if what was measured is what was
+    /// sent.
     pub fn zone(&self) -> Option<Zone> {
         let window = self.window.as_ref()?;
         let is_as_measured =
@@ -434,17 +439,17 @@ impl Record {
         measured.or_else(estimated)
     }
 
-    /// Whether what was sent before is no prefix of what was sent.
+    /// Whether what was sent before is not a prefix of what was sent now.
     pub fn breaks_prefix(&self) -> bool {
         self.prefix.as_ref().is_some_and(|prefix| *prefix == Prefix::Broken)
     }
 
-    /// Whether the provider gave some figures, but not those that a cost takes.
+    /// Whether the provider gave figures, but not all of those that the cost depends on.
     pub fn lacks_figures(&self) -> bool {
         self.prompt_is_unknown || self.output_is_unknown
     }
 
-    /// Puts a provider's figures into it, with the bill for them; `complete`: the answer came to its end.
+    /// Sets the provider's figures and the bill for them; `complete` says whether the answer reached its end.
     pub fn put_usage(&mut self, usage: &Usage, bill: Option<&Bill>, complete: bool) {
         self.tokens = Some(usage.billed_tokens());
         self.output_is_lower_bound = !complete;
@@ -454,7 +459,7 @@ impl Record {
         self.cost = bill.map(Cost::of);
     }
 
-    /// The row that the store keeps of it.
+    /// The row that the store keeps of the record.
     pub fn into_row(self: Box<Self>, at_ms: i64) -> LedgerRow {
         let forms = forms(&*self);
         LedgerRow {
@@ -636,7 +641,7 @@ mod tests {
         }
     }
 
-    /// What people have written `jq` filters for: a field may be added, none may change.
+    /// Users write `jq` filters for it: a field may be added, none may change.
     #[test]
     fn a_line_of_the_log() {
         let expected = concat!(
@@ -721,7 +726,7 @@ mod tests {
         assert_eq!(found, [Some(41_912), None, None]);
     }
 
-    /// The members of objects, each with its object's path; of lists, those of their items.
+    /// Collects the members of all objects, each with the path of its object; lists count as their items.
     fn members(value: &serde_json::Value, path: &str, all: &mut BTreeSet<(String, String)>) {
         match value {
             serde_json::Value::Array(items) => items.iter().for_each(|item| members(item, path, all)),
@@ -735,7 +740,7 @@ mod tests {
         }
     }
 
-    /// In its tables nothing else is in backticks.
+    /// Its tables have only fields in backticks.
     #[test]
     fn the_readme_explains_each_field() {
         let readme = include_str!("../../README.md");

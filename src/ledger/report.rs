@@ -1,7 +1,7 @@
-//! The books, read: sums over all requests, by whatever a reader groups them, and by conversation.
+//! Reading the books: sums over all requests, by a chosen grouping, and by conversation.
 //!
-//! Records come one at a time and are not kept. A record that cannot be read is counted, since leaving it out
-//! would make the sums look complete.
+//! Records are read one at a time and not kept. An unreadable record is counted, since leaving it out would make the
+//! sums look complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use super::totals::Totals;
 use super::when;
 use crate::store::LedgerEntry;
 
-/// What requests are grouped by.
+/// How requests are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// The day they came.
+    /// By the day they arrived.
     Day,
-    /// The model that answered.
+    /// By the model that answered.
     Model,
-    /// The client program.
+    /// By the client program.
     Client,
-    /// The conversation.
+    /// By the conversation.
     Conversation,
 }
 
 impl By {
-    /// Everything that they can be grouped by.
+    /// All groupings.
     pub const ALL: [Self; 4] = [Self::Day, Self::Model, Self::Client, Self::Conversation];
 
     /// Its name.
@@ -41,7 +41,7 @@ impl By {
         }
     }
 
-    /// The group of a record, days being those of a time zone; `None` if the record does not say.
+    /// The name of a record's group, with days in time zone `zone`; `None` if the record does not tell.
     pub fn group(self, at_ms: i64, record: &Record, zone: &TimeZone) -> Option<String> {
         match self {
             Self::Day => Some(when::day(at_ms, zone)),
@@ -52,19 +52,19 @@ impl By {
     }
 }
 
-/// Sums by group. A group without a name is of the requests that do not say.
+/// Sums by group. The group without a name holds the requests that do not tell theirs.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Sums of the groups.
+    /// The sums of each group.
     pub groups: BTreeMap<Option<String>, Totals>,
-    /// Their sum.
+    /// The sums over all groups.
     pub total: Totals,
-    /// Records that could not be read; they are in `total` alone.
+    /// The number of unreadable records, which are counted only in `total`.
     pub unreadable: u64,
 }
 
 impl Report {
-    /// Adds a row of the ledger; `group` names the group of its record, given when the request came.
+    /// Adds a row of the ledger; `group` returns the group of a record, given the time when the request arrived.
     pub fn add(&mut self, entry: LedgerEntry<'_>, group: impl Fn(i64, &Record) -> Option<String>) {
         match serde_json::from_str::<Record>(entry.record) {
             Ok(record) => {
@@ -78,7 +78,7 @@ impl Report {
         }
     }
 
-    /// The groups: days in their order, all others the dearest first; those of unknown cost come last.
+    /// The groups: days in order of time, all others by descending cost, those of unknown cost last.
     pub fn groups_by(&self, by: By) -> Vec<(Option<&str>, &Totals)> {
         let groups = self.groups.iter();
         let mut groups: Vec<_> = groups.map(|(name, totals)| (name.as_deref(), totals)).collect();
@@ -89,46 +89,47 @@ impl Report {
     }
 }
 
-/// Conversations, of which the newest are summed up. Of all others no more than the id is kept.
+/// All conversations: sums for the newest ones, and only the ids of the others.
 #[derive(Debug, Clone)]
 pub struct Conversations {
     most: usize,
     by_id: BTreeMap<String, Conversation>,
     others: BTreeSet<String>,
-    /// When the last request of the oldest one came that is summed up.
+    /// When the last request of the oldest summed conversation arrived.
     edge_ms: Option<i64>,
-    /// Records that could not be read; they are in no conversation.
+    /// The number of unreadable records, which belong to no conversation.
     pub unreadable: u64,
 }
 
-/// What a conversation came to.
+/// A conversation's sums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
     /// Its id.
     pub id: String,
-    /// When its first request came, in milliseconds since 1970.
+    /// When its first request arrived, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When its last request came.
+    /// When its last request arrived, in milliseconds since 1970.
     pub last_ms: i64,
-    /// The clients that sent them.
+    /// The clients that sent its requests.
     pub clients: BTreeSet<String>,
     /// The models that answered.
     pub models: BTreeSet<String>,
     /// The sums.
     pub totals: Totals,
-    /// How full the window was with the last request of the client's; `None` where that is not known.
+    /// How full the window was at the client's last request; `None` if that is unknown.
     pub zone: Option<Zone>,
-    /// When that one came.
+    /// When that request arrived.
     zone_ms: Option<i64>,
 }
 
 impl Conversations {
-    /// For the newest `most` of them.
+    /// An empty collection that sums the newest `most` conversations.
     pub fn newest(most: usize) -> Self {
         Self { most, by_id: BTreeMap::new(), others: BTreeSet::new(), edge_ms: None, unreadable: 0 }
     }
 
-    /// Adds a row of the ledger. The rows come newest first: a conversation that comes later is none of the newest.
+    /// Adds a row of the ledger. Rows must come newest first, so a conversation that first appears after `most` others
+    /// is not among the newest.
     pub fn add(&mut self, entry: LedgerEntry<'_>) {
         let Ok(record) = serde_json::from_str::<Record>(entry.record) else {
             self.unreadable += 1;
@@ -146,7 +147,7 @@ impl Conversations {
         }
     }
 
-    /// Whether a conversation is, whose last request came then.
+    /// Whether a conversation whose last request arrived at `last_ms` is among the newest.
     fn is_among_newest(&self, last_ms: i64) -> bool {
         self.by_id.len() < self.most || self.edge_ms == Some(last_ms)
     }
@@ -156,7 +157,7 @@ impl Conversations {
         self.by_id.keys().chain(&self.others).map(String::as_str).collect()
     }
 
-    /// The newest conversations, the one with the newest request first.
+    /// The newest conversations, by their last requests, newest first.
     pub fn newest_first(&self) -> Vec<&Conversation> {
         let mut newest: Vec<_> = self.by_id.values().collect();
         newest.sort_by_key(|conversation| std::cmp::Reverse(conversation.last_ms));
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!((report.total.requests, report.unreadable), (5, 1));
     }
 
-    /// The last request says how full the window is; calls of the gateway's own have none.
+    /// The last request tells how full the window is; calls of the gateway's own do not.
     #[test]
     fn a_conversation_is_as_full_as_with_its_last_request() {
         let zone = |name: &'static str| Some(Window { zone_sent: Some(name.into()), ..Window::default() });

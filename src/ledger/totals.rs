@@ -1,7 +1,7 @@
 //! Sums over records.
 //!
-//! Exact: token counts and pico-dollars are integers, and nothing is rounded here. Unknown figures are counted and
-//! never enter a sum as zero; estimates are named as such.
+//! They are exact: token counts and pico-dollars are integers, and nothing is rounded here. Unknown figures are counted
+//! and never enter a sum as zero; estimates are named as such.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
@@ -13,77 +13,79 @@ use super::record::Record;
 use super::words::{Outcome, State};
 use crate::usage::{Money, Tokens};
 
-/// What a set of requests came to. Requests are counted once in `requests`, and again wherever they belong.
+/// The sums over a set of requests. Each request counts once in `requests`, and in every other counter that applies to
+/// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Requests on record.
+    /// The number of requests.
     pub requests: u64,
-    /// Those that got no answer, or an error for one.
+    /// Requests that got no answer, or an error.
     pub failed: u64,
-    /// Those that were sent in another form than they came.
+    /// Requests that were sent upstream in an edited form.
     pub edited: u64,
-    /// Those that would have been, had the gateway not only observed.
+    /// Requests that would have been edited if the gateway had not only observed.
     pub observed: u64,
-    /// Those whose answer broke off: what they put out, and cost, is at least what is counted here.
+    /// Requests whose answer broke off: their output and cost are at least what is counted here.
     pub broken_off: u64,
-    /// Those that show charges beside tokens that no price is known of: they cost at least what is counted here.
+    /// Requests with charges beside tokens for which no price is known: they cost at least what is counted here.
     pub unpriced_charges: u64,
-    /// Those whose tokens are known and whose price is not: they are in `tokens` and not in `cost`. With calls of the
+    /// Requests of known tokens and unknown price, which are in `tokens` but not in `cost`. Includes calls of the
     /// gateway's own.
     pub unknown_price: u64,
-    /// Those of which nobody said how many tokens they took, or how many of the prompt or the output, and which may have
-    /// cost something. With calls of the gateway's own.
+    /// Requests whose tokens, or those of the prompt or the output, are unknown, and which may have cost something.
+    /// Includes calls of the gateway's own.
     pub unknown_usage: u64,
     /// The provider's figures.
     pub tokens: Tokens,
-    /// What is known of the cost; `None` when nothing is.
+    /// The known cost; `None` if nothing is known.
     pub cost: Option<Costs>,
-    /// What the edits spared.
+    /// What the edits saved.
     pub saved: Saved,
-    /// What those would have that were not made, as the gateway only observed: an estimate, and in no other sum.
+    /// What edits would have saved that were not made because the gateway only observed: an estimate, and part of no
+    /// other sum.
     pub would_have_saved: Saved,
-    /// Calls of the gateway's own, such as for summaries. They are not in `requests`, but in `tokens` and `cost`,
-    /// and `saved.net` is less by what they cost.
+    /// Calls of the gateway's own, such as for summaries. They do not count in `requests`, but do in `tokens` and
+    /// `cost`, and their cost is subtracted from `saved.net`.
     pub own_calls: u64,
-    /// What is known of the cost of these, which is in `cost`, too; `None` when nothing is.
+    /// The known cost of these calls, which is also part of `cost`; `None` if nothing is known.
     pub overhead: Option<Costs>,
-    /// Those of them that may have cost something that is not known: they are in `unknown_price` or `unknown_usage`, too,
-    /// and `saved.net` leaves them out.
+    /// Those of these calls that may have cost an unknown amount. They also count in `unknown_price` or
+    /// `unknown_usage`, and `saved.net` leaves them out.
     pub own_unknown: u64,
-    /// What the provider's cache was worth, the gateway's own calls included.
+    /// The effect of the provider's cache, including the gateway's own calls.
     pub cache: Caching,
 }
 
-/// Money by kind.
+/// Cost by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Uncached prompt tokens.
+    /// The cost of uncached prompt tokens.
     pub input: Money,
-    /// Tokens read from the provider's cache.
+    /// The cost of tokens read from the provider's cache.
     pub cache_read: Money,
-    /// Tokens written to it.
+    /// The cost of tokens written to the provider's cache.
     pub cache_write: Money,
-    /// Output tokens.
+    /// The cost of output tokens.
     pub output: Money,
-    /// Searches that the provider made.
+    /// The cost of searches that the provider made.
     pub searches: Money,
-    /// The sum, and what providers state as a total only.
+    /// The sum of these, and of what providers state only as a total.
     pub total: Money,
 }
 
-/// What a provider's cache was worth.
+/// The effect of a provider's cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caching {
-    /// Tokens of prompts that were read from it.
+    /// Prompt tokens read from it.
     pub read: u64,
-    /// Tokens of prompts that were written to it.
+    /// Prompt tokens written to it.
     pub written: u64,
-    /// All tokens of prompts.
+    /// All prompt tokens.
     pub prompt: u64,
-    /// What it saved: what tokens that were read from it and written to it would have cost as plain input, less what they
-    /// did cost; negative when writing cost more than reading spared. `None` when it is not known of any.
+    /// What it saved: the price of the cached tokens (read and written) as plain input, less what they cost; negative
+    /// if writing cost more than reading saved. `None` if it is known of no request.
     pub saved: Option<Money>,
-    /// Requests that show tokens, and of which that is not known: they are not in `saved`.
+    /// Requests with tokens for which that is unknown; they are not in `saved`.
     pub unknown: u64,
 }
 
@@ -92,12 +94,12 @@ pub struct Caching {
 pub struct Saved {
     /// Bytes of text.
     pub bytes: u64,
-    /// The same in tokens: an estimate.
+    /// Tokens, an estimate.
     pub tokens_estimate: u64,
-    /// What the requests would have cost without the gateway, less what they did cost: negative when it made
-    /// them dearer; an estimate. `None` when it is not known of any.
+    /// What the requests would have cost without the gateway, less what they cost: an estimate, negative if it made
+    /// them more expensive. `None` if it is known of no request.
     pub net: Option<Money>,
-    /// Requests that `net` is of.
+    /// The number of requests that `net` covers.
     pub net_of: u64,
 }
 
@@ -128,7 +130,8 @@ impl Totals {
         };
     }
 
-    /// Adds the figures of a request that was added before, when nobody had told them: `is_known`, to these.
+    /// Adds the figures of a request that was added before without any. `is_known` says whether it was added to these
+    /// totals, and so is counted in `unknown_usage` until now.
     pub fn add_late(&mut self, record: &Record, is_known: bool) {
         self.unknown_usage = self.unknown_usage.saturating_sub(u64::from(is_known));
         self.cache += Caching::of(record);
@@ -162,7 +165,7 @@ impl Totals {
         self.saved += Saved { net, ..Saved::default() };
     }
 
-    /// Counts a request or a call that may have cost something that is not known, and says whether it is one.
+    /// Counts a request or call that may have cost an unknown amount, and returns whether it is one.
     fn add_unknown(&mut self, record: &Record) -> bool {
         let (price, usage) = match (&record.tokens, &record.cost) {
             (_, Some(_)) => (false, false),
@@ -174,13 +177,13 @@ impl Totals {
         price || usage
     }
 
-    /// Adds a request whose record cannot be read.
+    /// Adds a request whose record is unreadable.
     pub fn add_unreadable(&mut self) {
         self.requests += 1;
         self.unknown_usage += 1;
     }
 
-    /// Requests that `cost` says nothing about although they may have cost something.
+    /// The number of requests and calls that may have cost something and that `cost` does not cover.
     pub fn unknown(&self) -> u64 {
         self.unknown_price + self.unknown_usage
     }
@@ -211,18 +214,19 @@ impl AddAssign<&Self> for Totals {
     }
 }
 
-/// Whether it got no answer, or an error for one.
+/// Whether the request got no answer, or an error.
 fn has_failed(record: &Record) -> bool {
     is_free(record) || record.outcome == Outcome::UpstreamBroke && record.status.is_none()
 }
 
-/// Whether it never reached a provider, or was answered by an error, which providers do not charge for.
+/// Whether it never reached a provider, or was answered with an error, which providers do not charge for.
 fn is_free(record: &Record) -> bool {
     record.outcome == Outcome::Failed || record.status.is_some_and(|status| status >= 400)
 }
 
 impl Caching {
-    /// What it was worth to a request. Where it neither was read nor written it has saved nothing, whatever the price.
+    /// The cache's effect on a request. If tokens were neither read from it nor written to it, it saved nothing,
+    /// whatever the price.
     pub fn of(record: &Record) -> Self {
         let prompt = record.tokens.filter(|_| !record.prompt_is_unknown);
         let is_unused = prompt.is_some_and(|tokens| tokens.cache_read == 0 && tokens.cache_write() == 0);
@@ -237,7 +241,7 @@ impl Caching {
         }
     }
 
-    /// The share of prompts that was read from the cache, from 0 to 1; `None` where nothing is known of any.
+    /// The share of prompt tokens that were read from the cache, from 0 to 1; `None` if no prompt is known.
     pub fn hit_rate(&self) -> Option<f64> {
         (self.prompt > 0).then(|| self.read as f64 / self.prompt as f64)
     }
@@ -300,7 +304,7 @@ impl AddAssign for Saved {
     }
 }
 
-/// As the cost of a record is written: pico-dollars, and the sum in dollars as text, both exact.
+/// In the form of a record's cost: pico-dollars, and the total in dollars as text, both exact.
 impl Serialize for Costs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
@@ -317,7 +321,7 @@ impl Serialize for Costs {
     }
 }
 
-/// With the share, to four places.
+/// With the hit rate, to four decimal places.
 impl Serialize for Caching {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct as _;
@@ -338,7 +342,8 @@ mod tests {
     use super::*;
     use crate::ledger::{Bytes, Edits};
 
-    /// A record as it would be after `outcome` with `status`; `priced` in pico-dollars, `output` in tokens.
+    /// The record of a request that ended with `outcome` and `status`; `priced` is its cost in pico-dollars, `output`
+    /// its output tokens.
     fn record(outcome: Outcome, status: Option<u16>, output: Option<u64>, priced: Option<i64>) -> Record {
         Record {
             outcome: outcome.into(),
@@ -399,7 +404,7 @@ mod tests {
             late.add_late(&told, true);
             once.add(&told);
             assert_eq!(late, once, "{told:?}");
-            // One that was booked elsewhere takes nothing from what is not known here.
+            // One that was booked elsewhere does not reduce the unknown ones here.
             let mut other = Totals::default();
             other.add(&pending);
             other.add_late(&told, false);
@@ -457,7 +462,7 @@ mod tests {
         assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
     }
 
-    /// What was asked and has no bill may have cost something: that is not nothing.
+    /// A call that was sent and has no bill may have cost something, so its cost is not nothing.
     #[test]
     fn calls_of_the_gateways_own_may_cost_what_nobody_knows() {
         let none = Totals { own_calls: 1, ..Totals::default() };
@@ -485,7 +490,8 @@ mod tests {
         }
     }
 
-    /// Without a price, what caching saved is known only where nothing was cached. Own calls count, what failed does not.
+    /// Without a price, the cache's saving is known only if nothing was cached. The gateway's own calls count, failed
+    /// requests do not.
     #[test]
     fn what_the_cache_was_worth() {
         let record = |tokens: Option<(u64, u64, u64)>, saved: Option<i64>| Record {
@@ -537,7 +543,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&Caching::default()).unwrap(), nothing);
     }
 
-    /// What would have been saved is in no other sum; a record from before the figures were kept has none.
+    /// What would have been saved is part of no other sum; a record from before the figures were kept has none.
     #[test]
     fn what_would_have_been_saved_is_counted_apart() {
         let record = |bytes: &str, estimate: &str| -> Record {

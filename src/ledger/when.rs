@@ -1,4 +1,4 @@
-//! Times as people write and read them.
+//! Times as users write and read them.
 //!
 //! Days are those of the machine's time zone, unless UTC is asked for.
 
@@ -8,32 +8,33 @@ use jiff::{Span, Timestamp, Zoned};
 
 use crate::store::LedgerFilter;
 
-/// What a time is written as.
+/// The forms in which a time can be given, as a hint.
 pub const EXPECTED: &str =
     "expected a date such as 2026-11-21, a time such as 2026-11-21T10:00, or how long ago, such as 7d";
 
-/// Why two texts are no time from one to the other.
+/// Why two texts do not give a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRange {
-    /// The first is no time.
+    /// The start is not a time.
     Since,
-    /// The second is no time.
+    /// The end is not a time.
     Until,
-    /// The first is later than the second.
+    /// The start is later than the end.
     Reversed,
 }
 
-/// Which edge of a day a date means.
+/// Which end of its day a date stands for.
 #[derive(Debug, Clone, Copy)]
 enum Edge {
     Start,
     End,
 }
 
-/// The rows from one time to another: a date, a time, or how long ago. A date means the whole day.
+/// A filter for the rows of a period, whose ends are each given as a date, a time, or an age. A date covers its whole
+/// day.
 ///
 /// # Errors
-/// [`NoRange`]; what is expected in place of what is no time, [`EXPECTED`] says.
+/// [`NoRange`]; for a text that is not a time, [`EXPECTED`] describes what is.
 pub fn filter(since: Option<&str>, until: Option<&str>, zone: &TimeZone) -> Result<LedgerFilter, NoRange> {
     let now = Zoned::now().with_time_zone(zone.clone());
     let read =
@@ -46,17 +47,17 @@ pub fn filter(since: Option<&str>, until: Option<&str>, zone: &TimeZone) -> Resu
     Ok(LedgerFilter { since_ms, until_ms })
 }
 
-/// The time zone that days are counted in.
+/// The time zone for days: UTC if `utc` is set, otherwise the machine's.
 pub fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
-/// What the zone is called. Where the machine's is not known, as with a `TZ` that names none, its days are those of UTC.
+/// The name of a time zone. If the machine's is unknown, as with a `TZ` that names none, days are those of UTC.
 pub fn zone_name(zone: &TimeZone) -> &str {
     if zone.is_unknown() { "UTC" } else { zone.iana_name().unwrap_or("the local time zone") }
 }
 
-/// The day that a time falls on: `2026-11-21`.
+/// The day of a time: `2026-11-21`.
 pub fn day(at_ms: i64, zone: &TimeZone) -> String {
     zoned(at_ms, zone).map_or_else(String::new, |at| at.date().to_string())
 }
@@ -71,7 +72,7 @@ pub fn second(at_ms: i64, zone: &TimeZone) -> String {
     zoned(at_ms, zone).map_or_else(String::new, |at| at.strftime("%H:%M:%S").to_string())
 }
 
-/// A time as RFC 3339, in UTC.
+/// A time in RFC 3339, in UTC.
 pub fn rfc3339(at_ms: i64) -> String {
     Timestamp::from_millisecond(at_ms).map(|at| format!("{at:.3}")).unwrap_or_default()
 }
@@ -81,7 +82,7 @@ fn zoned(at_ms: i64, zone: &TimeZone) -> Option<Zoned> {
 }
 
 fn instant(text: &str, now: &Zoned, edge: Edge) -> Option<i64> {
-    // A time of day or an offset must not be taken for a date: what reads as one would be cut short silently.
+    // A text with a time of day or an offset must not be parsed as a date: the rest would be dropped silently.
     let date = Some(text).filter(|text| text.len() == "2026-11-21".len());
     let at = if let Some(day) = date.and_then(|text| text.parse::<Date>().ok()) {
         let day = match edge {
@@ -107,7 +108,7 @@ fn instant(text: &str, now: &Zoned, edge: Edge) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Central Europe, whether the machine knows of it or not.
+    /// A time in Central Europe, independent of the machine's time zone data.
     fn now() -> Zoned {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         "2026-11-21T11:30:00Z".parse::<Timestamp>().unwrap().to_zoned(zone)

@@ -1,4 +1,4 @@
-//! Words that stand in records and are asked for: what is mistyped does not compile.
+//! Words in records that code compares with, as types: a misspelt one does not compile.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use serde::de::DeserializeOwned;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What was done to a request.
+/// How a request was changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It could not be read.
     #[default]
     Unread,
-    /// There was nothing to do.
+    /// Nothing had to be changed.
     Unchanged,
     /// It was edited.
     Edited,
-    /// It would have been edited.
+    /// It would have been edited, but the gateway only observes.
     Observed,
-    /// An edit was refused by the provider before: nothing of its thread is edited.
+    /// Nothing in its thread is edited, since the provider refused an edit before.
     SetAside,
 }
 
@@ -27,45 +27,45 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Its answer came whole.
+    /// Its answer was complete.
     Complete,
-    /// Its answer broke off, or never came: the upstream may have made it.
+    /// Its answer broke off, or never came, although the upstream may have produced it.
     UpstreamBroke,
-    /// Nobody waited for the end of its answer.
+    /// The client left before the end of the answer.
     ClientGone,
-    /// The gateway itself was stopped.
+    /// The gateway was stopped.
     Stopped,
-    /// It got no answer: it never reached an upstream.
+    /// It got no answer, because it never reached an upstream.
     Failed,
-    /// It was taken, and is answered later to another request.
+    /// The provider accepted it, and answers it later to another request.
     Pending,
 }
 
-/// What became of what was sent before.
+/// How the prompt relates to what was sent before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prefix {
-    /// What was sent now begins with it.
+    /// It begins with what was sent before.
     Kept,
-    /// What was sent now begins otherwise.
+    /// It begins differently.
     Broken,
 }
 
-/// How much of a limit is used up.
+/// How far a limit is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Used {
-    /// Nearly all.
+    /// Nearly.
     Near,
-    /// All.
+    /// Entirely.
     Spent,
 }
 
-/// One of these words, or what stands there instead: nothing, or a word of another version's. It is written as it was
+/// A known word, or any other text in its place: an empty one, or a word of another version. It is written as it was
 /// read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term<T> {
-    /// A word that is known.
+    /// A known word.
     Known(T),
     /// Any other text.
     Other(Box<str>),
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// As they stand in books that are there already.
+    /// As existing books have them.
     #[test]
     fn words_are_written_as_ever_and_others_as_they_were() {
         check(&[
