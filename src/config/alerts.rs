@@ -1,17 +1,17 @@
-//! `[alerts]`: what the log tells of conversations, once each time that it comes about.
+//! `[alerts]`: what the log reports about conversations, once for each occurrence.
 
 use super::section::Section;
 use super::value::Word;
 use crate::strategy::window::Zone;
 
-/// What is told.
+/// What is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alerts {
-    /// A conversation that reaches this zone of the window; `None`: none.
+    /// The zone of the window from which a conversation is reported; `None` for never.
     pub zone: Option<Zone>,
-    /// A prompt that grows much faster than was usual.
+    /// Whether a prompt that grows much faster than usual is reported.
     pub spikes: bool,
-    /// The same call made again and again, with the same result.
+    /// Whether repetitions of the same call with the same result are reported.
     pub doom_loops: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `[budget]`: what a conversation and a day may use up.
+//! `[budget]`: spending limits for conversations and days.
 
 use toml::de::DeValue;
 
@@ -7,23 +7,23 @@ use crate::usage::Money;
 use super::section::Section;
 use super::value::{Fault, Share, Word, number};
 
-/// What may be used up, and what happens then.
+/// The spending limits, and what happens beyond them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
-    /// By one conversation.
+    /// The limits of one conversation.
     pub conversation: Limits,
-    /// By all requests of a day.
+    /// The limits of all requests of a day.
     pub day: Limits,
-    /// The share of a limit from which on it is nearly reached.
+    /// The share of a limit from which it counts as nearly reached.
     pub near: f64,
     /// What happens to requests beyond a limit.
     pub on_exceeded: OnExceeded,
 }
 
-/// What may be used up; `None`: any amount.
+/// Spending limits; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Money.
+    /// The cost.
     pub usd: Option<Money>,
     /// Tokens of prompts and answers, cached or not.
     pub tokens: Option<u64>,
@@ -32,7 +32,7 @@ pub struct Limits {
 /// What happens to requests beyond a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExceeded {
-    /// They go on; that is recorded and said.
+    /// They are sent; that is recorded and logged.
     Record,
     /// They are answered with an error.
     Refuse,
@@ -49,9 +49,9 @@ impl Word for OnExceeded {
     const WORDS: &'static [(&'static str, Self)] = &[("record", Self::Record), ("refuse", Self::Refuse)];
 }
 
-/// More tokens than anyone uses up.
+/// More tokens than anyone could use.
 const TOKENS: u64 = 1_000_000_000_000_000;
-/// The same of dollars.
+/// More dollars than anyone could spend.
 const DOLLARS: i128 = 1_000_000_000;
 /// Pico-dollars in a dollar.
 const PICO: i128 = 1_000_000_000_000;

@@ -1,7 +1,7 @@
-//! `[clear]`, `[window]`, `[ladder]`, `[recover]` and `[cache]`: what may be done with what is old, and how full the
-//! window may get.
+//! `[clear]`, `[window]`, `[ladder]`, `[recover]` and `[cache]`: how old parts may be removed, and how full the window
+//! may get.
 //!
-//! The defaults are those that the strategies' own `Settings` have; nothing about clearing is decided here.
+//! The defaults are those of the strategies' own `Settings`; nothing about clearing is decided here.
 
 use crate::strategy::clear::{Arguments, Policy, Protect, Settings, Weights, Within};
 use crate::strategy::estimate::Estimate;
@@ -62,10 +62,10 @@ impl Word for Estimate {
     ];
 }
 
-/// As many turns, requests or results as never are.
+/// The maximum for numbers of turns, requests or results, more than ever occur.
 const MANY: u32 = 1_000_000;
 
-/// `target` is what is come down to.
+/// Reads `[clear]`; `target` is `window.target`, the share of the window that clearing frees down to.
 pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f64) -> Settings {
     let trigger = section.optional_within("trigger", Share(0.05)..=Share(1.0)).map(|share| share.0);
     if trigger.is_some_and(|trigger| trigger <= target) {
@@ -124,7 +124,7 @@ fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
     };
     let Weights { oldest, lru, priority, type_ttl, duplicate } = weights;
     let sum = oldest + lru + priority + type_ttl + duplicate;
-    // What a profile leaves out is the file's, where it is reported.
+    // What a profile leaves out is the file's, for which mistakes are reported there.
     if section.is_there() && (sum - 1.0).abs() > 1e-6 {
         section.problem_here(format!("the weights must add up to 1, got {sum:.3}"), None);
     }
@@ -185,7 +185,7 @@ pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> 
     }
 }
 
-/// The most messages, if there is such a bound.
+/// The maximum number of messages; `None` for no maximum.
 fn messages(section: &mut Section<'_, '_>, default: Option<u32>) -> Option<u32> {
     section.optional_within("messages", 4..=u64::from(MANY)).map(|most| most as u32).or(default)
 }

@@ -1,7 +1,6 @@
-//! The text of a configuration as a table whose keys know their lines.
+//! The text of a configuration, as a table whose keys know their lines.
 //!
-//! Parsing recovers from mistakes in the syntax, so that one unclosed quote does not hide everything else
-//! that is wrong.
+//! Parsing recovers from mistakes in the syntax, so that an unclosed quote does not hide all other mistakes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,31 +9,31 @@ use toml::de::{DeTable, DeValue, Error};
 
 use super::problem::Problem;
 
-/// A text that the parser can get through. It has the lines of the original.
+/// A text that the parser can read to its end, with the same lines as the original.
 pub(super) struct Source {
     text: String,
     lines: Lines,
-    /// What was repaired: the line, and the parser's words.
+    /// What was repaired: the line, and the parser's message.
     repaired: Vec<(usize, String)>,
 }
 
-/// Mistakes that make the parser lose what follows them, by how it words them.
+/// Syntax errors after which the parser loses what follows, by the parser's wording.
 const FATAL: &[(&str, Repair)] = &[
     ("key with no value", Repair::Empty),
     ("unclosed table", Repair::Close),
     ("unclosed array table", Repair::Close),
 ];
 
-/// How a line is changed so that the following ones can be read.
+/// How a line is changed so that the parser can read the following ones.
 #[derive(Clone, Copy)]
 enum Repair {
-    /// All of it is taken out.
+    /// All of it is removed.
     Empty,
-    /// A bracket is put where one is missing.
+    /// A missing bracket is added.
     Close,
 }
 
-/// How many times over a text is repaired before it is taken as it is.
+/// The maximum number of rounds of repair, after which the text is taken as it is.
 const ROUNDS: usize = 8;
 
 impl Source {
@@ -51,7 +50,7 @@ impl Source {
         source
     }
 
-    /// Repairs from the end to the beginning, so that the places that are still to come stay right.
+    /// Repairs from the end to the beginning, so that the positions of the remaining errors stay valid.
     fn repair(&mut self, fatal: &[Error]) {
         let mut places: Vec<_> =
             fatal.iter().filter_map(|error| Some((error.span()?.start, repair(error)?, error))).collect();
@@ -70,7 +69,7 @@ impl Source {
     }
 }
 
-/// The parser's message on one line.
+/// The parser's message, on one line.
 fn words(error: &Error) -> String {
     let nothing = error.span().is_some_and(|span| span.is_empty());
     match error.message() {
@@ -91,7 +90,7 @@ fn repair(error: &Error) -> Option<Repair> {
 pub(super) struct Document<'t> {
     /// The root table.
     pub(super) table: DeTable<'t>,
-    /// What is wrong with the syntax, at most one problem for each line, and every key that is set twice.
+    /// The mistakes of syntax, at most one per line, and all keys that are set twice.
     pub(super) problems: Vec<Problem>,
     lines: &'t Lines,
     broken: BTreeSet<usize>,
@@ -128,13 +127,13 @@ impl<'t> Document<'t> {
         self.lines.line(offset)
     }
 
-    /// Whether the syntax of a line is wrong: what was recovered from it is a guess, and not worth a word.
+    /// Whether the syntax of a line is wrong: what was recovered from it is a guess, and not reported on.
     pub(super) fn is_broken(&self, line: usize) -> bool {
         self.broken.contains(&line)
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets at which the lines of a text begin.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -147,7 +146,7 @@ impl Lines {
         self.0.partition_point(|start| *start <= offset)
     }
 
-    /// The bytes of a line without its break, in a text of that length.
+    /// The bytes of a line without its line break, in a text of `length` bytes.
     fn range(&self, line: usize, length: usize) -> Range<usize> {
         let start = self.0.get(line - 1).copied().unwrap_or(length);
         let end = self.0.get(line).map_or(length, |next| next - 1);
@@ -155,7 +154,7 @@ impl Lines {
     }
 }
 
-/// A key, and where it stands.
+/// A key, and where it is.
 struct Place {
     path: String,
     key: String,
@@ -172,8 +171,8 @@ fn collect_places(table: &DeTable<'_>, parent: &str, places: &mut Vec<Place>) {
     }
 }
 
-/// The parser says only where the second mention is. The first is the nearest earlier key of that name:
-/// the keys of one table stand together.
+/// Reports a key that is set twice. The parser tells only the place of the second one; the first is the nearest earlier
+/// key of that name, since the keys of a table stand together.
 fn set_twice(error: &Error, text: &str, places: &[Place], lines: &Lines) -> Option<Problem> {
     if error.message() != "duplicate key" {
         return None;
@@ -194,7 +193,7 @@ fn set_twice(error: &Error, text: &str, places: &[Place], lines: &Lines) -> Opti
     Some(Problem { path, line: Some(lines.line(span.start)), message, hint: None })
 }
 
-/// A key path with one more key, quoted where TOML wants quotes.
+/// A key path extended by one key, which is quoted if TOML requires it.
 pub(super) fn join(parent: &str, key: &str) -> String {
     let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     let key = if bare { key.to_owned() } else { format!("{key:?}") };

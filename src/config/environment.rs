@@ -1,33 +1,33 @@
-//! The few things that a configuration takes from outside its file: environment variables, and whether files that it
-//! names can be used.
+//! What a configuration takes from outside its file: environment variables, and whether the files that it names can be
+//! used.
 //!
-//! Behind a trait, so that reading a configuration is a pure function of what it is given.
+//! It is behind a trait, so that reading a configuration is a pure function of its inputs.
 
 use std::path::{Path, PathBuf};
 
 use crate::upstream;
 
-/// Where environment variables come from.
+/// A source of environment variables.
 ///
 /// Any `Fn(&str) -> Option<String>` is one.
 pub trait Environment {
-    /// The value of a variable; `None` when it is not set or not UTF-8.
+    /// The value of a variable; `None` if it is not set or not UTF-8.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The value of a variable that is only ever sent to an upstream.
+    /// The value of a variable that is used only in requests to an upstream.
     fn secret(&self, name: &str) -> Option<String> {
         self.variable(name)
     }
 
-    /// Whether secrets are told. Where they are not, any of them is there, and empty.
+    /// Whether secrets are available. If not, every secret counts as set, and is empty.
     fn tells_secrets(&self) -> bool {
         true
     }
 
-    /// Whether a file of certificates can be used.
+    /// Checks whether a file of certificates can be used.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     fn check_ca_file(&self, _: &Path) -> Result<(), String> {
         Ok(())
     }
@@ -53,7 +53,7 @@ impl Environment for ProcessEnvironment {
     }
 }
 
-/// The environment of this process, for one who sends nothing: the gateway's secrets need not be in it.
+/// The environment of this process for commands that send nothing: the gateway's secrets need not be set.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WithoutSecrets;
 
@@ -71,17 +71,17 @@ impl Environment for WithoutSecrets {
     }
 }
 
-/// The user's home directory: `HOME`, when it is an absolute path.
+/// The user's home directory: `HOME`, if it is an absolute path.
 pub(super) fn home(environment: &dyn Environment) -> Option<PathBuf> {
     absolute(environment, "HOME")
 }
 
-/// Where programs keep their state: `XDG_STATE_HOME`, else `~/.local/state`.
+/// The directory for programs' state: `XDG_STATE_HOME`, or else `~/.local/state`.
 pub(super) fn state_home(environment: &dyn Environment) -> Option<PathBuf> {
     absolute(environment, "XDG_STATE_HOME").or_else(|| Some(home(environment)?.join(".local/state")))
 }
 
-/// A directory variable. The XDG rules say that a relative path in one is to be ignored.
+/// The directory that a variable names. By the XDG specification, a relative path is ignored.
 fn absolute(environment: &dyn Environment, name: &str) -> Option<PathBuf> {
     environment.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,21 +1,21 @@
-//! `[fidelity]`: who says how much of a history its rewritten form still tells.
+//! `[fidelity]`: the model that judges how much of a history its rewritten form preserves.
 
 use super::section::Section;
 use super::upstream::Upstreams;
 
-/// Who judges.
+/// The judge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fidelity {
-    /// The name of the upstream; `None`: nobody.
+    /// The name of the upstream; `None` for no judge.
     pub upstream: Option<String>,
-    /// The model, which is set where the upstream is.
+    /// The model; set if and only if the upstream is.
     pub model: Option<String>,
 }
 
 pub(super) fn read(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Fidelity {
     let upstream = section.optional::<String>("upstream");
     let model = section.optional::<String>("model");
-    // What is no name is said already.
+    // A value that is not a string is reported already.
     let is_wrong = |key, is_read: bool| section.has(key) && !is_read;
     let is_told = is_wrong("upstream", upstream.is_some()) || is_wrong("model", model.is_some());
     let model = model.filter(|model| !model.trim().is_empty());

@@ -1,4 +1,4 @@
-//! `[limits]`: nothing in the gateway grows or waits without one of these.
+//! `[limits]`: the bounds that hold for everything in the gateway that grows or waits.
 
 use std::time::Duration;
 
@@ -8,22 +8,23 @@ use super::size::ByteSize;
 /// The bounds on memory, time and concurrency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest request body that is read; a longer one streams through unread.
+    /// The size of the longest request body that is read; longer ones are streamed through unread.
     pub max_body: ByteSize,
-    /// How long a client's connection may be silent before or within a request's head.
+    /// How long a client's connection may be silent before or within the head of a request.
     pub idle_timeout: Duration,
-    /// The most client connections at a time.
+    /// The maximum number of client connections at a time.
     pub max_connections: usize,
-    /// How long a rewrite may take before the original goes instead. What was sent in another form before waits to be sent
-    /// so again; to find that out, it is read for ten times as long at most.
+    /// How long a rewrite may take before the original is sent instead. Requests of which parts were sent in another
+    /// form before wait longer, so that these are sent in that form again; to find out whether a request is one of
+    /// these, it is read for at most ten times as long.
     pub rewrite_timeout: Duration,
-    /// How long requests in flight may take to finish after a shutdown is asked for.
+    /// How long requests in flight may take to finish after a shutdown was requested.
     pub drain_timeout: Duration,
-    /// Memory for indexes of messages seen before; 0: none.
+    /// Memory for indexes of messages seen before; 0 for none.
     pub memo: ByteSize,
-    /// The most that may wait to be written, decisions and ledger records alike.
+    /// The maximum number of entries that wait to be written, decisions and ledger records alike.
     pub queue: usize,
-    /// Worker threads; 0: as many as are usual on the machine.
+    /// The number of worker threads; 0 for as many as are usual on the machine.
     pub workers: usize,
 }
 

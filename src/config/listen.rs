@@ -13,26 +13,27 @@ use crate::upstream::{BaseUrl, Proxy};
 pub struct Listen {
     /// The address for clients.
     pub address: SocketAddr,
-    /// The address of the dashboard, the books as JSON, health, metrics and full outputs; `None`: they are off.
+    /// The address of the dashboard, the books as JSON, health, metrics and full outputs; `None` if they are off.
     pub admin: Option<SocketAddr>,
-    /// Names of hosts by which the books may be asked for, besides those that nobody else can have.
+    /// Host names by which the books may be requested, besides those that nobody else can own.
     pub admin_names: NamePatterns,
-    /// Origins of web pages that may use what `upstream.NAME.headers` adds, besides those of this machine.
+    /// Origins of web pages whose requests may have headers of `upstream.NAME.headers` added, besides those of this
+    /// machine.
     pub origins: NamePatterns,
 }
 
 impl Listen {
-    /// All of the addresses.
+    /// All addresses that the gateway listens at.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         [Some(self.address), self.admin].into_iter().flatten().collect()
     }
 
-    /// Whether a URL leads here.
+    /// Whether a URL leads to the gateway.
     pub(super) fn is_at(&self, url: &BaseUrl) -> bool {
         self.addresses().into_iter().any(|address| url.leads_to(address))
     }
 
-    /// Whether a proxy is here.
+    /// Whether a proxy is the gateway.
     pub(super) fn is_proxy(&self, proxy: &Proxy) -> bool {
         self.addresses().into_iter().any(|address| proxy.leads_to(address))
     }
@@ -61,7 +62,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Listen {
 fn admin_names(section: &mut Section<'_, '_>) -> NamePatterns {
     let names = name_patterns(section, "admin_names", NamePatterns::default());
     for pattern in names.patterns() {
-        // Those of addresses are asked for by anyway.
+        // Addresses are allowed anyway.
         if pattern.contains(['/', ':', '@']) || pattern.chars().any(char::is_uppercase) {
             let hint = "a name is that of a host, in small letters and without a port: \"books.example.com\"";
             section.problem("admin_names", format!("no name is like {pattern:?}"), Some(hint.to_owned()));

@@ -1,4 +1,4 @@
-//! `[log]`: what the gateway says about itself, on standard error.
+//! `[log]`: the gateway's own log, on standard error.
 
 use tracing_subscriber::filter::Targets;
 
@@ -9,18 +9,18 @@ use super::value::{Fault, Word};
 /// What is logged, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// A filter that `tracing_subscriber`'s `Targets` are known to read.
+    /// A filter that has been checked to be readable as `tracing_subscriber`'s `Targets`.
     pub level: String,
-    /// The form of a line.
+    /// The format of a line.
     pub format: LogFormat,
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// For human readers.
     Text,
-    /// One JSON object on each line.
+    /// A JSON object per line.
     Json,
 }
 
@@ -42,8 +42,8 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Log {
     }
 }
 
-/// A bare word is a level here. The filter's own parser would take a mistyped one for a module's name, and
-/// log nothing else. There is no `trace`: nothing that says so is built in.
+/// Checks a filter. Here a word alone is a level; the filter's own parser would take a misspelt one for the name of a
+/// module, and log nothing else. `trace` is rejected, since no messages of that level are compiled in.
 fn filter(text: &str) -> Result<(), Fault> {
     for directive in text.split(',').map(str::trim) {
         let word = directive.rsplit('=').next().unwrap_or(directive);

@@ -1,12 +1,11 @@
-//! `gateway.toml`: raw in, resolved out.
+//! `gateway.toml`: reads its text and resolves it.
 //!
-//! [`Config::from_toml`] reads a file key by key and reports everything that is wrong with it at once, each
-//! problem with its key, its line and what was expected. What comes out holds resolved values only: absolute
-//! paths, parsed addresses, compiled patterns. A key that is absent has its default; the shipped file
-//! ([`SHIPPED`]) writes every default out and explains it.
+//! [`Config::from_toml`] reads a file key by key and reports all of its mistakes at once, each with its key, its line
+//! and what was expected. The result holds only resolved values: absolute paths, parsed addresses, compiled patterns. A
+//! missing key has its default; the shipped file ([`SHIPPED`]) lists and explains all defaults.
 //!
-//! One section, one file: it owns the section's type, its defaults and its checks. Nothing here reads a
-//! file, and nothing but an [`Environment`] reaches outside.
+//! Each section has a file of its own here, with its type, its defaults and its checks. Nothing here reads a file, and
+//! only an [`Environment`] reaches outside.
 
 mod alerts;
 mod budget;
@@ -65,10 +64,10 @@ use value::Word;
 
 use crate::upstream::{BaseUrl, UnusableProxy, Variables};
 
-/// The shipped file: every key with its default and an explanation.
+/// The shipped file: all keys with their defaults and explanations.
 pub const SHIPPED: &str = include_str!("../../gateway.toml");
 
-/// Everything that can be configured, resolved.
+/// The whole configuration, resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Whether requests are changed.
@@ -77,53 +76,53 @@ pub struct Config {
     pub preset: Preset,
     /// Where clients and the administrator connect.
     pub listen: Listen,
-    /// Where state is kept.
+    /// Where the state is kept.
     pub state: State,
     /// Where requests go.
     pub upstreams: Upstreams,
-    /// What the environment says of proxies.
+    /// The proxies that the environment names.
     pub proxies: Variables,
     /// The bounds on memory, time and concurrency.
     pub limits: Limits,
-    /// What is done to conversations.
+    /// How conversations are edited.
     pub tuning: Tuning,
-    /// What is done to some of them instead; the first one that matches counts.
+    /// How some conversations are edited instead; the first profile that matches applies.
     pub profiles: Vec<Profile>,
-    /// What may be used up.
+    /// The spending limits of conversations and days.
     pub budget: Budget,
-    /// What is done about prompts that turn out too long.
+    /// What happens when a prompt turns out too long.
     pub recover: Recover,
     /// The full texts of shortened results.
     pub outputs: Outputs,
     /// The books.
     pub ledger: Ledger,
-    /// Prices that go before the catalogue's; the first one that matches counts.
+    /// Prices that override the catalogue's; the first one that matches applies.
     pub prices: Vec<PriceOverride>,
-    /// Who judges rewritten histories.
+    /// The model that judges rewritten histories.
     pub fidelity: Fidelity,
     /// How threads are told apart.
     pub lineage: Lineage,
-    /// What the log tells of conversations.
+    /// What the log reports about conversations.
     pub alerts: Alerts,
-    /// What the gateway says about itself.
+    /// The gateway's own log.
     pub log: Log,
 }
 
 /// Whether requests are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They are.
+    /// They are changed.
     Rewrite,
-    /// They are not; what would have been saved is recorded.
+    /// They are not; what rewriting would have saved is recorded.
     Observe,
 }
 
-/// What is done about prompts that turn out too long.
+/// What happens when a prompt turns out too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recover {
-    /// They are shortened and sent again.
+    /// Whether it is shortened and sent again.
     pub enabled: bool,
-    /// How often one request is sent again.
+    /// The maximum number of times that a request is sent again.
     pub max_attempts: u32,
 }
 
@@ -141,16 +140,16 @@ impl Config {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// Everything that is wrong with it, syntax included.
+    /// All mistakes of the file, including those of syntax.
     pub fn from_toml(text: &str, environment: &dyn Environment) -> Result<Self, Problems> {
         Self::parse(text, environment, Rules::Reading)
     }
 
-    /// Reads a configuration file that is to hold as it stands, with nothing said beside it: where it listens is where
-    /// no upstream of its own may be, and at the same place each time if URLs lead there.
+    /// Reads a configuration file that must be valid as it stands, without the command line. In addition, no upstream
+    /// of its own may be where the gateway listens, and if URLs lead to the admin listener, its port must be fixed.
     ///
     /// # Errors
-    /// As [`Config::from_toml`].
+    /// As for [`Config::from_toml`].
     pub fn checked(text: &str, environment: &dyn Environment) -> Result<Self, Problems> {
         Self::parse(text, environment, Rules::AsItStands)
     }
@@ -165,25 +164,25 @@ impl Config {
     /// The configuration of an empty file.
     ///
     /// # Errors
-    /// When the environment has no place to keep state in.
+    /// If the environment has no directory for the state.
     pub fn default_with(environment: &dyn Environment) -> Result<Self, Problems> {
         Self::from_toml("", environment)
     }
 
-    /// What of the file does not hold where every request goes to one address: the keys of upstreams.
+    /// The keys of upstreams in the file that have no effect if all requests go to one address.
     pub fn unused_with_single_upstream(&self) -> Vec<String> {
         self.upstreams.said()
     }
 
-    /// The same, with every request going to one address, whatever its path or protocol.
+    /// Returns this configuration with all requests going to one address, whatever their path or protocol.
     #[must_use]
     pub fn with_single_upstream(self, base_url: BaseUrl) -> Self {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
-    /// The same, with a way to a server that an agent was to ask itself, in place of the upstream `like`: the path that it
-    /// is asked below, and the keys of the file that do not hold there. `name` is what it is called where it is none of
-    /// the file's.
+    /// Returns this configuration with a route to a server that an agent would have asked directly, in place of the
+    /// upstream `like`; the path below which the agent reaches it; and the keys of the file that do not apply to it.
+    /// `name` is its name if it is not an upstream of the file.
     #[must_use]
     pub fn leading_to(mut self, url: BaseUrl, like: &str, name: &str) -> (Self, String, Vec<String>) {
         let (path, mut unused) = self.upstreams.leading_to(url, like, name);
@@ -194,14 +193,14 @@ impl Config {
         (self, path, unused)
     }
 
-    /// The same, as it turns out where the gateway listens.
+    /// Returns this configuration with the addresses that the gateway actually listens at.
     #[must_use]
     pub fn listening_at(mut self, address: SocketAddr, admin: Option<SocketAddr>) -> Self {
         self.listen = Listen { address, admin, ..self.listen };
         self
     }
 
-    /// The upstream that leads back to where the gateway listens, the key that says so, and what that says.
+    /// The upstream that leads back to the gateway, if there is one, with the key that is to blame and its value.
     pub fn looped(&self) -> Option<(&Upstream, &'static str, String)> {
         self.upstreams.as_slice().iter().find_map(|upstream| {
             let (key, place) = upstream.looped(&self.listen)?;
@@ -209,12 +208,12 @@ impl Config {
         })
     }
 
-    /// The upstreams whose addresses end as the paths of requests begin, and what becomes of those.
+    /// The upstreams whose addresses end as the paths of requests begin, each with an example of the result.
     pub fn repeated_paths(&self) -> impl Iterator<Item = (&Upstream, String)> {
         self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeats()?)))
     }
 
-    /// What the environment names for proxies of these upstreams and cannot be used, each once.
+    /// The proxies that the environment names for these upstreams and that cannot be used, without duplicates.
     pub fn unusable_proxies(&self) -> Vec<UnusableProxy> {
         let listeners = self.listen.addresses();
         let mut unusable: Vec<UnusableProxy> = Vec::new();
@@ -225,19 +224,19 @@ impl Config {
         unusable
     }
 
-    /// The path of every key that a file may set. Names that the file chooses stand as capitals:
+    /// The paths of all keys that a file may set. Names that the file chooses appear as capitals:
     /// `upstream.NAME.base_url`.
     pub fn keys() -> Vec<String> {
         Reader::keys(&Document::parse(&Source::new("")), &|_: &str| None, |root| read(root, Rules::Reading))
     }
 }
 
-/// What must hold of a file.
+/// Which rules a file must meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rules {
-    /// What no command line changes.
+    /// Those that no command line can change.
     Reading,
-    /// And what one may change.
+    /// Those as well that a command line can change.
     AsItStands,
 }
 
@@ -258,7 +257,8 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
         if outputs.recall == Recall::Http && listen.admin.is_none() {
             section.problem("recall", "the URLs are served by `listen.admin`, which is off", None);
         }
-        // What a command line or the system chooses holds until the gateway ends, and histories hold the URLs for longer.
+        // A port that a command line or the system chooses is valid only until the gateway ends; URLs stay in histories
+        // for longer.
         let is_free = listen.admin.is_some_and(|admin| admin.port() == 0);
         if rules == Rules::AsItStands && outputs.recall == Recall::Http && is_free {
             let hint = "give it a port of its own".to_owned();

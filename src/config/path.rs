@@ -1,7 +1,7 @@
-//! Directories and files: absolute, under the home directory, or below another directory.
+//! Directories and files: absolute paths, paths below the home directory, or paths below another directory.
 //!
-//! A path is never relative to the working directory: the same file must mean the same state wherever the
-//! gateway was started from, or earlier decisions would be lost.
+//! A path is never relative to the working directory: the same file must mean the same state wherever the gateway is
+//! started, or earlier decisions would be lost.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ impl Section<'_, '_> {
         })
     }
 
-    /// A path that may also be relative, to `base`.
+    /// A path that may also be relative, in which case it is below `base`.
     pub(super) fn path_below(&mut self, key: &'static str, base: &Path, default: &str) -> PathBuf {
         let read = self.parse(
             key,
@@ -33,7 +33,7 @@ impl Section<'_, '_> {
     }
 }
 
-/// The path as an absolute one; `None` if it is relative.
+/// Makes a path absolute; `None` if it is relative.
 fn expand(text: &str, environment: &dyn Environment) -> Result<Option<PathBuf>, Fault> {
     let rest = match text.strip_prefix('~') {
         None => return Ok(Some(PathBuf::from(text)).filter(|path| path.is_absolute())),

@@ -1,12 +1,12 @@
-//! A length of time as people write it: `"250ms"`, `"30s"`, `"5m"`, `"2h"`, `"7d"`.
+//! Durations as users write them: `"250ms"`, `"30s"`, `"5m"`, `"2h"`, `"7d"`.
 
 use std::time::Duration;
 
-/// Units in milliseconds, the largest first.
+/// The units in milliseconds, largest first.
 const UNITS: &[(&str, u64)] =
     &[("d", 24 * 3_600_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads a number with its unit; there is no bare number, since nobody remembers which unit it has.
+/// Reads a number with its unit. A number without one is rejected, since nobody remembers which unit it would have.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(*factor)?))
 }
 
-/// The shortest text that [`parse`] reads as this duration, to the millisecond.
+/// The shortest text that [`parse`] reads as this duration, in whole milliseconds.
 pub(super) fn show(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let whole = UNITS.iter().find(|(_, factor)| millis != 0 && millis.is_multiple_of(*factor));

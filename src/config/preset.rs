@@ -1,7 +1,7 @@
-//! `preset`: sets of defaults under a name, after what known agents and gateways do with their own history.
+//! `preset`: named sets of defaults, modelled on what known agents and gateways do with their own history.
 //!
 //! A preset is a fragment of a configuration file (`presets/NAME.toml`), whose comments say what it is taken from and
-//! what is different here. A file's own keys go before it.
+//! what differs here. Keys of the file override it.
 
 use super::document::{Document, Source};
 use super::environment::Environment;
@@ -13,9 +13,9 @@ use super::value::Word;
 /// A set of defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// The gateway's own.
+    /// The gateway's own defaults.
     Default,
-    /// Nothing is done; the books are kept.
+    /// Requests are left unchanged; the books are kept.
     Passthrough,
     /// opencode, as its architecture is described.
     Opencode,
@@ -70,7 +70,7 @@ impl Preset {
         Self::WORDS.iter().find(|(_, preset)| *preset == self).map_or("default", |(name, _)| name)
     }
 
-    /// All of them.
+    /// All presets.
     pub fn all() -> impl Iterator<Item = Self> {
         let is_first = |(at, (_, preset)): &(usize, &(&str, Self))| {
             Self::WORDS[..*at].iter().all(|(_, earlier)| earlier != preset)
@@ -98,7 +98,7 @@ impl Preset {
         }
     }
 
-    /// What it sets, on top of the defaults, and what is wrong with it.
+    /// The values that it sets on top of the defaults, and the mistakes in it.
     pub(super) fn layer(self, environment: &dyn Environment, around: Around<'_>) -> (Layer, Vec<Problem>) {
         let source = Source::new(self.fragment());
         let document = Document::parse(&source);

@@ -1,6 +1,6 @@
-//! `[prices.model."PATTERN"]`: prices that the catalogue does not have, or has wrong.
+//! `[prices.model."PATTERN"]`: prices that the catalogue lacks, or has wrong.
 //!
-//! Money is exact: a price is read as decimal text into an integer, never through a float.
+//! Money is exact: a price is parsed from decimal text into an integer, never through a float.
 
 use glob::Pattern;
 use toml::de::DeValue;
@@ -9,19 +9,19 @@ use super::section::Section;
 use super::value::{Fault, bad_pattern, names_nothing, number};
 use crate::usage::{AmountError, Catalogue, Rate, Stated};
 
-/// Prices of the models whose names match a pattern, in place of the catalogue's.
+/// Prices for the models whose names match a pattern, overriding the catalogue's.
 #[derive(Debug, Clone)]
 pub struct PriceOverride {
     pattern: String,
-    /// What is stated; what is left out is the catalogue's.
+    /// The prices that are given; the others are the catalogue's.
     pub stated: Stated,
 }
 
-/// Dearer than this, a hundred thousand dollars for a million tokens, is a slip of the unit.
+/// The maximum, a hundred thousand dollars per million tokens: more is a mistake in the unit.
 const DEAREST: Rate = Rate::from_picodollars(100_000_000_000);
 
 impl PriceOverride {
-    /// The pattern as it was written.
+    /// The pattern as written.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
@@ -36,10 +36,10 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
     own.into_iter().flatten().collect()
 }
 
-/// Reports an entry that differs only in case from one before it: that one holds for the same models. `seen` are those
-/// before it.
+/// Reports an entry whose pattern differs only in case from an earlier one, since both match the same models. `seen`
+/// are the earlier patterns.
 fn told_apart(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<String>) {
-    // In other case, a range in brackets may be another one.
+    // A range in brackets may mean something else in another case.
     let is_same = |first: &&String| first.eq_ignore_ascii_case(pattern) && !pattern.contains('[');
     match seen.iter().find(is_same) {
         Some(first) => {

@@ -1,25 +1,25 @@
-//! What is wrong with a configuration, in words for the person who wrote it.
+//! The mistakes of a configuration, in words for the person who wrote it.
 //!
-//! A problem names the key, the line and what was expected. It never quotes a header's value: those are
+//! A problem names the key, the line and what was expected. It never quotes the value of a header, since those are
 //! often secrets.
 
 use std::fmt;
 use std::str::Utf8Error;
 
-/// One thing that is wrong with a configuration.
+/// A mistake in a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The key, from the root: `truncate.max_bytes`. Empty when the text itself cannot be read.
+    /// The path of the key from the root: `truncate.max_bytes`. Empty if the text itself cannot be read.
     pub path: String,
-    /// The line it stands on, counted from 1; `None` when the file does not mention it.
+    /// The line, counted from 1; `None` if the file does not mention the key.
     pub line: Option<usize>,
-    /// What is wrong, one sentence without a final period.
+    /// What is wrong, in one sentence without a final period.
     pub message: String,
-    /// What to do about it.
+    /// How to mend it.
     pub hint: Option<String>,
 }
 
-/// Everything that is wrong with a configuration, in the order of its lines; never empty.
+/// All mistakes of a configuration, ordered by line; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problems {
     file: String,
@@ -27,13 +27,13 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Sorts the problems by line; those without a line come last.
+    /// Sorts the problems by line, those without a line last.
     pub(super) fn new(mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         Self { file: "gateway.toml".to_owned(), list }
     }
 
-    /// What is wrong with a file that is no text from a place on.
+    /// The problem of a file that is not UTF-8 from some byte on.
     pub fn not_utf8(file: &[u8], error: Utf8Error) -> Self {
         let before = file.get(..error.valid_up_to()).unwrap_or(file);
         let line = 1 + memchr::memchr_iter(b'\n', before).count();
@@ -41,13 +41,13 @@ impl Problems {
         Self::new(vec![Problem { path: String::new(), line: Some(line), message, hint: None }])
     }
 
-    /// The same, shown under the name that the file has for the user.
+    /// Returns the same problems, shown under the name that the user gave for the file.
     #[must_use]
     pub fn named(self, file: impl Into<String>) -> Self {
         Self { file: file.into(), ..self }
     }
 
-    /// The problems in the order of their lines.
+    /// The problems, ordered by line.
     pub fn as_slice(&self) -> &[Problem] {
         &self.list
     }

@@ -1,6 +1,6 @@
-//! `[profile.NAME]`: settings of their own for some conversations, by who makes the request and for what.
+//! `[profile.NAME]`: settings for some conversations, by who sends the request and what it is for.
 //!
-//! The first profile of the file that matches holds. A profile that matches nothing in particular is a mistake.
+//! The first profile of the file that matches applies. A profile without any condition is a mistake.
 
 use glob::PatternError;
 use http::{HeaderMap, HeaderName};
@@ -13,20 +13,20 @@ use super::value::{Fault, FromValue, bad_pattern};
 use super::{Preset, Upstreams};
 use crate::shape::settings::NamePatterns;
 
-/// Settings of their own for some conversations.
+/// Settings for some conversations.
 #[derive(Debug, Clone)]
 pub struct Profile {
-    /// What the file calls it.
+    /// Its name in the file.
     pub name: String,
-    /// Whose they are.
+    /// Which requests it applies to.
     pub matcher: Matcher,
-    /// What its settings are based on; `None`: the file's.
+    /// The preset that its settings are based on; `None` for the file's settings.
     pub preset: Option<Preset>,
-    /// The settings.
+    /// Its settings.
     pub tuning: Tuning,
 }
 
-/// Which requests a profile is for: all that is given must match.
+/// Which requests a profile applies to: those that meet all the given conditions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Matcher {
     client: Option<NamePatterns>,
@@ -36,23 +36,23 @@ pub struct Matcher {
     headers: Vec<(HeaderName, NamePatterns)>,
 }
 
-/// What is known of a request.
+/// The properties of a request that profiles can match.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The client program, as it names itself: the first word of `user-agent`.
+    /// The client program, as it names itself in the first word of `user-agent`.
     pub client: Option<&'a str>,
-    /// The model that is asked.
+    /// The model that is asked for.
     pub model: Option<&'a str>,
     /// The name of the upstream.
     pub upstream: &'a str,
     /// The name of the protocol.
     pub protocol: &'a str,
-    /// The headers.
+    /// Its headers.
     pub headers: &'a HeaderMap,
 }
 
 impl Matcher {
-    /// Whether a request is one of these.
+    /// Whether `request` meets all conditions.
     pub fn matches(&self, request: &Request<'_>) -> bool {
         let is = |patterns: &Option<NamePatterns>, value: Option<&str>| {
             patterns.as_ref().is_none_or(|patterns| value.is_some_and(|value| patterns.matches(value)))
@@ -68,13 +68,14 @@ impl Matcher {
             && self.headers.iter().all(has)
     }
 
-    /// Whether it is for an upstream by its name, and not for another one.
+    /// Whether it names an upstream and not another one.
     pub(super) fn is_for_upstream(&self, name: &str, other: &str) -> bool {
         self.upstream.as_ref().is_some_and(|patterns| patterns.matches(name) && !patterns.matches(other))
     }
 }
 
-/// The profiles of a file. What one leaves out is the preset's that it names, else the file's.
+/// Reads the profiles of a file. A key that a profile leaves out has the value of the preset that it names, or else of
+/// the file.
 pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>) -> Vec<Profile> {
     let mut seen: Vec<(String, Matcher)> = Vec::new();
     root.entries("profile", "NAME", |name, section| {
@@ -82,7 +83,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>)
             section
                 .problem_here(nameless, Some("write `[profile.NAME]`, with a name of your own".to_owned()));
             if name == "match" {
-                // Its keys are known: they are not wrong as well.
+                // Only so that its keys are known and not reported as well.
                 matcher(section, around.upstreams);
             }
         } else {
@@ -108,7 +109,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>)
     })
 }
 
-/// What is said where a section of a profile stands where its name should be.
+/// The message for a section of a profile in the place of a profile's name.
 fn nameless(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
     let is_section = name == "match" || SECTIONS.contains(&name);
     (is_section && !section.has("match")).then_some("a profile needs a name, and this is one of its sections")
@@ -117,7 +118,7 @@ fn nameless(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
 /// The sections of a profile, besides `match`.
 const SECTIONS: [&str; 7] = ["shape", "truncate", "clear", "window", "ladder", "cache", "summarize"];
 
-/// What a matcher may have.
+/// The keys of a matcher.
 const KEYS: [&str; 5] = ["client", "model", "upstream", "protocol", "header"];
 
 fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
@@ -128,7 +129,7 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
         protocol: globs(section, "protocol"),
         headers: section.pairs("header", |name, value, _| header(name, value)).unwrap_or_default(),
     };
-    // What is wrong by itself is said already.
+    // A condition that is invalid is reported already.
     let says =
         |key: &&'static str| if *key == "header" { section.has_any("header") } else { section.has(key) };
     if section.is_there() && !KEYS.iter().any(says) {
@@ -142,7 +143,8 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
     matcher
 }
 
-/// Reports that no upstream of these speaks one of these protocols, where there are some of both.
+/// Reports that none of the matching upstreams takes any of the matching protocols, unless there are no such upstreams
+/// or no such protocols at all.
 fn spoken(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstreams) {
     let fits = |patterns: &Option<NamePatterns>, name: &str| {
         patterns.as_ref().is_none_or(|patterns| patterns.matches(name))
@@ -162,7 +164,7 @@ fn spoken(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstream
     }
 }
 
-/// Reports patterns that none of the names there are can match.
+/// Reports patterns that match none of the known names.
 fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&NamePatterns>, names: &[&str]) {
     if patterns.is_some_and(|patterns| !names.iter().any(|name| patterns.matches(name))) {
         let hint = format!("there are `{}`", names.join("`, `"));
@@ -172,7 +174,7 @@ fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&Na
 
 const EXPECTED: &str = "a pattern, or several with commas between them";
 
-/// A list of patterns, with commas between them.
+/// A list of patterns, separated by commas.
 fn globs(section: &mut Section<'_, '_>, key: &'static str) -> Option<NamePatterns> {
     section.parse(key, || EXPECTED.into(), |value, _| patterns(value))
 }
@@ -232,7 +234,8 @@ mod tests {
         assert!(!config("profile.p.match.model = '*'").profiles[0].matcher.matches(&nobody));
     }
 
-    /// What a profile leaves out is the file's; with a preset, the preset's, except for who writes summaries.
+    /// A key that a profile leaves out has the file's value; with a preset, the preset's, except for who writes
+    /// summaries.
     #[test]
     fn what_a_profile_leaves_out() {
         let config = config(

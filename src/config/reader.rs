@@ -1,6 +1,6 @@
-//! What has been found out so far about a document: its problems, and which keys are known.
+//! The state of reading a document: the problems found and the keys that are known.
 //!
-//! The list of known keys comes from the calls that read them: it cannot go stale.
+//! The list of known keys comes from the calls that read them, so it cannot become outdated.
 
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
@@ -11,18 +11,18 @@ use super::problem::Problem;
 use super::section::Section;
 use super::suggest::{did_you_mean, nearest};
 
-/// What has been found out so far about a document.
+/// The state of reading a document.
 pub(super) struct Reader<'t> {
     pub(super) document: &'t Document<'t>,
     pub(super) environment: &'t dyn Environment,
     problems: Vec<Problem>,
     strays: Vec<Stray>,
     known: Vec<String>,
-    /// Entries of named tables are visited once more under a placeholder, so that their keys are known.
+    /// Whether entries of named tables are visited once more under a placeholder, so that their keys become known.
     pub(super) probing: bool,
 }
 
-/// A key that nobody asked for.
+/// A key that no section asked for.
 struct Stray {
     path: Path,
     key: String,
@@ -31,7 +31,7 @@ struct Stray {
 }
 
 impl<'t> Reader<'t> {
-    /// Reads a document. What comes back is whole only when there are no problems.
+    /// Reads a document. The value is complete only if there are no problems.
     pub(super) fn read<T>(
         document: &'t Document<'t>,
         environment: &'t dyn Environment,
@@ -45,7 +45,7 @@ impl<'t> Reader<'t> {
         (value, problems)
     }
 
-    /// The keys that `read` asks for, in its order; names chosen by the user stand as placeholders in
+    /// The keys that `read` asks for, in the order in which it does; names chosen by the user appear as placeholders in
     /// capitals.
     pub(super) fn keys<T>(
         document: &'t Document<'t>,
@@ -62,14 +62,15 @@ impl<'t> Reader<'t> {
         Self { document, environment, problems, strays, known, probing }
     }
 
-    /// Notes that a key is known.
+    /// Records that a key is known.
     pub(super) fn know(&mut self, pattern: String) {
         if !self.known.contains(&pattern) {
             self.known.push(pattern);
         }
     }
 
-    /// Notes a key that nobody asked for, and those that somebody did. Reported when all keys are known.
+    /// Records a key that no section asked for, and the keys that its section did ask for. It is reported when all keys
+    /// are known.
     pub(super) fn stray(&mut self, path: Path, key: &Spanned<DeString<'_>>, siblings: &[&'static str]) {
         let line = self.document.line(key.span().start);
         if !self.document.is_broken(line) {
@@ -78,7 +79,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Notes a problem, unless its line cannot be read anyway.
+    /// Records a problem, unless the syntax of its line is wrong anyway.
     pub(super) fn report(
         &mut self,
         path: String,
@@ -91,7 +92,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The line of a value. A value that recovery made up has no place.
+    /// The line of a value; `None` for a value that recovery made up, since it has no place.
     pub(super) fn line_of(&self, value: &Spanned<DeValue<'_>>) -> Option<usize> {
         let span = value.span();
         (span.end > 0).then(|| self.document.line(span.start))
@@ -119,7 +120,7 @@ impl Stray {
         Problem { path, line, message: "unknown key".to_owned(), hint }
     }
 
-    /// The same key or section outside of profiles, where there is one.
+    /// The path of the same key or section outside of profiles, if there is one.
     fn of_the_file(&self, known: &[String]) -> Option<&str> {
         let whole = self.path.pattern.strip_prefix("profile.NAME.")?;
         let is_it = |path: &str| {
@@ -129,7 +130,7 @@ impl Stray {
     }
 }
 
-/// A key path as the user sees it, and with placeholders for the names the user chose.
+/// A key path as it is shown to the user, and with placeholders for the names that the user chose.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Path {
     pub(super) shown: String,

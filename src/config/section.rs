@@ -1,9 +1,9 @@
-//! Reading a table key by key: what is asked for is what is known.
+//! Reading a table key by key: a key is known if it is asked for.
 //!
-//! Every method asks for one key, checks its value, records what is wrong and returns something usable, so
-//! that reading never stops at the first mistake. Keys that nobody asked for are reported when a section ends.
+//! Each method asks for one key, checks its value, records problems and returns a usable value, so that reading never
+//! stops at the first mistake. Keys that were not asked for are reported at the end of a section.
 //!
-//! What is done for key after key is never inlined: that would be hundreds of copies, which stay in memory.
+//! Code that runs for key after key is never inlined: that would make hundreds of copies, which stay in memory.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use super::environment::Environment;
 use super::reader::{Path, Reader};
 use super::value::{Fault, FromValue, Ranged, describe};
 
-/// One table, present or not.
+/// A table, present or not.
 pub(super) struct Section<'r, 't> {
     reader: &'r mut Reader<'t>,
     table: Option<&'t DeTable<'t>>,
@@ -37,25 +37,25 @@ impl<'r, 't> Section<'r, 't> {
         self.optional(key).unwrap_or(default)
     }
 
-    /// The value of a key that need not be there.
+    /// The value of an optional key.
     #[inline(never)]
     pub(super) fn optional<T: FromValue>(&mut self, key: &'static str) -> Option<T> {
         self.parse(key, T::expected, |value, _| T::from_value(value))
     }
 
-    /// Reports a key that must be there and is not.
+    /// Reports a required key that is missing.
     pub(super) fn require(&mut self, key: &'static str, message: &str) {
         if !self.has(key) {
             self.problem(key, message, None);
         }
     }
 
-    /// The value of a key, held to a range, or its default.
+    /// The value of a key, which must be within a range, or its default.
     pub(super) fn within<T: Ranged>(&mut self, key: &'static str, range: RangeInclusive<T>, default: T) -> T {
         self.optional_within(key, range).unwrap_or(default)
     }
 
-    /// The value of a key that need not be there, held to a range; one out of range counts as a problem.
+    /// The value of an optional key, which must be within a range; a value outside of it is reported.
     #[inline(never)]
     pub(super) fn optional_within<T: Ranged>(
         &mut self,
@@ -71,13 +71,13 @@ impl<'r, 't> Section<'r, 't> {
         None
     }
 
-    /// A number of things, held to a range, or its default.
+    /// The value of a key that is a count, which must be within a range, or its default.
     pub(super) fn count(&mut self, key: &'static str, range: RangeInclusive<u32>, default: u32) -> u32 {
         let range = u64::from(*range.start())..=u64::from(*range.end());
         self.within(key, range, u64::from(default)) as u32
     }
 
-    /// The items of a list; each item that is wrong is a problem of its own.
+    /// The items of a list; each invalid item is reported separately.
     #[inline(never)]
     pub(super) fn list<T: FromValue>(&mut self, key: &'static str) -> Option<Vec<T>> {
         self.ask(key);
@@ -103,7 +103,7 @@ impl<'r, 't> Section<'r, 't> {
         Some(list)
     }
 
-    /// The value of a key, read by `parse`, which may look at the environment.
+    /// The value of a key, parsed by `parse`, which may look at the environment.
     pub(super) fn parse<T>(
         &mut self,
         key: &'static str,
@@ -127,7 +127,7 @@ impl<'r, 't> Section<'r, 't> {
         self.problem(key, message, hint);
     }
 
-    /// The table of a key; `read` runs whether it is there or not.
+    /// Reads the table of a key; `read` runs whether it is present or not.
     pub(super) fn section<T>(
         &mut self,
         key: &'static str,
@@ -139,7 +139,7 @@ impl<'r, 't> Section<'r, 't> {
         Section { reader: self.reader, table, path, line, asked: Vec::new() }.finish(read)
     }
 
-    /// The tables within the table of a key, named by the user, in the order of the file.
+    /// Reads the tables within the table of a key, whose names the user chose, in the order of the file.
     pub(super) fn entries<T>(
         &mut self,
         key: &'static str,
@@ -172,7 +172,7 @@ impl<'r, 't> Section<'r, 't> {
         entries
     }
 
-    /// The keys of a table in which every key is the user's own, in the order of the file.
+    /// Reads a table in which the user chose all keys, in the order of the file.
     pub(super) fn pairs<T>(
         &mut self,
         key: &'static str,
@@ -198,7 +198,7 @@ impl<'r, 't> Section<'r, 't> {
         Some(pairs)
     }
 
-    /// Reports something about a key: a rule that one value alone cannot break.
+    /// Reports a problem with a key that its value alone does not show.
     pub(super) fn problem(&mut self, key: &'static str, message: impl Into<String>, hint: Option<String>) {
         self.report(key, message.into(), hint);
     }
@@ -210,14 +210,14 @@ impl<'r, 't> Section<'r, 't> {
         self.reader.report(path, line, message, hint);
     }
 
-    /// Reports something about a key of a table in this one: a rule that several tables can break together.
+    /// Reports a problem with a key of a table within this one that only several tables together show.
     pub(super) fn problem_in(&mut self, table: &'static str, key: &'static str, message: String) {
         let line = self.find_in(table, key).map(|name| self.reader.document.line(name.span().start));
         let path = self.path.key(table).key(key).shown;
         self.reader.report(path, line, message, None);
     }
 
-    /// Whether the file has a key in a table of this one, be it right or wrong.
+    /// Whether the file has a key in a table within this one, valid or not.
     pub(super) fn has_in(&self, table: &str, key: &str) -> bool {
         self.find_in(table, key).is_some()
     }
@@ -227,28 +227,28 @@ impl<'r, 't> Section<'r, 't> {
         table.get_ref().as_table()?.get_key_value(key).map(|(name, _)| name)
     }
 
-    /// Reports something about the section as a whole.
+    /// Reports a problem with the section as a whole.
     pub(super) fn problem_here(&mut self, message: impl Into<String>, hint: Option<String>) {
         self.reader.report(self.path.shown.clone(), self.line, message.into(), hint);
     }
 
-    /// Whether the file has this key, be it right or wrong.
+    /// Whether the file has this key, valid or not.
     pub(super) fn has(&self, key: &'static str) -> bool {
         self.find(key).is_some()
     }
 
-    /// Whether the file has a table with something in it at this key, or what is no table.
+    /// Whether the file has a table at this key that is not empty, or a value that is not a table.
     pub(super) fn has_any(&self, key: &'static str) -> bool {
         let table = |value: &'t Spanned<DeValue<'t>>| value.get_ref().as_table();
         self.find(key).is_some_and(|(_, value)| table(value).is_none_or(|table| !table.is_empty()))
     }
 
-    /// Whether the file has the section at all.
+    /// Whether the file has this section.
     pub(super) const fn is_there(&self) -> bool {
         self.table.is_some()
     }
 
-    /// Where variables and the home directory come from.
+    /// The source of variables and of the home directory.
     pub(super) fn environment(&self) -> &'t dyn Environment {
         self.reader.environment
     }
@@ -287,7 +287,7 @@ impl<'r, 't> Section<'r, 't> {
         value
     }
 
-    /// Reports the keys that nobody asked for.
+    /// Reports the keys that were not asked for.
     #[inline(never)]
     fn end(self) {
         for key in self.table.into_iter().flat_map(DeTable::keys) {

@@ -1,6 +1,6 @@
-//! `[shape]` and `[truncate]`: what the shapers are told.
+//! `[shape]` and `[truncate]`: the settings of the shapers.
 //!
-//! The defaults are those that `shape::Settings` has; nothing about shaping is decided here.
+//! The defaults are those of `shape::Settings`; nothing about shaping is decided here.
 
 use crate::shape::Settings;
 use crate::shape::settings::{Keep, NamePatterns, RUNS, SHELLS, Truncate, TruncateRule};
@@ -9,7 +9,7 @@ use super::section::Section;
 use super::size::ByteSize;
 use super::value::{Share, Word, bad_pattern};
 
-/// Which end is kept, in a word.
+/// Which end of a text is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Head,
@@ -25,11 +25,11 @@ impl Word for End {
 const ONE: ByteSize = ByteSize::new(1);
 const GIBIBYTE: ByteSize = ByteSize::new(1 << 30);
 const MOST_LINES: usize = 1_000_000_000;
-/// In thousandths.
+/// Half, in thousandths.
 const HALF: u16 = 500;
-/// What a marker may have filled in.
+/// The placeholders that a marker may contain.
 const PLACEHOLDERS: &[&str] = &["removed", "total", "removed_plain", "total_plain", "recall"];
-/// How a marker is none of the limits' business.
+/// The hint for when a marker does not count towards the limits.
 const ON_TOP: &str =
     "a marker that begins with words of its own and has {removed} once comes on top of the limits";
 
@@ -47,21 +47,21 @@ pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Setting
     }
 }
 
-/// The limits of `[truncate]`. Of a tool's only what was said: the rest is `[truncate]`'s, whichever file, preset or
-/// profile sets that in the end.
+/// The limits of `[truncate]`. For tools, only the fields that were set: the others have the final value of
+/// `[truncate]`, whether the file, a preset or a profile sets it.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     base: Limit,
     tools: Vec<(NamePatterns, Said)>,
 }
 
-/// Every field of a rule.
+/// All fields of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limit {
     lines: usize,
     bytes: usize,
     end: End,
-    /// Of both ends, so many thousandths are the first one. It stays what it is where one end is kept.
+    /// If both ends are kept, the share of the first one in thousandths. It keeps its value if only one end is kept.
     head: u16,
 }
 
@@ -81,7 +81,7 @@ enum Lines {
     TwiceAsMany,
 }
 
-/// What the built-in entries say: both ends, and of those of commands as many lines as others have of one.
+/// The built-in entries: both ends are kept, for commands with twice as many lines as for other tools.
 const BUILT_IN: [(&[&str], Said); 2] = [
     (SHELLS, Said { lines: Some(Lines::TwiceAsMany), bytes: None, end: Some(End::Both), head: None }),
     (RUNS, Said { lines: None, bytes: None, end: Some(End::Both), head: None }),
@@ -152,7 +152,7 @@ impl Said {
         }
     }
 
-    /// A built-in entry, written out, is the built-in entry.
+    /// Returns the built-in entry if this is the same one, written out.
     fn or_built_in(self, patterns: &NamePatterns, base: Limit) -> Self {
         let is_it = |(names, said): &&(&[&str], Self)| {
             patterns.patterns() == *names && self.on(base) == said.on(base)
@@ -161,7 +161,7 @@ impl Said {
     }
 }
 
-/// The section, on top of what is below it.
+/// Reads the section, on top of the limits below it.
 pub(super) fn truncate(
     section: &mut Section<'_, '_>,
     default: Truncate,
@@ -188,7 +188,7 @@ pub(super) fn truncate(
         entry
     });
     let mut tools: Vec<_> = own.into_iter().flatten().collect();
-    // The entries that are there already stay, behind the section's own, unless it has the very same patterns.
+    // Entries from below stay, after the section's own, unless the section has an entry with the same patterns.
     for entry in &below.tools {
         if tools.iter().all(|(patterns, _)| *patterns != entry.0) {
             tools.push(entry.clone());
@@ -203,7 +203,7 @@ pub(super) fn truncate(
     (truncate, Limits { base, tools })
 }
 
-/// What the marker takes of any limits, at least; nothing where it comes on top of them.
+/// The least that the marker takes of any limit; zero if it does not count towards the limits.
 #[derive(Clone, Copy)]
 struct Least {
     lines: usize,
@@ -216,7 +216,7 @@ impl Least {
         Self { lines, bytes }
     }
 
-    /// Reports limits of a section's own that have no room for it.
+    /// Reports limits that the section sets and that have no room for the marker.
     fn told(self, section: &mut Section<'_, '_>, limit: Limit) {
         if section.has("max_lines") && limit.lines < self.lines {
             let message =
@@ -236,7 +236,7 @@ impl Least {
         }
     }
 
-    /// Reports the marker, where it is the section's own and the limits are not.
+    /// Reports the marker if the section sets it, but not the limits.
     fn told_of_marker(self, section: &mut Section<'_, '_>, mut limits: impl Iterator<Item = Limit>) {
         let is_told = ["max_lines", "max_bytes", "tool"].iter().any(|key| section.has(key));
         let has_no_room = |limit: Limit| limit.lines < self.lines || limit.bytes < self.bytes;
@@ -247,7 +247,7 @@ impl Least {
     }
 }
 
-/// One override. Its name is a list of patterns, with commas between them.
+/// Reads an override for tools. Its name is a list of patterns, separated by commas.
 fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(NamePatterns, Said)> {
     let said = Said::read(section);
     match NamePatterns::new(patterns(names)) {
@@ -262,7 +262,7 @@ fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(Nam
     }
 }
 
-/// Reports an override that can hold for no tool. `seen` are the names of those before it.
+/// Reports an override that can apply to no tool. `seen` holds the names of the earlier ones.
 fn told_apart(names: &str, section: &mut Section<'_, '_>, seen: &mut Vec<(String, Vec<String>)>) {
     let patterns: Vec<String> = patterns(names).into_iter().map(str::to_lowercase).collect();
     if patterns.iter().all(String::is_empty) {
@@ -274,7 +274,7 @@ fn told_apart(names: &str, section: &mut Section<'_, '_>, seen: &mut Vec<(String
     seen.push((names.to_owned(), patterns));
 }
 
-/// The patterns of a list.
+/// The patterns of a list, which are separated by commas.
 fn patterns(names: &str) -> Vec<&str> {
     names.split(',').map(str::trim).collect()
 }

@@ -1,4 +1,4 @@
-//! A number of bytes as people write it: `"50KiB"`, `"1MB"`, `4096`.
+//! Numbers of bytes as users write them: `"50KiB"`, `"1MB"`, `4096`.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(usize);
 
-/// Units, the largest first, as they are shown.
+/// The units in which sizes are shown, largest first.
 const UNITS: &[(&str, usize)] = &[
     ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
@@ -18,7 +18,7 @@ const UNITS: &[(&str, usize)] = &[
 ];
 
 impl ByteSize {
-    /// So many bytes.
+    /// A size of so many bytes.
     pub const fn new(bytes: usize) -> Self {
         Self(bytes)
     }
@@ -28,7 +28,7 @@ impl ByteSize {
         self.0
     }
 
-    /// Reads `50KiB`, `50 kib` or `51200`. `None`: no size, or more than this machine can address.
+    /// Reads `50KiB`, `50 kib` or `51200`; `None` if it is not a size, or is more than this machine can address.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,4 +1,4 @@
-//! `[state]` and what lives below it: `[outputs]`, `[ledger]`, `[lineage]`.
+//! `[state]` and the sections about what is stored there: `[outputs]`, `[ledger]`, `[lineage]`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,54 +8,54 @@ use super::period;
 use super::section::Section;
 use super::value::{Fault, Word};
 
-/// Where everything is kept.
+/// Where the state is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
-    /// The directory of the database, and of all other directories unless they say otherwise. Absolute.
+    /// The absolute path of the database's directory, which also holds all other directories unless they are set.
     pub dir: PathBuf,
 }
 
 /// The full texts of shortened tool results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outputs {
-    /// Where they are kept. Absolute.
+    /// The absolute path of their directory.
     pub dir: PathBuf,
-    /// How a model is told to get at them.
+    /// How a model is told to access them.
     pub recall: Recall,
-    /// How long they stay after their conversation's last request.
+    /// How long they are kept after their conversation's last request.
     pub retention: Duration,
 }
 
-/// How a model gets at the full text of a shortened tool result.
+/// How a model can access the full text of a shortened tool result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recall {
     /// By the path of a file.
     Path,
     /// By a URL of the admin listener.
     Http,
-    /// Not at all: it may run the tool again.
+    /// Not at all; it can run the tool again.
     None,
 }
 
 /// The books.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
-    /// Where the cost log of each conversation is kept. Absolute.
+    /// The absolute path of the directory of the conversations' cost logs.
     pub dir: PathBuf,
-    /// What is kept of a request.
+    /// What is recorded of a request.
     pub record: Record,
-    /// Tokens are counted with a tokenizer, not only estimated by bytes.
+    /// Whether tokens are counted with a tokenizer, rather than estimated from bytes.
     pub count_tokens: bool,
-    /// How long records are kept, and logs to which none is added.
+    /// How long records, and logs that are no longer added to, are kept.
     pub retention: Retention,
 }
 
-/// What is kept of a request.
+/// What is recorded of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     /// Its record: figures and names.
     Usage,
-    /// Its body too, as it came and as it was sent.
+    /// Also its body, as received and as sent.
     Full,
 }
 
@@ -64,7 +64,7 @@ pub enum Record {
 pub enum Retention {
     /// It is never removed.
     Forever,
-    /// It is removed when it is this old.
+    /// It is removed at this age.
     For(Duration),
 }
 
@@ -73,12 +73,12 @@ pub enum Retention {
 pub struct Lineage {
     /// Whether requests with different credentials never share a thread or its decisions.
     pub isolate: bool,
-    /// How long what was decided about a thread is kept after its last request.
+    /// How long the decisions of a thread are kept after its last request.
     pub retention: Retention,
 }
 
 impl Retention {
-    /// The time after which it is removed, if it ever is.
+    /// The age at which it is removed; `None` for never.
     pub fn period(self) -> Option<Duration> {
         match self {
             Self::Forever => None,
@@ -130,7 +130,7 @@ pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
     Ledger { dir, record, count_tokens, retention }
 }
 
-/// How long something is kept that may be kept for ever.
+/// Reads a retention, which may be `"forever"`.
 fn kept(section: &mut Section<'_, '_>, usual: Retention) -> Retention {
     let expected = || "a duration such as \"90d\", or \"forever\"".into();
     let retention = section.parse("retention", expected, |value, _| match value.as_str() {

@@ -1,9 +1,9 @@
-//! "Did you mean": the known word that is nearest to a mistyped one.
+//! "Did you mean": the known word nearest to a misspelt one.
 
 use std::cmp::Reverse;
 
-/// The candidate that is fewest edits away from `word`, when that is near enough to be a slip: one edit, or
-/// a third of the longer one's length. Of several, the one that begins like it for longest.
+/// The candidate with the smallest edit distance to `word`; `None` if no distance is at most 1 or a third of the longer
+/// word's length. Among equals, the one that shares the longest prefix with `word`.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let limit = |candidate: &str| (word.chars().count().max(candidate.chars().count()) / 3).max(1);
     candidates
@@ -14,18 +14,18 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// How many characters both begin with.
+/// The number of characters that both have in common at the beginning.
 fn shared(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 
-/// The hint that goes with [`nearest`].
+/// The hint for a word found by [`nearest`].
 pub fn did_you_mean(word: &str) -> String {
     format!("did you mean `{word}`?")
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other (optimal
-/// string alignment).
+/// The number of insertions, deletions, replacements and swaps of neighbours that turn one word into the other (optimal
+/// string alignment distance).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before = vec![0; b.len() + 1];

@@ -1,6 +1,6 @@
-//! `[summarize]`: texts that stand for old messages, who writes them, and what that may cost.
+//! `[summarize]`: summaries that replace old messages, who writes them, and what they may cost.
 //!
-//! The defaults are those that the strategy and the summariser have themselves.
+//! The defaults are those of the strategy and of the summariser.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::strategy::summary::{Settings, Split, Template};
 use crate::summarizer::Limits;
 use crate::usage::Money;
 
-/// Everything about summaries.
+/// The configuration of summaries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summarize {
-    /// What they are made of.
+    /// When they are made, and of what.
     pub settings: Settings,
-    /// The bounds on making them.
+    /// The limits on making them.
     pub limits: Limits,
-    /// The name of the upstream that writes them; `None`: the request's own.
+    /// The name of the upstream that writes them; `None` for the request's own.
     pub upstream: Option<String>,
-    /// The model that writes them; `None`: the request's own.
+    /// The model that writes them; `None` for the request's own.
     pub model: Option<String>,
-    /// How they stand in the history.
+    /// How they are placed in the history.
     pub layout: Layout,
-    /// How long a request may wait for one that is being made.
+    /// How long a request may wait for one that is in progress.
     pub max_wait: Duration,
 }
 
@@ -46,14 +46,14 @@ impl Default for Summarize {
 }
 
 impl Summarize {
-    /// Has the same writer as another, within the same bounds.
+    /// Takes the writer and the limits of `other`.
     pub(super) fn written_as(&mut self, other: &Self) {
         (self.limits, self.max_wait) = (other.limits, other.max_wait);
         (self.upstream, self.model) = (other.upstream.clone(), other.model.clone());
     }
 }
 
-/// How a summary stands in the history.
+/// How a summary is placed in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Answer,
@@ -94,14 +94,14 @@ impl Word for Template {
     ];
 }
 
-/// What the model is said to answer to a summary.
+/// The model's supposed answer to a summary.
 const ACKNOWLEDGED: &str = "Got it. Thanks for the context!";
-/// What the user is said to ask for a summary with.
+/// The user's supposed request for a summary.
 const ASKED: &str = "What did we do so far?";
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The section, on top of `base`.
+/// Reads the section, on top of `base`.
 pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Around<'_>) -> Summarize {
     let settings = settings(section, base.settings.clone());
     let upstream = section.optional::<String>("upstream");
@@ -110,7 +110,7 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
     }
     let upstream = upstream.or_else(|| base.upstream.clone());
     let own = section.optional::<String>("model");
-    // What is no name is said already.
+    // A value that is not a string is reported already.
     let is_wrong = section.has("model") && own.is_none();
     let model = own.or_else(|| base.model.clone());
     let model = model.filter(|model| !model.trim().is_empty());
@@ -127,7 +127,7 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
         Some(Stands::Asked) => Layout::Asked(ASKED.into()),
     };
     let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, base.max_wait);
-    // What a profile leaves out is the file's, where it is reported.
+    // What a profile leaves out is the file's, for which mistakes are reported there.
     let is_here = !around.is_profile || section.has("max_wait");
     if is_here && max_wait >= around.rewrite_timeout {
         section.problem("max_wait", "must be below `limits.rewrite_timeout`", None);
@@ -141,7 +141,7 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
         section.within(key, ByteSize::new(256)..=ByteSize::new(1 << 20), ByteSize::new(default)).bytes()
     };
     let trigger = section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0;
-    // Who wants them from another share on wants them there.
+    // If the user sets another share, summaries begin there whatever they lose.
     let is_usual = (trigger - default.trigger).abs() < f64::EPSILON;
     let most_loss = if is_usual { default.most_loss } else { 1.0 };
     Settings {
@@ -163,7 +163,7 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     }
 }
 
-/// The bounds on making them, which are the same for all.
+/// The limits on making them, which are the same for all profiles.
 fn limits(section: &mut Section<'_, '_>, default: Limits) -> Limits {
     let expected = || "an amount of US dollars such as 10.00, or \"any\"".into();
     let per_hour = section.parse("per_hour", expected, |value, _| dollars(value));
@@ -178,7 +178,7 @@ fn limits(section: &mut Section<'_, '_>, default: Limits) -> Limits {
     }
 }
 
-/// An amount, or any.
+/// An amount in dollars; `None` for `"any"`.
 fn dollars(value: &DeValue<'_>) -> Result<Option<Money>, Fault> {
     if value.as_str() == Some("any") {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! The sections that may differ from profile to profile: `[shape]`, `[truncate]`, `[clear]`, `[window]`, `[ladder]`,
-//! `[cache]` and `[summarize]`.
+//! The sections that profiles can override: `[shape]`, `[truncate]`, `[clear]`, `[window]`, `[ladder]`, `[cache]` and
+//! `[summarize]`.
 //!
-//! They are read the same way wherever they stand (a file, a preset, a profile), and what is left out has the value of
-//! what they are put on top of.
+//! They are read in the same way in a file, a preset and a profile; a key that is left out has the value of the layer
+//! below.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use super::section::Section;
 use super::{Summarize, Upstreams, clearing, shaping, summarize};
 use crate::planner::Policy;
 
-/// What is done to conversations.
+/// How conversations are edited.
 #[derive(Debug, Clone, Default)]
 pub struct Tuning {
-    /// What is done to tool results and messages, new and old.
+    /// How tool results and messages are edited, new and old.
     pub policy: Policy,
-    /// Texts that stand for old messages. Its limits are the file's, whatever a profile says.
+    /// The summaries that replace old messages. Their limits are the file's, in all profiles.
     pub summarize: Summarize,
 }
 
-/// The sections as they were read, for others to be put on top of.
+/// The sections as read, on top of which others can be read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layer {
     pub(super) tuning: Tuning,
@@ -31,12 +31,12 @@ pub(super) struct Layer {
 pub(super) struct Around<'a> {
     pub(super) upstreams: &'a Upstreams,
     pub(super) rewrite_timeout: Duration,
-    /// It is a profile: the bounds that are the same for all do not stand there.
+    /// Whether this is a profile, which cannot set the limits that are the same for all.
     pub(super) is_profile: bool,
 }
 
 impl Layer {
-    /// The sections of a table, on top of `base`.
+    /// Reads the sections of a table, on top of `base`.
     pub(super) fn read(section: &mut Section<'_, '_>, base: &Self, around: Around<'_>) -> Self {
         let Policy { shape, clear, window, ladder, marks } = base.tuning.policy.clone();
         let mut shape = section.section("shape", |section| shaping::shape(section, shape));
@@ -45,7 +45,7 @@ impl Layer {
         shape.truncate = truncate;
         let window = section.section("window", |section| clearing::window(section, window));
         let clear = section.section("clear", |section| clearing::clear(section, clear, window.target));
-        // Where both stand, what is wrong is said of the trigger.
+        // If the section sets both, the problem is reported for the trigger.
         let is_raised = section.has_in("window", "target") && !section.has_in("clear", "trigger");
         if let Some(trigger) = clear.trigger.filter(|trigger| is_raised && *trigger <= window.target)
             && clear.enabled

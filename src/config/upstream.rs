@@ -1,7 +1,7 @@
-//! `[upstream.NAME]`: where requests go.
+//! `[upstream.NAME]`: where requests are sent.
 //!
-//! The providers' own addresses are built in. An entry of the file with a built-in name changes the fields it
-//! gives; any other name adds an upstream. Header values never appear in debug output.
+//! The providers' own addresses are built in. An entry of the file with a built-in name overrides the fields it gives;
+//! any other name adds an upstream. Values of headers never appear in debug output.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -22,61 +22,63 @@ use crate::upstream::{BaseUrl, Proxy, ProxyError, Timeouts, UnusableProxy, Varia
 /// A server that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// Its name: selected by a path that begins with `/NAME/`.
+    /// Its name. A path that begins with `/NAME/` selects it.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub base_url: BaseUrl,
-    /// The protocols whose requests are read; everything else streams through.
+    /// The protocols whose requests are read; all other requests are streamed through.
     pub protocols: Vec<Protocol>,
-    /// Headers of every request, in place of the client's own of that name. Marked sensitive.
+    /// Headers set on every request, replacing the client's of the same name. Marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long connecting to one of its addresses may take.
+    /// The time-out for connecting to one of its addresses.
     pub connect_timeout: Duration,
-    /// How long it may send nothing within an answer.
+    /// How long it may be silent within an answer.
     pub idle_timeout: Duration,
-    /// How long the head of an answer may take, from the last piece of the request on, and the next piece of that.
+    /// The time-out for the head of an answer, counted from the last piece of the request, and for each next piece of
+    /// the request.
     pub response_timeout: Duration,
-    /// Whether streams are asked for their usage where the client did not ask.
+    /// Whether streams are asked for their usage if the client did not ask.
     pub include_usage: bool,
-    /// What key of the provider's cache is given to requests without one.
+    /// Which key for the provider's cache is added to requests without one.
     pub cache_key: CacheKey,
-    /// Whether it passes marks for the provider's cache on to Claude's; `None`: where that is known of it.
+    /// Whether it passes marks for the provider's cache on to Claude's; `None` to go by what is known about it.
     pub cache_marks: Option<bool>,
-    /// Certificates (PEM) that are trusted besides the system's.
+    /// The file of certificates (PEM) that are trusted besides the system's.
     pub ca_file: Option<PathBuf>,
-    /// What connections to it go through.
+    /// Which proxy connections to it use.
     pub proxy: Proxied,
 }
 
-/// Whether there is a proxy on the way to an upstream.
+/// Which proxy is used for an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Proxied {
     /// The one that the environment names for it, if any.
     #[default]
     ByEnvironment,
-    /// There is none.
+    /// None.
     Never,
     /// This one.
     By(Proxy),
 }
 
-/// A key of the provider's cache: it goes into the choice of the machine that a request is brought to.
+/// A key for the provider's cache, which the provider uses when it chooses the machine for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheKey {
-    /// Requests are left without.
+    /// Requests are sent without a key.
     None,
-    /// The same for all: what begins alike comes to the same machine, as it does without.
+    /// One key for all requests: those with the same beginning reach the same machine, as they do without a key.
     Shared,
-    /// Another one for each conversation.
+    /// A different key for each conversation.
     Conversation,
 }
 
-/// A wire dialect, by the name that it has in the configuration and the ledger.
+/// A wire dialect, by its name in the configuration and the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Protocol(&'static str);
 
 impl Upstream {
-    /// What of it leads back to who listens there, and so is asked without end: the key, and where that leads.
+    /// If requests to it would come back to the gateway, and so go round for ever: the key that is to blame, and where
+    /// it leads.
     pub fn looped(&self, listen: &Listen) -> Option<(&'static str, String)> {
         match &self.proxy {
             _ if listen.is_at(&self.base_url) => Some(("base_url", self.base_url.to_string())),
@@ -85,8 +87,8 @@ impl Upstream {
         }
     }
 
-    /// Whether requests of a protocol may be read on their way there: it speaks it, or one that is spoken by the same servers.
-    /// Clients send such dialects to each other's paths.
+    /// Whether requests of `protocol` that are sent there may be read: if it speaks that protocol, or one that the same
+    /// servers speak, since clients send such dialects to each other's paths.
     pub(super) fn may_get(&self, protocol: Protocol) -> bool {
         let servers = protocol::servers();
         let together = |one: Protocol, other: Protocol| {
@@ -97,8 +99,8 @@ impl Upstream {
         self.protocols.iter().any(|spoken| *spoken == protocol || together(*spoken, protocol))
     }
 
-    /// What becomes of requests where its address ends as their paths begin. It is right only for clients that leave that
-    /// out.
+    /// If its address ends as the paths of requests begin: a description of the result. Such an address is right only
+    /// for clients that omit that part.
     pub(super) fn repeats(&self) -> Option<String> {
         let end = self.base_url.path().rsplit('/').next()?;
         let ask = Ask { model: "MODEL", text: "", max_tokens: 1, like: None };
@@ -108,13 +110,13 @@ impl Upstream {
         Some(format!("ends in `/{end}`, and whole paths go behind it: `{path}` to {}{path}", self.base_url))
     }
 
-    /// Whether it is at the host of a provider that is built in.
+    /// Whether it is at the host of a built-in provider.
     pub fn is_at_provider(&self) -> bool {
         let host = format!("//{}", self.base_url.domain());
         protocol::servers().iter().any(|(server, _)| server.base_url.ends_with(&host))
     }
 
-    /// The keys in which it differs from another one, `base_url` apart.
+    /// The keys in which it differs from `other`, except `base_url`.
     fn changed(&self, other: &Self) -> Vec<&'static str> {
         let keys = [
             ("protocols", self.protocols != other.protocols),
@@ -131,7 +133,7 @@ impl Upstream {
         keys.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
     }
 
-    /// What a file says of it, by its keys: where it is, if it is built in, and the rest.
+    /// The keys that a file sets for it: `base_url` if it is built in and was moved, and the others.
     fn said(&self) -> (Option<String>, Vec<String>) {
         let name = &self.name;
         let Some((server, protocols)) =
@@ -145,10 +147,10 @@ impl Upstream {
         (is_moved.then(|| format!("upstream.{name}.base_url")), keys.collect())
     }
 
-    /// The proxy on the way to it, where the environment says that of proxies and the gateway listens there.
+    /// The proxy for it, given the proxies that the environment names and the addresses that the gateway listens at.
     ///
     /// # Errors
-    /// When the environment names one that cannot be used: there is none then.
+    /// If the environment names a proxy that cannot be used; then none is used.
     pub fn proxy(
         &self,
         proxies: &Variables,
@@ -162,18 +164,18 @@ impl Upstream {
     }
 }
 
-/// How requests find their upstream.
+/// How the upstream of a request is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upstreams {
-    /// By the `/NAME/` that a path begins with, else the first one that speaks the request's protocol. The
-    /// built-in ones come first, then those of the file in its order.
+    /// By the `/NAME/` that its path begins with, or else the first that speaks its protocol. The built-in ones come
+    /// first, then those of the file in its order.
     Named(Vec<Upstream>),
-    /// All requests, whatever their path, go to this one; no path has a name taken off.
+    /// All requests go to this one, whatever their path, from which no name is removed.
     Single(Box<Upstream>),
 }
 
 impl Upstreams {
-    /// All of them.
+    /// All upstreams.
     pub fn as_slice(&self) -> &[Upstream] {
         match self {
             Self::Named(list) => list,
@@ -186,7 +188,7 @@ impl Upstreams {
         self.as_slice().iter().find(|upstream| upstream.name == name)
     }
 
-    /// Why the gateway cannot ask the upstream of that name anything of its own.
+    /// Why the gateway cannot send requests of its own to the upstream of that name; `None` if it can.
     pub(super) fn cannot_be_asked(&self, name: &str) -> Option<String> {
         match self.named(name) {
             None => Some(format!("there is no upstream `{name}`")),
@@ -197,16 +199,16 @@ impl Upstreams {
         }
     }
 
-    /// What a file says of them besides where the built-in ones are, by its keys: what does not hold where everything goes
-    /// to one address.
+    /// The keys that a file sets for upstreams, except addresses of the built-in ones: those without effect if all
+    /// requests go to one address.
     pub(super) fn said(&self) -> Vec<String> {
         self.as_slice().iter().flat_map(|upstream| upstream.said().1).collect()
     }
 
-    /// The path below which the gateway asks `url` as the upstream `like` is asked, which an agent was to ask itself, and
-    /// the keys of the file that do not hold there. What is at the upstream's own server has its settings, and its name
-    /// where it is below its address. Any other one, called `name`, speaks what that speaks, and has nothing else of it:
-    /// headers may be keys.
+    /// Adds a route to `url`, which an agent would have asked directly instead of the upstream `like`. Returns the path
+    /// below which it is reached, and the keys of the file that do not apply to it. If the address of `like` is below
+    /// `url`, that upstream is used; if it is at the same server, the new upstream has its settings. Otherwise the new
+    /// one, called `name`, only speaks the same protocols and inherits nothing else: headers may be keys.
     pub(super) fn leading_to(&mut self, url: BaseUrl, like: &str, name: &str) -> (String, Vec<String>) {
         let path = format!("/{name}");
         let Self::Named(list) = self else { return (path, Vec::new()) };
@@ -225,7 +227,7 @@ impl Upstreams {
         (path, unused)
     }
 
-    /// Everything to one address, with default timeouts.
+    /// All requests go to one address, with default timeouts.
     pub(super) fn single(base_url: BaseUrl) -> Self {
         let protocols = Protocol::all().collect();
         Self::Single(Box::new(Entry::default().resolve("upstream", base_url, protocols)))
@@ -238,12 +240,12 @@ impl Word for CacheKey {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         protocol::ALL.iter().map(|protocol| Self(protocol.name()))
     }
 
-    /// The name it has in the configuration and the ledger.
+    /// Its name in the configuration and the ledger.
     pub fn as_str(self) -> &'static str {
         self.0
     }
@@ -259,11 +261,11 @@ impl FromValue for Protocol {
     }
 }
 
-/// Names that would swallow paths that clients send to servers of any dialect. What each dialect's own begin with is
-/// reserved too.
+/// Names that would capture paths that clients send to servers of any dialect. The first segments of each dialect's own
+/// paths are reserved, too.
 const RESERVED: &[&str] = &["health", "metrics"];
 
-/// Headers that belong to one connection or one message.
+/// Headers that belong to a connection or to a single message.
 const NOT_SETTABLE: &[HeaderName] = &[
     header::CONNECTION,
     header::CONTENT_ENCODING,
@@ -276,12 +278,12 @@ const NOT_SETTABLE: &[HeaderName] = &[
     header::UPGRADE,
 ];
 
-/// What is expected of `proxy`.
+/// What is expected as the value of `proxy`.
 const PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An entry as it was written.
+/// An entry as written.
 #[derive(Default)]
 struct Entry {
     base_url: Option<BaseUrl>,
@@ -298,7 +300,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// On top of a server that is built in.
+    /// The upstream of a built-in server with this entry's settings.
     fn at(self, server: &Server, protocols: &[&dyn protocol::Protocol]) -> Upstream {
         let base_url = server.base_url.parse().expect("the built-in base URLs are URLs");
         let protocols = protocols.iter().map(|protocol| Protocol(protocol.name())).collect();
@@ -326,14 +328,15 @@ impl Entry {
     }
 }
 
-/// A shared key costs no conversation what another one has left in the cache.
+/// The default key: a shared one, if the provider takes keys, since it takes nothing away from a conversation that
+/// another one has left in the cache.
 fn usual_key(base_url: &BaseUrl) -> CacheKey {
     let takes_keys = |dialect: &Dialect| dialect.keyed.contains(&base_url.domain());
     let is_known = protocol::ALL.iter().any(|protocol| takes_keys(protocol.dialect()));
     if is_known { CacheKey::Shared } else { CacheKey::None }
 }
 
-/// Reads the table of upstreams, which is a key of the root. None may be where the gateway listens, if that is known.
+/// Reads the table of upstreams, which is a key of the root. If `listen` is given, none may lead to the gateway.
 pub(super) fn read(root: &mut Section<'_, '_>, listen: Option<&Listen>) -> Upstreams {
     let mut written =
         root.entries("upstream", "NAME", |name, section| (name.to_owned(), entry(name, section, listen)));
@@ -344,7 +347,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, listen: Option<&Listen>) -> Upstr
         list.push(entry.at(server, &protocols));
     }
     for (name, mut entry) in written {
-        // Without a base URL a problem is on record, and the list is not used.
+        // If there is no base URL, that has been reported, and the list is not used.
         if let Some(base_url) = entry.base_url.take() {
             list.push(entry.resolve(&name, base_url, Vec::new()));
         }
@@ -391,7 +394,7 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
     }
 }
 
-/// The value of a key, or the content of the variable that it names. No message quotes either.
+/// The value of the key, or of the variable that it names. No message quotes either.
 fn proxied(value: &DeValue<'_>, environment: &dyn Environment) -> Result<Proxied, Fault> {
     let (text, variable) = match value.as_str().ok_or(Fault::UNEXPECTED)? {
         "environment" => return Ok(Proxied::ByEnvironment),
@@ -408,9 +411,9 @@ fn proxied(value: &DeValue<'_>, environment: &dyn Environment) -> Result<Proxied
     text.parse().map(Proxied::By).map_err(|error| Fault::Said(said(error)))
 }
 
-/// What the environment says of proxies.
+/// The proxies that the environment names.
 pub(super) fn proxies(environment: &dyn Environment) -> Variables {
-    // One that is empty is as if it were not set.
+    // An empty variable counts as not set.
     let set = |name: &&str| environment.variable(name).filter(|value| !value.trim().is_empty());
     let either = |names: [&str; 2]| names.iter().find_map(set);
     Variables {
@@ -429,13 +432,13 @@ fn ca_file(section: &mut Section<'_, '_>) -> Option<PathBuf> {
     Some(file)
 }
 
-/// What holds for the head of an answer where only the silence within one is set: an answer that is not streamed is
-/// made in silence as a whole.
+/// The time-out for the head of an answer if only the time-out for silence is set: an answer that is not streamed is
+/// generated in silence as a whole.
 fn response_timeout(idle_timeout: Duration) -> Duration {
     idle_timeout * 3 / 2
 }
 
-/// Names stand in paths: `/NAME/v1/messages`. The error is a message and a hint.
+/// Checks a name, which is used in paths: `/NAME/v1/messages`. The error is a message and a hint.
 fn check_name(name: &str) -> Result<(), (String, String)> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     if name.is_empty() || !name.bytes().all(fits) {
@@ -471,15 +474,15 @@ fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue
     })
 }
 
-/// A text itself, or the content of the variable that it names.
+/// The text itself, or the value of the variable that it names, with the variable.
 fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, Option<&'t str>), Fault> {
     let Some(variable) = text.strip_prefix("env:") else { return Ok((text.to_owned(), None)) };
     let unset = || Fault::Said(format!("the environment variable `{variable}` is not set"));
     Ok((environment.secret(variable).ok_or_else(unset)?, Some(variable)))
 }
 
-/// A header's value, or the variable that holds it. No message quotes either. A variable that is empty is a mistake: it
-/// would take away the client's own.
+/// The value of a header, or of the variable that holds it. No message quotes either. An empty variable is a mistake:
+/// it would remove the client's own header.
 fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
     let text = value.as_str().ok_or_else(|| Fault::no_string(value))?;
     let (text, variable) = content(text, environment)?;

@@ -1,6 +1,6 @@
-//! How each type of value is read from TOML, and how a value that cannot be read is described.
+//! How values of each type are read from TOML, and how invalid values are described.
 //!
-//! Nothing here knows a key: a [`Fault`] becomes a problem where the key and its line are known.
+//! Nothing here knows keys: a [`Fault`] becomes a problem where the key and its line are known.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::{period, suggest};
 use crate::shape::settings::NamePatterns;
 use crate::upstream::{BaseUrl, BaseUrlError};
 
-/// A type that a key can have.
+/// A type of value.
 pub(super) trait FromValue: Sized {
     /// What is expected, as it reads after "expected".
     fn expected() -> Cow<'static, str>;
@@ -22,24 +22,24 @@ pub(super) trait FromValue: Sized {
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault>;
 }
 
-/// A type whose values can be held to a range.
+/// A type whose values can be limited to a range.
 pub(super) trait Ranged: FromValue + PartialOrd {
-    /// The value as a person would write it.
+    /// The value as a user would write it.
     fn show(&self) -> String;
 }
 
-/// A choice of words.
+/// A type whose values are words.
 pub(super) trait Word: Copy + 'static {
-    /// Every word, and what it stands for.
+    /// All words, with their meanings.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// Why a value cannot be taken.
+/// Why a value is invalid.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It is not of the expected form. With a hint, if there is something to say.
+    /// It does not have the expected form; with an optional hint.
     Unexpected(Option<String>),
-    /// Something else, said in full.
+    /// Another reason, as a complete message.
     Said(String),
 }
 
@@ -50,12 +50,13 @@ impl Fault {
         Self::Unexpected(Some(hint.into()))
     }
 
-    /// It is no string, where a string may be a secret: what it is is said, not what it says.
+    /// The fault of a value that is not a string although the key may hold a secret: it names the value's type, not its
+    /// content.
     pub(super) fn no_string(value: &DeValue<'_>) -> Self {
         Self::Said(format!("expected a string, got {}", kind(value)))
     }
 
-    /// The message, and the hint.
+    /// The message and the hint.
     pub(super) fn words(self, expected: &str, value: &DeValue<'_>) -> (String, Option<String>) {
         match self {
             Self::Unexpected(hint) => (format!("expected {expected}, got {}", describe(value)), hint),
@@ -64,7 +65,7 @@ impl Fault {
     }
 }
 
-/// The longest text, in characters, that is quoted whole in a message.
+/// The longest text, in characters, that a message quotes in full.
 const QUOTED: usize = 60;
 
 /// A value as it reads after "got".
@@ -80,7 +81,7 @@ pub(super) fn describe(value: &DeValue<'_>) -> String {
     }
 }
 
-/// What a value is, without saying what it says.
+/// The type of a value, without its content.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
@@ -97,7 +98,7 @@ fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, Fault> {
     value.as_str().ok_or(Fault::UNEXPECTED)
 }
 
-/// The text of a plain number, from which an amount is read exactly.
+/// The text of a plain decimal number, from which an amount is parsed exactly.
 pub(super) fn number<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
     match value {
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str()),
@@ -106,7 +107,7 @@ pub(super) fn number<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
     }
 }
 
-/// `"a", "b" or "c"`.
+/// Joins words to `"a", "b" or "c"`.
 pub(super) fn alternatives(words: &[&str]) -> String {
     let mut quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
     let last = quoted.pop().unwrap_or_default();
@@ -166,7 +167,7 @@ whole_numbers!(usize, u64);
 /// More tokens than any window has.
 pub(super) const TOKENS: u64 = 1_000_000_000;
 
-/// A number that need not be whole.
+/// A number that may be a fraction.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) struct Share(pub(super) f64);
 
@@ -253,7 +254,7 @@ impl FromValue for BaseUrl {
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
         let text = text(value)?;
         text.parse().map_err(|bad: BaseUrlError| match bad {
-            // What may hold a secret is not quoted.
+            // A text that may contain a secret is not quoted.
             _ if text.contains(['@', '?', '#']) => Fault::Said(bad.to_string()),
             BaseUrlError::Credentials | BaseUrlError::Query => Fault::Said(bad.to_string()),
             BaseUrlError::NotUrl => Fault::UNEXPECTED,
@@ -276,9 +277,9 @@ impl FromValue for NamePatterns {
     }
 }
 
-/// Why no name is like a pattern, where that is easy to see.
+/// Why a pattern cannot match any name, if that is easy to see.
 pub(super) fn names_nothing(pattern: &str) -> Option<&'static str> {
-    // What stands in brackets is one character, which may be a comma.
+    // Brackets stand for one character, which may be a comma.
     let outside = pattern.split('[').enumerate().map(|(at, piece)| match piece.split_once(']') {
         Some((_, behind)) if at > 0 => behind,
         _ => piece,
@@ -292,7 +293,7 @@ pub(super) fn names_nothing(pattern: &str) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with a glob.
+/// The message for an invalid glob.
 pub(super) fn bad_pattern(pattern: &str, error: &glob::PatternError) -> String {
     format!("{} is no pattern: {}", describe(&DeValue::String(pattern.into())), error.msg)
 }
@@ -307,7 +308,7 @@ impl<W: Word> FromValue for W {
     }
 }
 
-/// What stands behind the one of some words that a value is.
+/// The meaning of the word that the value is, among `choices`.
 pub(super) fn chosen<T>(
     value: &DeValue<'_>,
     mut choices: impl Iterator<Item = (&'static str, T)> + Clone,
@@ -320,7 +321,7 @@ fn words<T>(choices: impl Iterator<Item = (&'static str, T)>) -> Vec<&'static st
     choices.map(|(word, _)| word).collect()
 }
 
-/// Which of some words a value is.
+/// The index of the word that the value is.
 fn position(value: &DeValue<'_>, words: &[&str]) -> Result<usize, Fault> {
     let text = text(value)?;
     words.iter().position(|word| *word == text).ok_or_else(|| match nearest(text, words) {

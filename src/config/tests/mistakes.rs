@@ -1,4 +1,4 @@
-//! What is said about files that are wrong, each mistake by itself and broken syntax; and that no text panics.
+//! The messages for wrong files, each mistake by itself and for broken syntax; and no text causes a panic.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn one_mistake_one_message() {
     }
 }
 
-/// Files, and what is said about them; before each line goes the file's name.
+/// Files and their messages; each line is preceded by the file's name.
 const MISTAKES: &[(&str, &str)] = &[
     // Words.
     (
@@ -50,7 +50,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "[profile.review]\nmatch.model = 'x'\n[profile.review.truncate]\nmax_lines = 0\n[profile.review.summarize]\njobs = 3\nlength = 5\n[profile.review.log]",
         "4: `profile.review.truncate.max_lines`: expected 1 to 1000000000, got 0\n6: `profile.review.summarize.jobs`: a profile cannot have this\n  hint: `summarize.jobs` stands outside of profiles, for all conversations\n7: `profile.review.summarize.length`: expected 200 to 50000, got 5\n8: `profile.review.log`: a profile cannot have this\n  hint: `log` stands outside of profiles, for all conversations",
     ),
-    // What a profile leaves out is the file's: it is wrong once.
+    // What a profile leaves out is the file's, where a mistake is reported once.
     (
         "clear.weights.oldest = 1\nwindow.target = 0.95\nsummarize.upstream = 'x'\nsummarize.max_wait = '9s'\n[profile.a]\nmatch.model = 'x'\nclear.settle = 3\nwindow.beyond = true\nsummarize.length = 300",
         "1: `clear.weights`: the weights must add up to 1, got 1.850\n2: `window.target`: must be below `window.trigger`\n3: `summarize.upstream`: there is no upstream `x`\n3: `summarize.model`: must be set where `summarize.upstream` is\n4: `summarize.max_wait`: must be below `limits.rewrite_timeout`",
@@ -302,7 +302,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "window.target = 0.7\nclear.trigger = 0.7\n[profile.a]\nmatch.model = 'x'\nclear.settle = 2",
         "2: `clear.trigger`: must be above `window.target`",
     ),
-    // Patterns that no name is like.
+    // Patterns that can match no name.
     (
         "truncate.exempt = ['Foo, Bar', '[,a]*', '']\nclear.protected_tools = ['a,b']\nshape.views = ['x', 'y,']",
         "1: `truncate.exempt[0]`: \"Foo, Bar\" names nothing: one pattern each, not several with commas between them\n1: `truncate.exempt[2]`: \"\" names nothing: it is empty\n2: `clear.protected_tools[0]`: \"a,b\" names nothing: one pattern each, not several with commas between them\n3: `shape.views[1]`: \"y,\" names nothing: one pattern each, not several with commas between them",
@@ -340,7 +340,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "[truncate]\nmax_lines = 2\n[profile.a]\nmatch.model = 'm'\ntruncate.marker = \"1\\n2\\n3\"",
         "5: `profile.a.truncate.marker`: takes more than the limits are, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
     ),
-    // Who is asked by the gateway itself.
+    // Upstreams that the gateway itself asks.
     (
         "fidelity.upstream = 'openai'\nsummarize = { upstream = 'openai', model = 3 }",
         "1: `fidelity.model`: must be set where `fidelity.upstream` is\n2: `summarize.model`: expected a string, got 3",
@@ -392,7 +392,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every line that can be read is checked, whatever is wrong with the syntax of the others.
+/// Every readable line is checked, whatever is wrong with the syntax of the others.
 #[test]
 fn broken_syntax_hides_nothing() {
     const QUEUE: &str = "3: `limits.queue`: expected 1 to 1000000, got 0";
@@ -424,7 +424,7 @@ fn broken_syntax_hides_nothing() {
     );
 }
 
-/// Pieces that make up texts which are TOML in places.
+/// Pieces of texts that are TOML in places.
 const PIECES: &[&str] = &[
     "\n",
     "\n",

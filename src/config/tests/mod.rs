@@ -1,4 +1,4 @@
-//! What files mean, and what is said about those that are wrong. The shipped file has tests of its own.
+//! What files mean, and what is reported for wrong ones. The shipped file has tests of its own.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::usage::Stated;
 
 mod mistakes;
 
-/// A person's environment.
+/// The environment of a user.
 fn at_home(name: &str) -> Option<String> {
     let value = match name {
         "HOME" => "/home/me",
@@ -118,7 +118,7 @@ fn upstreams_override_by_field_and_add_by_name() {
     assert_eq!(ca_file, Some(Path::new("/home/me/ca.pem")));
 }
 
-/// They are what the paths of the dialects begin with.
+/// They are the first segments of the dialects' paths.
 #[test]
 fn no_upstream_swallows_paths_of_clients() {
     let refused = |name: &str| {
@@ -154,7 +154,7 @@ fn the_head_of_an_answer_may_take_half_as_long_again_as_a_silence() {
     assert_eq!(good("").upstreams.named("gemini").map(|it| it.response_timeout.as_secs()), Some(900));
 }
 
-/// Who sends without a configuration waits as long as one who has an empty one.
+/// Whoever sends requests without a configuration uses the same time-outs as with an empty one.
 #[test]
 fn times_of_upstreams_are_the_same_without_a_file() {
     let Timeouts { connect, response, idle, keep_alive: _ } = Timeouts::default();
@@ -224,7 +224,7 @@ fn what_a_single_upstream_leaves_unused_is_known() {
     }
 }
 
-/// A server that the file has settings for has them by whichever path it is asked.
+/// A server with settings in the file has them by whichever path it is reached.
 #[test]
 fn a_server_named_by_a_variable_has_its_settings_and_no_others() {
     const OWN: &str = "upstream.openai = { base_url = 'http://Own.test/gw', headers = { x-own = 'a' } }";
@@ -336,7 +336,8 @@ fn tool_overrides() {
     assert_eq!(own[0].1.keep, Keep::Tail);
 }
 
-/// What an override leaves out is the value of `[truncate]`, whichever of preset, file and profile sets that.
+/// A key that an override leaves out has the value of `[truncate]`, whether the preset, the file or the profile sets
+/// that.
 #[test]
 fn what_an_override_leaves_out_is_what_holds_in_the_end() {
     const SHELL: &str = "bash";
@@ -372,7 +373,7 @@ fn what_an_override_leaves_out_is_what_holds_in_the_end() {
         ("preset = 'codex'\ntruncate.max_bytes = 5000", SHELL, (1_000_000_000, 5000, Keep::Both)),
         ("preset = 'openmanus'\ntruncate.max_bytes = 3000", SHELL, (1_000_000_000, 3000, Keep::Head)),
         ("preset = 'open-interpreter'\ntruncate.max_lines = 9", SHELL, (9, 2800, Keep::Tail)),
-        // What an entry says goes before `[truncate]`, whoever says it.
+        // A value of an entry overrides `[truncate]`, wherever each is set.
         ("preset = 'open-interpreter'\ntruncate.max_bytes = 1000", SHELL, (1_000_000_000, 2800, Keep::Tail)),
         (
             "[profile.a]\nmatch.model = '*'\npreset = 'opencode'\ntruncate.max_lines = 7",
@@ -392,7 +393,7 @@ fn what_an_override_leaves_out_is_what_holds_in_the_end() {
         // The built-in entry follows, written out or not.
         (&format!("{profile}truncate.max_lines = 100"), SHELL, (200, kib, Keep::Both)),
         (&format!("{written_out}{profile}truncate.max_lines = 100"), SHELL, (200, kib, Keep::Both)),
-        // How much of both ends is the first one holds wherever both are kept.
+        // The share of the first end applies wherever both ends are kept.
         (
             "[truncate]\nkeep = 'head'\nhead_share = 0.2\ntool.Foo.keep = 'both'",
             "Foo",
@@ -427,7 +428,7 @@ fn price_overrides() {
     let stated = Stated { input: Some(rate(3_000_000)), output: Some(rate(250_000)), ..Stated::default() };
     assert_eq!((mine.pattern(), mine.stated), ("My-*", stated));
     assert_eq!((other.pattern(), other.stated.cache_read), ("x", Some(rate(1_000_000))));
-    // What the catalogue has need not be said.
+    // Prices that the catalogue has need not be given.
     for name in
         ["claude-opus-4-5", "Claude-Opus-*", "anthropic/*", "us.anthropic.*", "gpt-4o-2031-01-01", "*"]
     {
@@ -437,7 +438,7 @@ fn price_overrides() {
     }
 }
 
-/// Only a file that is to hold as it stands has to have a place for the URLs of full texts.
+/// Only a file that must be valid as it stands needs a place for the URLs of full texts.
 #[test]
 fn urls_of_full_texts_need_a_port_that_stays() {
     for (admin, recall, wrong) in
@@ -452,7 +453,7 @@ fn urls_of_full_texts_need_a_port_that_stays() {
     }
 }
 
-/// Every preset can be read, says something, and every name is one.
+/// Every preset can be read and sets something, and every name leads to one.
 #[test]
 fn presets_are_right_and_say_something() {
     let default = format!("{:?}", good("").tuning);
@@ -475,7 +476,7 @@ fn presets_are_right_and_say_something() {
     assert_eq!(format!("{:?}", good("preset = 'default'").tuning), default);
 }
 
-/// A file's own keys go before its preset's.
+/// Keys of a file override its preset.
 #[test]
 fn a_file_goes_before_its_preset() {
     let config = good("preset = 'codex'\n[truncate]\nmax_bytes = 500\n[cache]\nanchors = false");
@@ -484,9 +485,7 @@ fn a_file_goes_before_its_preset() {
     assert!(!policy.clear.enabled && !policy.marks.anchors && policy.marks.marks);
 }
 
-/// Whether instructions are divided is said on its own: where marks are off in what a profile or a file goes before, they
-/// are divided again where these turn marks on.
-/// What a summary costs is weighed unless somebody has said when one is to be begun: in a file, or by a preset.
+/// A summary's loss is weighed unless a file or a preset sets when summaries begin.
 #[test]
 fn whoever_says_when_summaries_are_begun_has_them_then() {
     let settings = |text: &str| good(text).tuning.summarize.settings;
@@ -506,6 +505,8 @@ fn whoever_says_when_summaries_are_begun_has_them_then() {
     }
 }
 
+/// Whether instructions are divided is set separately: if marks are off below a profile or a file that turns them on,
+/// instructions are divided again.
 #[test]
 fn marks_that_are_off_say_nothing_about_dividing() {
     let last = |config: Config| config.profiles.first().map_or(config.tuning, |own| own.tuning.clone());
@@ -522,7 +523,7 @@ fn marks_that_are_off_say_nothing_about_dividing() {
     }
 }
 
-/// The presets of systems that take old results out of their histories do it by those systems' figures.
+/// The presets of systems that remove old results from their histories do so by those systems' figures.
 #[test]
 fn results_go_by_the_figures_of_their_systems() {
     use crate::strategy::clear::{Policy, Protect, Within};
