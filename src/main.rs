@@ -1,7 +1,7 @@
 //! The `plimsoll` binary.
 
-/// What one thread allocates is mostly freed by another: the one that keeps the books. Neither glibc's allocator
-/// nor musl's is quick at that.
+/// Most of what one thread allocates is freed by another, the one that keeps the books. Neither glibc's nor musl's
+/// allocator is fast at that.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,7 +1,7 @@
 //! The books as JSON: the documents of `conversations`, `inspect` and `report`, over HTTP.
 //!
-//! Reading blocks, and takes its time where much was recorded. Rows come one at a time; what is kept of them is bounded
-//! by what may be asked for, however many there are.
+//! Reading blocks, and takes long if much was recorded. Rows are read one at a time, and what is kept of them is
+//! bounded by limits on the parameters, however many rows there are.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -20,19 +20,19 @@ use crate::ledger::{
 use crate::store::{Books, LedgerFilter, Order, StoreError};
 use crate::url::unescaped;
 
-/// Conversations that are listed where it is not said how many, and at most.
+/// The default and the maximum number of listed conversations.
 const CONVERSATIONS: (usize, usize) = (20, 500);
-/// Records of a conversation, in the same way.
+/// The default and the maximum number of a conversation's records.
 const RECORDS: (usize, usize) = (200, 1_000);
-/// The most groups of a report.
+/// The maximum number of groups in a report.
 const GROUPS: usize = 10_000;
-/// How many ids are named where one was meant.
+/// The maximum number of ids that an error lists if a prefix is ambiguous.
 const NAMED: usize = 10;
 
-/// What there is.
+/// The paths that exist, for messages.
 pub(super) const PATHS: &str = "/api/conversations, /api/conversations/ID, /api/report";
 
-/// What is asked.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) enum Question {
     Conversations { filter: LedgerFilter, limit: usize },
@@ -40,7 +40,7 @@ pub(super) enum Question {
     Report { by: By, zone: TimeZone, filter: LedgerFilter },
 }
 
-/// Why there is no document.
+/// Why a request gets no document.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -54,7 +54,7 @@ impl Refusal {
         Self { status, message: message.to_string(), parameter: None, conversations: Vec::new() }
     }
 
-    /// `{"error": {"message", "parameter", "conversations"}}`, the last two where they are to the point.
+    /// `{"error": {"message", "parameter", "conversations"}}`, without the last two if they do not apply.
     pub(super) fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
         struct Document<'a> {
@@ -104,7 +104,7 @@ impl From<NoHistory> for Refusal {
 }
 
 impl Question {
-    /// What a path below `/api/` and its parameters ask.
+    /// Parses a path below `/api/` and its parameters.
     pub(super) fn new(path: &str, query: &str) -> Result<Self, Refusal> {
         let mut query = Query::new(query)?;
         let question = match path.split_once('/').unwrap_or((path, "")) {
@@ -130,7 +130,7 @@ impl Question {
         Ok(question)
     }
 
-    /// The document that answers it, of the books in a database.
+    /// The document that answers the request, from the books in the database `books`.
     pub(super) fn answer(&self, books: &Path) -> Result<Vec<u8>, Refusal> {
         match self {
             Self::Conversations { filter, limit } => {
@@ -167,7 +167,7 @@ fn report(books: &Path, by: By, zone: &TimeZone, filter: LedgerFilter) -> Result
     json(&ReportDocument::new(&report, by, when::zone_name(zone), filter, missing))
 }
 
-/// Which rows, and in which time zone days are counted.
+/// Which rows are meant, and the time zone for days.
 fn filter(query: &mut Query) -> Result<(LedgerFilter, TimeZone), Wrong> {
     let zone = when::zone(match query.take("utc")?.as_deref() {
         None | Some("false") => false,
@@ -215,7 +215,7 @@ mod tests {
     use crate::ledger::Record;
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store, ledger};
 
-    /// So many conversations with a request each.
+    /// So many conversations of one request each.
     fn rows(count: usize) -> Vec<LedgerRow> {
         let id = |at: usize| format!("c{at}");
         let record = |at| Record { id: id(at), conversation: id(at), ..Record::default() };

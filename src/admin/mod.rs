@@ -1,10 +1,12 @@
-//! The administrator's listener: the books as a page and as JSON, health, metrics, the full texts of what was cut.
+//! The administrator's listener: the books as a page and as JSON, health, metrics, and the full texts of shortened
+//! results.
 //!
-//! Loopback by default, read-only, and on a thread of its own: nothing here is on a request's path. Nothing is loaded
-//! or opened before somebody asks, and the books are read beside that thread: who asks for much holds up nobody who
-//! asks for `/health`. There is no listing of texts: who asks for one knows the digest of its content.
+//! It is on the loopback by default, read-only, and runs on a thread of its own, away from the path of requests.
+//! Nothing is loaded or opened before it is needed, and the books are read outside of that thread, so that a large
+//! query does not delay `/health`. Texts are not listed: to read one, a visitor must know the digest of its content.
 //!
-//! There is no login. Other machines are kept out by the address, web pages in the user's own browser by `visitor`.
+//! There is no login. The address keeps other machines out, and `visitor` keeps out web pages in the user's own
+//! browser.
 
 mod api;
 mod page;
@@ -28,12 +30,12 @@ use tokio::task::JoinSet;
 use crate::store::Outputs;
 use routes::Desk;
 
-/// Connections served at a time.
+/// The maximum number of connections at a time.
 const MAX_CONNECTIONS: usize = 64;
-/// How long nothing is accepted after that has failed.
+/// How long to wait before accepting again after an error.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the listener shows.
+/// What the listener serves.
 pub struct Pages {
     /// The full texts.
     pub outputs: Outputs,
@@ -41,7 +43,7 @@ pub struct Pages {
     pub books: PathBuf,
     /// The metrics, in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
-    /// Whether a host's name, in small letters, is one that the user has said leads here.
+    /// Whether a host's name, in lower case, is one that the user has listed as leading here.
     pub is_own_name: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
@@ -56,7 +58,7 @@ impl Listener {
     /// Binds an address; port 0 takes a free one.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpListener::bind(address)?;
         socket.set_nonblocking(true)?;
@@ -64,7 +66,7 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Where it listens, with the real port.
+    /// The address it listens at, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -72,7 +74,7 @@ impl Listener {
     /// Serves until dropped.
     ///
     /// # Errors
-    /// When the socket cannot be served at all.
+    /// If the socket cannot be served at all.
     pub async fn serve(self, pages: Pages) -> io::Result<()> {
         let desk = Arc::new(Desk::new(pages, self.address));
         let listener = tokio::net::TcpListener::from_std(self.socket)?;
@@ -91,7 +93,7 @@ impl Listener {
                 });
                 let mut http = hyper::server::conn::http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
-                // A broken connection is the visitor's own affair.
+                // A broken connection concerns only the visitor.
                 let _ = http.serve_connection(TokioIo::new(stream), service).await;
             });
             while connections.try_join_next().is_some() {}
@@ -99,7 +101,7 @@ impl Listener {
     }
 }
 
-/// The next connection. What keeps the system from accepting one, such as too many open files, lasts.
+/// Waits for the next connection. The causes of errors here, such as too many open files, do not go away at once.
 async fn accepted<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> T {
     loop {
         match accept().await {

@@ -1,7 +1,7 @@
-//! The page for people: one file that asks the API for all it shows.
+//! The dashboard: a single file that requests all it shows from the API.
 //!
-//! It holds no figure itself, takes nothing from elsewhere, and runs no script but its own: the policy that it is
-//! served with names that by its digest.
+//! It contains no figures itself, loads nothing from elsewhere, and runs no script but its own, which the policy that
+//! it is served with names by its digest.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 /// The page.
 pub(super) const HTML: &str = include_str!("page.html");
 
-/// What a browser lets it do.
+/// The content security policy of the page.
 pub(super) fn policy() -> String {
     format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
@@ -20,7 +20,7 @@ pub(super) fn policy() -> String {
     )
 }
 
-/// What stands between two marks.
+/// The text between two marks.
 fn within(start: &str, end: &str) -> &'static str {
     HTML.split_once(start).and_then(|(_, rest)| rest.split_once(end)).map_or("", |(text, _)| text)
 }
@@ -33,7 +33,7 @@ fn digest(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The names that stand in a text between a mark and a quote.
+    /// The names in a text that follow `mark`, up to the next quote.
     fn names<'a>(text: &'a str, mark: &str) -> Vec<&'a str> {
         text.split(mark).skip(1).filter_map(|rest| rest.split(['"', '\'']).next()).collect()
     }

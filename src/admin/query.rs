@@ -1,15 +1,15 @@
-//! The parameters of a URL. Each is known, and there once; whatever else was written is said to be wrong.
+//! The parameters of a URL. Each must be known and be given once; anything else is reported as wrong.
 
 use crate::url::unescaped;
 
-/// Parameters that are yet to be read.
+/// Parameters that have not been read yet.
 #[derive(Debug)]
 pub(super) struct Query {
     left: Vec<(String, String)>,
     known: Vec<&'static str>,
 }
 
-/// A parameter that is wrong.
+/// A wrong parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) parameter: String,
@@ -24,7 +24,7 @@ impl Wrong {
 }
 
 impl Query {
-    /// Takes a query apart.
+    /// Parses a query.
     pub(super) fn new(text: &str) -> Result<Self, Wrong> {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         let left = pairs.map(|pair| {
@@ -35,7 +35,7 @@ impl Query {
         Ok(Self { left: left.collect::<Result<_, _>>()?, known: Vec::new() })
     }
 
-    /// The value of a parameter.
+    /// The value of a parameter; `None` if it is not given.
     pub(super) fn take(&mut self, name: &'static str) -> Result<Option<String>, Wrong> {
         self.known.push(name);
         let (mut values, left): (Vec<_>, Vec<_>) =
@@ -47,7 +47,7 @@ impl Query {
         Ok(values.pop().map(|(_, value)| value))
     }
 
-    /// There is none but those that were asked for.
+    /// Checks that no parameters are left besides those that were read.
     pub(super) fn end(self) -> Result<(), Wrong> {
         let Some((name, _)) = self.left.first() else { return Ok(()) };
         let known: Vec<String> = self.known.iter().map(|name| format!("`{name}`")).collect();

@@ -1,4 +1,4 @@
-//! Which path is answered with what, and to whom.
+//! Which path gets which answer, and who may get it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use tokio::sync::Semaphore;
 use super::api::{self, Question, Refusal};
 use super::{Pages, page, visitor};
 
-/// Who read the books at a time.
+/// The maximum number of concurrent reads of the books.
 const READERS: usize = 2;
-/// Who read them or wait for that. Far fewer than connections: there is always one left for who asks for health.
+/// The maximum number of visitors that read the books or wait to do so. It is far below the number of connections, so
+/// that one is always left for `/health`.
 const ASKING: usize = 8;
 
 type Answer = Response<Full<Bytes>>;
 
-/// What every answer says to browsers.
+/// Headers of all answers, for browsers.
 const ALWAYS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -31,7 +32,7 @@ const ALWAYS: [(HeaderName, &str); 4] = [
 const ELSEWHERE: &str = "asked by a name that may be another's; ask by an IP address, or as localhost, or name it in `listen.admin_names`";
 const FOREIGN: &str = "asked by a page of another origin";
 
-/// What answers.
+/// Answers requests.
 pub(super) struct Desk {
     pages: Pages,
     listening: SocketAddr,
@@ -40,12 +41,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// For a listener on this address.
+    /// For a listener at this address.
     pub(super) fn new(pages: Pages, listening: SocketAddr) -> Self {
         Self { pages, listening, readers: Arc::new(Semaphore::new(READERS)), asking: Semaphore::new(ASKING) }
     }
 
-    /// The answer to a request, whose body nobody reads.
+    /// The answer to a request, whose body is ignored.
     pub(super) async fn answer(&self, head: &Parts) -> Answer {
         let mut answer = self.routed(head).await;
         for (name, value) in ALWAYS {
@@ -64,7 +65,7 @@ impl Desk {
         match head.uri.path() {
             "/health" => answer(StatusCode::OK, "application/json", "{\"status\":\"ok\"}\n"),
             "/metrics" => answer(StatusCode::OK, "text/plain; version=0.0.4", (self.pages.metrics)()),
-            // It has no figures: a link may lead here from anywhere.
+            // The page contains no figures, so links from anywhere may lead to it.
             "/" => self.guarded(head, is_link).map_or_else(refused, |()| dashboard()),
             path => match (path.strip_prefix("/outputs/"), path.strip_prefix("/api/")) {
                 (Some(id), _) => self.guarded(head, is_link).map_or_else(refused, |()| self.output(id)),
@@ -84,7 +85,7 @@ impl Desk {
         }
     }
 
-    /// Whether who asks may have what only the user's own programs are to see; else why not.
+    /// Whether the visitor may see what is only for the user's own programs; the error says why not.
     fn guarded(&self, head: &Parts, is_link: bool) -> Result<(), &'static str> {
         if !visitor::is_addressed_here(head, self.listening, &self.pages.is_own_name) {
             return Err(ELSEWHERE);
@@ -108,7 +109,7 @@ impl Desk {
         let reading = Arc::clone(&self.readers).acquire_owned().await.map_err(|_| busy())?;
         let books = self.pages.books.clone();
         let read = tokio::task::spawn_blocking(move || {
-            // Whoever asked may have left: it counts as long as it is read.
+            // The visitor may have left: the read counts until it ends.
             let _reading = reading;
             question.answer(&books)
         });
@@ -158,7 +159,7 @@ mod tests {
         request.unwrap().into_parts().0
     }
 
-    /// Who reads the books holds up those who read them, up to a number, and nobody else.
+    /// Readers of the books delay only each other, and only up to a number.
     #[tokio::test]
     async fn readers_of_the_books_hold_nobody_else_up() {
         let home = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Who asks: a program or the user, or a web page that has no business here.
+//! Who sends a request: the user or a program, or a web page that must not read anything here.
 //!
-//! No answer says that another origin may read it. But a page whose name is made to lead to this machine (DNS
-//! rebinding) is of no other origin to a browser, and still asks by that name: the books and texts are for who asks by
-//! an address, by a name that nobody else can have, or by one that the user has named. `/health` and `/metrics` answer by
-//! any name, as probes and Prometheus use those of services; they have sums, and nothing of single conversations.
-//! Programs can say what they like, and could read the files as well.
+//! No answer permits other origins to read it. But to a browser, a page whose name was made to lead to this machine
+//! (DNS rebinding) is not of another origin, and its requests still carry that name. So books and texts are only served
+//! for requests by an IP address, by a name that nobody else can own, or by one that the user has listed. `/health` and
+//! `/metrics` answer to any name, since probes and Prometheus use the names of services; they contain sums, and nothing
+//! about single conversations. Programs can send any name, but they could also read the files.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,9 +18,9 @@ use crate::url::HostName;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// Whether the request is for an address or a name that can only mean a listener on this address: an IP address,
-/// `localhost`, and where others than this machine may connect, a name which nobody can register, such as a container's; or
-/// one that is `named`.
+/// Whether the request names an address or host that can only mean a listener at this address: an IP address;
+/// `localhost`; if other machines may connect, also a name that nobody can register, such as a container's; or one that
+/// is `named`.
 pub(super) fn is_addressed_here(head: &Parts, listening: SocketAddr, named: &dyn Fn(&str) -> bool) -> bool {
     let mut hosts = head.headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
@@ -41,7 +41,7 @@ fn is_own(name: &Authority, listening: IpAddr, named: &dyn Fn(&str) -> bool) -> 
     }
 }
 
-/// Whether a page of another origin asks.
+/// Whether a page of another origin sent the request.
 pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let is_own = |origin: &HeaderValue| {
@@ -52,7 +52,7 @@ pub(super) fn is_foreign(headers: &HeaderMap) -> bool {
     !headers.get_all(ORIGIN).iter().all(is_own) || !headers.get_all(FETCH_SITE).iter().all(is_same)
 }
 
-/// Whether somebody follows a link, by whatever page: what comes is shown in a window that the page cannot look into.
+/// Whether the request follows a link, from whatever page: the answer is shown in a window that the page cannot read.
 pub(super) fn is_link(headers: &HeaderMap) -> bool {
     headers.get(FETCH_DEST).is_some_and(|destination| destination == "document")
 }

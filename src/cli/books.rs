@@ -1,4 +1,4 @@
-//! Reading the books from the command line: no gateway needs to run.
+//! Reading the books from the command line, for which no gateway needs to run.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -10,16 +10,16 @@ use crate::ledger::{Caching, Costs, Totals};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
 use crate::usage::{Money, Tokens};
 
-/// Columns of a terminal that does not say how many it has.
+/// The width assumed if a terminal does not tell its own.
 pub(super) const WIDTH: usize = 100;
 
-/// What stands before what goes on in a line of its own.
+/// The indentation of continuation lines.
 const INDENT: &str = "  ";
 
-/// The fewest characters that an id is shortened to.
+/// The minimum length of a shortened id.
 const SHORTEST: usize = 8;
 
-/// Columns that tables keep to: the terminal's. What is read by a program, or from a file, is not cut.
+/// The width that tables keep to: the terminal's. If the output is not a terminal, nothing is shortened.
 pub(super) fn width() -> usize {
     let out = std::io::stdout();
     if !out.is_terminal() {
@@ -29,17 +29,17 @@ pub(super) fn width() -> usize {
     if columns == 0 { WIDTH } else { columns.into() }
 }
 
-/// How long a list or a path in a column may be; where something else reads the table, all of it is there.
+/// The maximum length of a list or path in a column; unlimited if the output is not a terminal.
 pub(super) fn most(length: usize) -> usize {
     if width() == usize::MAX { usize::MAX } else { length }
 }
 
-/// What is said when there is no record. Who looks in the wrong place must see it.
+/// The message that there are no records. It names the directory, for users who look in the wrong place.
 pub(super) fn nothing(state: &Path) -> String {
     format!("nothing recorded yet in {}", state.display())
 }
 
-/// Says that there is no record in the directory of state, or none of what was asked for, and how many are missing.
+/// Prints that there are no records in the state directory, or none for the filter, and how many are missing.
 pub(super) fn say_nothing(state: &Path, filter: LedgerFilter, missing_records: u64) {
     if filter == LedgerFilter::default() {
         say(&nothing(state));
@@ -51,8 +51,8 @@ pub(super) fn say_nothing(state: &Path, filter: LedgerFilter, missing_records: u
     }
 }
 
-/// Calls `each` with the rows of the store in a directory; with none if there is no store yet. Gives the number of records
-/// that are missing.
+/// Calls `each` with the rows of the store in a directory; there are none if there is no store yet. Returns the number
+/// of missing records.
 pub(super) fn read(
     state: &Path,
     asked: (LedgerFilter, Order),
@@ -61,19 +61,19 @@ pub(super) fn read(
     at(state, |path| Books::read(path, asked, each))
 }
 
-/// The ids of all conversations: as much is shown of one as tells it apart from all others, so that `inspect` finds it.
+/// The ids of all conversations. Ids are shortened to what is unique among all of them, so that `inspect` finds them.
 pub(super) fn all_ids(state: &Path) -> Result<Vec<String>, Failure> {
     at(state, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
 }
 
-/// Asks the store in a directory.
+/// Queries the store in a directory.
 fn at<T>(state: &Path, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
     let path = state.join(ledger::FILE_NAME);
     ask(&path).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
 }
 
-/// How sums are shown: in the columns that all have, in one for what would have been saved where that was only observed,
-/// and in one for what the gateway's own calls cost where it made any.
+/// How sums are shown: in the columns that are always there, in one for what would have been saved if something was
+/// only observed, and in one for the cost of the gateway's own calls if it made any.
 pub(super) struct Sums {
     places: usize,
     is_observed: bool,
@@ -81,7 +81,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// For all that stand in a table.
+    /// The columns for the sums of a table.
     pub(super) fn of<'a>(all: impl Iterator<Item = &'a Totals> + Clone) -> Self {
         let is_observed = all.clone().any(|totals| totals.would_have_saved.net.is_some());
         let has_overhead = all.clone().any(|totals| totals.own_calls > 0);
@@ -94,7 +94,7 @@ impl Sums {
         COLUMNS.into_iter().chain(more.into_iter().flatten()).map(|title| (title, Align::Right))
     }
 
-    /// The cells of these columns.
+    /// The cells for these columns.
     pub(super) fn cells(&self, totals: &Totals) -> Vec<String> {
         let mut all = cells(totals, self.places).to_vec();
         all.extend(self.is_observed.then(|| estimate(totals.would_have_saved.net, self.places)));
@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// What the gateway's own calls cost: nothing, where there were none.
+/// The cost of the gateway's own calls: zero if there were none.
 fn overhead(totals: &Totals, places: usize) -> String {
     match (totals.own_calls, &totals.overhead) {
         (0, _) => figures::dollars(Money::ZERO, places),
@@ -112,21 +112,21 @@ fn overhead(totals: &Totals, places: usize) -> String {
     }
 }
 
-/// The columns of sums: requests, tokens, money.
+/// The columns of all sums: requests, tokens, money.
 const COLUMNS: [&str; 7] =
     ["requests|reqs", "input", "cache read|cached", "cache write|written", "output", "cost", "saved"];
 
-/// The column of what would have been saved, where that was only observed.
+/// The column of what would have been saved if the gateway had not only observed.
 pub(super) const WOULD: &str = "would save|would";
 
-/// The column of what the gateway's own calls cost.
+/// The column of the cost of the gateway's own calls.
 const OVERHEAD: &str = "overhead|own";
 
-/// The cells of these columns. `≥` marks what an answer that broke off, or a charge without a price, made a lower
-/// bound, `~` an estimate, `–` what is not known.
+/// The cells of these columns. `≥` marks a lower bound, because an answer broke off or a charge has no price, `~` an
+/// estimate, `–` an unknown figure.
 fn cells(totals: &Totals, places: usize) -> [String; 7] {
     let tokens = &totals.tokens;
-    // What nothing is known of is not nothing.
+    // If nothing is known, that is not zero.
     let is_known = totals.unknown_usage == 0 || *tokens != Tokens::default();
     let count = |figure| if is_known { figures::count(figure) } else { "–".to_owned() };
     let at_least = |is_lower_bound| if is_lower_bound { "≥ " } else { "" };
@@ -150,7 +150,7 @@ fn estimate(net: Option<Money>, places: usize) -> String {
     net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places)))
 }
 
-/// The decimal places that a column of costs needs.
+/// The number of decimal places that a column of costs needs.
 fn places<'a>(all: impl Iterator<Item = &'a Totals>) -> usize {
     let own = |totals: &Totals| totals.overhead.as_ref().map(|costs| costs.total);
     figures::places(all.flat_map(|totals| [total(totals), own(totals)]).flatten())
@@ -160,7 +160,7 @@ fn total(totals: &Totals) -> Option<Money> {
     totals.cost.as_ref().map(|costs: &Costs| costs.total)
 }
 
-/// How many characters tell all ids apart, the mark of a cut included.
+/// The number of characters that makes all ids distinct, including the ellipsis.
 pub(super) fn id_width<S: AsRef<str>>(ids: &[S]) -> usize {
     let longest = ids.iter().map(|id| id.as_ref().chars().count()).max().unwrap_or(0);
     let tells_apart = |width: &usize| {
@@ -170,7 +170,7 @@ pub(super) fn id_width<S: AsRef<str>>(ids: &[S]) -> usize {
     (SHORTEST + 1..longest).find(tells_apart).unwrap_or(longest)
 }
 
-/// What a reader must know to read the sums rightly, one sentence each.
+/// What a reader needs to know to understand the sums, one sentence each.
 pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
     let requests = |figure| figures::counted(figure, "request", "requests");
     let mut notes = Vec::new();
@@ -203,7 +203,7 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
     if totals.failed > 0 {
         notes.push(format!("failed: {}", requests(totals.failed)));
     }
-    // Some of them may have got no more than cache marks.
+    // For some of them, only cache marks may have been set.
     if totals.edited > 0 {
         notes.push(format!("edited: {}", requests(totals.edited)));
     }
@@ -245,7 +245,7 @@ pub(super) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
     notes
 }
 
-/// What the provider's cache was worth, where it was read or written.
+/// The effect of the provider's cache; `None` if it was neither read nor written.
 fn cached(cache: &Caching) -> Option<String> {
     let is_used = cache.read > 0 || cache.written > 0;
     let share = is_used.then(|| figures::percent(cache.read.into(), cache.prompt.into()))?;
@@ -260,13 +260,13 @@ fn cached(cache: &Caching) -> Option<String> {
     Some(format!("cache: hit rate {share}, {saved} saved against plain input{left_out}"))
 }
 
-/// What is said of records that are missing.
+/// The note about missing records; `None` if there are none.
 pub(super) fn missing(records: u64) -> Option<String> {
     let records = (records > 0).then(|| figures::counted(records, "record", "records"))?;
     Some(format!("missing: {records} could not be written and are in no sum"))
 }
 
-/// Prints notes below what they are about.
+/// Prints notes below the table that they are about.
 pub(super) fn say_notes(notes: &[String]) {
     if !notes.is_empty() {
         say("");
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(cells(&untold(0), 2), ["3", "0", "0", "0", "≥ 0", "–", "–"]);
     }
 
-    /// It has a column where there is any.
+    /// It has a column of its own, if there is any.
     #[test]
     fn what_the_gateways_own_calls_cost_stands_apart() {
         let cost = |usd: &str| Some(Costs { total: Money::from_usd_str(usd).unwrap(), ..Costs::default() });

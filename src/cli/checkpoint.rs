@@ -10,7 +10,7 @@ use super::{Failure, Source, say};
 use crate::store::{Checkpoints, Summary};
 use crate::strategy::summary::{Checkpoint, Outline};
 
-/// What the files hold.
+/// The description of the files, for `--help`.
 const SCHEMA: &str = "\
 Two files are written, CONVERSATION.checkpoint.json and CONVERSATION.checkpoint.md: what the user wants (word for
 word), what is done, under way and next, decisions, open issues, constraints, files, facts, and the last summary.
@@ -39,7 +39,7 @@ pub(super) struct Options {
     source: Source,
 }
 
-/// Writes the state of a conversation.
+/// Writes the state of a conversation to files.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.source, &options.id)?;
     let summary = history.books.summary(&history.found.id).map_err(|error| history.failed(&error))?;

@@ -11,11 +11,11 @@ use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::Order;
 
-/// The longest list of names in a column, and where there is little room.
+/// The maximum length of a list of names in a column, and if there is little space.
 const NAMES: usize = 24;
 const SHORT: usize = 18;
 
-/// What the JSON says.
+/// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
 JSON:
   {\"conversations\": [{\"id\", \"log\", \"started\", \"last\", \"clients\": [], \"models\": [], \"totals\": TOTALS}],
@@ -79,7 +79,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two lines for each: who and when, and below it how much. `ids` are those of all conversations.
+/// Two lines per conversation: who and when, and below that the sums. `ids` are the ids of all conversations.
 fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone, most: usize) -> Vec<String> {
     let id_width = books::id_width(ids);
     let sums = books::Sums::of(listed.iter().map(|one| &one.totals));
@@ -95,15 +95,15 @@ fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone, most: usize)
     who.into_iter().zip(how_much.lines_within(most)).flat_map(|(who, how_much)| [who, how_much]).collect()
 }
 
-/// The lines of who and when. Where there is little room, names are shorter, and of the last request no more is told than
-/// what the first does not say.
+/// The lines of who and when. If there is little space, names are shortened, and the time of the last request omits
+/// what it has in common with that of the first.
 fn who(listed: &[&Conversation], id_width: usize, zone: &TimeZone, most: usize) -> Vec<String> {
     let columns =
         ["conversation|id", "started", "last", "client", "models"].map(|title| (title, Align::Left));
     let lines = |is_short: bool| {
         let mut table = Table::new(&columns);
         let length = match most {
-            // Something else than a terminal reads it.
+            // The output is not a terminal.
             usize::MAX => most,
             _ if is_short => SHORT,
             _ => NAMES,
@@ -120,7 +120,8 @@ fn who(listed: &[&Conversation], id_width: usize, zone: &TimeZone, most: usize) 
     if long.iter().all(|line| line.chars().count() <= most) { long } else { lines(true) }
 }
 
-/// What a time to the minute says that an earlier one does not: the clock on the same day, the day too in the same year.
+/// The part of a time (to the minute) that differs from an earlier one: only the time of day if the day is the same,
+/// without the year if that is the same.
 fn after<'a>(earlier: &str, time: &'a str) -> &'a str {
     let new = |mark| {
         let ((head, _), (same, new)) = (earlier.split_once(mark)?, time.split_once(mark)?);

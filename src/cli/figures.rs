@@ -1,10 +1,10 @@
-//! Figures as people read them.
+//! Figures for human readers.
 
 use crate::usage::Money;
 
 const DOLLAR: i128 = 1_000_000_000_000;
 
-/// A count with separators: `48,213`.
+/// A count with thousands separators: `48,213`.
 pub(super) fn count(figure: u64) -> String {
     separated(&figure.to_string())
 }
@@ -14,7 +14,7 @@ pub(super) fn counted(figure: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(figure), if figure == 1 { one } else { many })
 }
 
-/// A part as a percentage of the whole, with one decimal place: `73.4 %`. Nothing of nothing is `–`.
+/// A part as a percentage of the whole, with one decimal place: `73.4 %`; `–` if the whole is not positive.
 pub(super) fn percent(part: i128, whole: i128) -> String {
     if whole <= 0 {
         return "–".to_owned();
@@ -24,7 +24,7 @@ pub(super) fn percent(part: i128, whole: i128) -> String {
     format!("{sign}{}.{} %", tenths.unsigned_abs() / 10, tenths.unsigned_abs() % 10)
 }
 
-/// An amount with that many decimal places: `$12,345.68`.
+/// An amount with `places` decimal places: `$12,345.68`.
 pub(super) fn dollars(amount: Money, places: usize) -> String {
     let text = format!("{amount:.places$}");
     let (sign, digits) = text.split_once('$').unwrap_or(("", &text));
@@ -37,8 +37,7 @@ pub(super) fn dollars(amount: Money, places: usize) -> String {
     }
 }
 
-/// How many decimal places a column of amounts needs, so that the least of them has two digits that say
-/// something: cents, four places, or six.
+/// The number of decimal places for a column of amounts, so that the smallest has two significant digits: 2, 4 or 6.
 pub(super) fn places(amounts: impl Iterator<Item = Money>) -> usize {
     let least =
         amounts.map(|amount| amount.picodollars().saturating_abs()).filter(|amount| *amount > 0).min();

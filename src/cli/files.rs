@@ -1,4 +1,4 @@
-//! Configuration files: reading, checking, writing one.
+//! Configuration files: reading, checking and writing them.
 
 use std::env;
 use std::fs;
@@ -8,16 +8,16 @@ use std::path::Path;
 use super::{CONFIG, Failure, Source, say, serve};
 use crate::config::{Config, Environment, Problems, ProcessEnvironment, SHIPPED, WithoutSecrets};
 
-/// What a configuration file is called where nothing else is said. It is read only where it is named: which settings
-/// hold must not depend on the directory that a command happens to be run in.
+/// The usual name of a configuration file. The file is read only if it is named: the settings must not depend on the
+/// directory that a command is run in.
 pub(super) const USUAL: &str = "gateway.toml";
 
-/// The configuration that a command runs with that sends something.
+/// The configuration of a command that sends requests.
 pub(super) fn load(source: &Source) -> Result<Config, Failure> {
     load_from(source, &ProcessEnvironment)
 }
 
-/// The configuration of a command that only reads what was recorded: who reads the books need not have the keys.
+/// The configuration of a command that only reads what was recorded, for which the API keys need not be set.
 pub(super) fn load_to_read(source: &Source) -> Result<Config, Failure> {
     load_from(source, &WithoutSecrets)
 }
@@ -40,8 +40,7 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
     text.and_then(parse).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }
 
-/// Says what is wrong with a file, or that nothing is; and what else will not be as it seems, which is no fault of the
-/// file's.
+/// Prints the mistakes of a file, or that it has none, and warnings about effects that are not mistakes of the file.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
     let config = read(file, |text| Config::checked(text, &ProcessEnvironment))?;
     say(&format!("{}: no problems", file.display()));
@@ -54,7 +53,7 @@ pub(super) fn check(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the shipped file, unless there is one already.
+/// Writes the shipped file, unless the file exists.
 pub(super) fn init(file: &Path) -> Result<(), Failure> {
     let created = fs::OpenOptions::new().write(true).create_new(true).open(file);
     let written = created.and_then(|mut out| io::Write::write_all(&mut out, SHIPPED.as_bytes()));

@@ -1,4 +1,4 @@
-//! One conversation's records, found by its id.
+//! The records of one conversation, found by its id.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use crate::ledger::{self, Entry, Made, NoHistory, NoId};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Books, StoreError};
 
-/// How many ids are named where one was meant.
+/// The maximum number of ids that an error lists if a prefix is ambiguous.
 const NAMED: usize = 10;
 
-/// A conversation.
+/// A conversation, and the store that it was read from.
 pub(super) struct History {
     pub(super) config: Config,
     pub(super) books: Books,
     path: PathBuf,
     pub(super) found: ledger::History,
-    /// What is told of the conversations that it goes on from.
+    /// The records of the conversations that it was forked from.
     inherited: Vec<Entry>,
 }
 
-/// A decision in force, and the number of the request that made it, from 1: of this conversation, or of another.
+/// A decision in force, and the number of the request that made it, from 1: of this conversation, or of the one named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Standing<'a> {
     pub(super) made: &'a Made,
@@ -31,12 +31,12 @@ pub(super) struct Standing<'a> {
 }
 
 impl History {
-    /// Reads the conversation that `id` is the id of, or the beginning of no other's.
+    /// Reads the conversation that `id` names, in full or by a unique prefix.
     pub(super) fn read(source: &Source, id: &str) -> Result<Self, Failure> {
         Self::with(files::load_to_read(source)?, id)
     }
 
-    /// The same, with a configuration that was read already.
+    /// The same, with a configuration that has been read already.
     pub(super) fn with(config: Config, id: &str) -> Result<Self, Failure> {
         let path = config.state.dir.join(FILE_NAME);
         let failed = |error: StoreError| Failure::Said(format!("{}: {error}", path.display()));
@@ -53,33 +53,33 @@ impl History {
         Ok(Self { config, books, path, found, inherited })
     }
 
-    /// Its id as it is shown.
+    /// Its id, for printing.
     pub(super) fn name(&self) -> String {
         printable(&self.found.id)
     }
 
-    /// A failure of the store that it was read from.
+    /// The failure for an error of the store.
     pub(super) fn failed(&self, error: &StoreError) -> Failure {
         Failure::Said(format!("{}: {error}", self.path.display()))
     }
 
-    /// How many requests the client made.
+    /// The number of requests that the client made.
     pub(super) fn requests(&self) -> usize {
         self.found.entries.iter().filter(|entry| entry.number.is_some()).count()
     }
 
-    /// The place of the request with a number.
+    /// The index of the request with this number.
     pub(super) fn place(&self, number: usize) -> Option<usize> {
         self.found.entries.iter().position(|entry| entry.number == Some(number))
     }
 
-    /// The decisions that were in force for the request at a place, by their parts.
+    /// The decisions in force for the request at index `at`, ordered by their parts.
     pub(super) fn standing(&self, at: usize) -> Vec<Standing<'_>> {
         standing(&self.inherited, &self.found.entries, at)
     }
 }
 
-/// Why there is no such id; where it could be several, which.
+/// The message for an id that was not found; if it is ambiguous, with the candidates.
 pub(super) fn told(none: &NoId) -> String {
     let NoId::Several { found, .. } = none else { return none.to_string() };
     let named = found.iter().take(NAMED).map(|name| format!("\n  {}", cut(&printable(name), books::width())));
@@ -88,15 +88,15 @@ pub(super) fn told(none: &NoId) -> String {
     format!("{none}:{}", named.chain(more).collect::<String>())
 }
 
-/// What was decided with the request at a place and in the history that it goes on from, of whatever threads and
-/// conversations that is: request by request back, each time with what held for the messages that had been sent before. A
-/// later decision about a part takes the place of an earlier one.
+/// The decisions of the request at index `at` and of the history that it continues, across threads and conversations:
+/// goes back request by request, each time with the decisions for messages that had been sent before. A later decision
+/// about a part replaces an earlier one.
 fn standing<'a>(inherited: &'a [Entry], entries: &'a [Entry], at: usize) -> Vec<Standing<'a>> {
     let all: Vec<&Entry> = inherited.iter().chain(entries).collect();
     let mut standing = std::collections::BTreeMap::new();
     let mut messages = entries.get(at).map_or(0, |entry| entry.record.messages);
     let mut next = (at < entries.len()).then_some(inherited.len() + at);
-    // No request comes twice.
+    // No request is visited twice.
     for _ in 0..all.len() {
         let Some((place, request)) = next.and_then(|place| Some((place, all[place].number?))) else { break };
         let record = &all[place].record;
@@ -111,17 +111,18 @@ fn standing<'a>(inherited: &'a [Entry], entries: &'a [Entry], at: usize) -> Vec<
     standing.into_values().collect()
 }
 
-/// Whether what a request decides holds for whoever goes on from the first so many messages, by how many it had and how many
-/// of these were sent before: it was the first to send the last of them, or has sent just them again.
+/// Whether the decisions of a request apply to a continuation of its first `messages` messages, if it had `all`
+/// messages, of which `prior` had been sent before: it must have been the first to send the last of them, or have sent
+/// exactly these again.
 pub(super) fn holds_at<N: Ord + Copy>(messages: N, prior: N, all: N) -> bool {
     prior < messages || all == messages
 }
 
-/// The place of the request that sent the first so many messages of another's before it: in its thread, or in those that
-/// this one branched from. Where its record is missing, the last one before it.
+/// The index of the request before that at `place` which sent its first `messages` messages, in its thread or in those
+/// that this one branched from. If the record of that request is missing, the last one before it.
 fn before(all: &[&Entry], place: usize, messages: u32) -> Option<usize> {
     let last = all[place];
-    // Within a conversation their order tells what was earlier, also where the clock was set back.
+    // Within a conversation, the order of records is reliable even if the clock was set back.
     let is_earlier = |at: usize| {
         let is_of = all[at].record.conversation == last.record.conversation;
         if is_of { at < place } else { all[at].at_ms <= last.at_ms }
@@ -150,7 +151,8 @@ mod tests {
     use super::*;
     use crate::ledger::{Edits, Own, Record};
 
-    /// The decisions that were in force for a request: their messages, their rules and the requests that made them.
+    /// The decisions that were in force for a request: their messages, their rules, and the numbers of the requests
+    /// that made them.
     fn in_force(entries: &[Entry], at: usize) -> Vec<(u32, &str, usize)> {
         let standing = standing(&[], entries, at).into_iter();
         standing.map(|one| (one.made.message, &*one.made.rules, one.request)).collect()
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// A request of a thread with its parent, messages, those sent before, and decisions by message and rule.
+    /// A request with its thread and parent, its messages, those sent before, and its decisions by message and rule.
     fn request(
         (thread, parent): (&str, Option<&str>),
         (messages, prior): (u32, u32),
@@ -229,11 +231,12 @@ mod tests {
         }
     }
 
-    /// Whoever goes back is sent what was sent then, in a thread of its own or, with an old request again, in the same one.
+    /// A client that goes back gets what was sent at that point, whether in a thread of its own or, with an old request
+    /// again, in the same one.
     #[test]
     fn decisions_behind_where_a_request_goes_back_do_not_hold() {
         let requests: [(_, _, &[(u32, &str)]); 10] = [
-            // All of what another gateway has sent: decided on at once, each for its own message.
+            // A history that another gateway sent: all of it is decided on at once, each decision for its own message.
             (("a", None), (5, 0), &[(2, "fold"), (4, "fold")]),
             (("a", None), (7, 5), &[(6, "truncate")]),
             (("a", None), (9, 7), &[(2, "clear"), (4, "clear"), (6, "clear")]),
@@ -265,7 +268,7 @@ mod tests {
         }
     }
 
-    /// What the other conversation decided behind that, be it earlier or later, is its own.
+    /// What the other conversation decided after the fork, whether before it or later, does not apply.
     #[test]
     fn decisions_hold_in_a_conversation_that_goes_on_from_another() {
         let entry = |conversation: &str, at_ms, number, record| Entry {
@@ -281,7 +284,7 @@ mod tests {
         let own = [
             entry("two", 3, 1, request(("b", Some("a")), (5, 5), &[])),
             entry("two", 10, 2, request(("b", Some("a")), (7, 5), &[(6, "minify")])),
-            // From the middle of the other's history, long after it has gone on.
+            // From the middle of the other's history, long after that has continued.
             entry("two", 11, 3, request(("c", Some("a")), (6, 5), &[])),
             entry("two", 12, 4, request(("d", Some("a")), (4, 3), &[])),
             entry("two", 13, 5, request(("d", Some("a")), (7, 4), &[(5, "fold")])),

@@ -1,8 +1,7 @@
 //! The command line.
 //!
-//! Standard output is for what was asked for, standard error for everything else. Every command gives an exit
-//! code: 0 done, 1 it could not be done, 2 the question was wrong (a bad command line or configuration). Only `run` ends
-//! as the agent does.
+//! Standard output is for the results, standard error for everything else. Exit codes: 0 for success, 1 for failure, 2
+//! for a wrong command line or configuration. Only `run` exits with the agent's code.
 
 mod books;
 mod checkpoint;
@@ -37,7 +36,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::config::Problems;
 
-/// The variable that names the configuration file where the command line does not.
+/// The variable that names the configuration file if the command line does not.
 const CONFIG: &str = "PLIMSOLL_CONFIG";
 
 /// A sidecar gateway for LLM agents: shorter prompts, whole caches, true books
@@ -165,24 +164,24 @@ enum Failure {
     /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// Anything else, with what it was about.
+    /// Anything else, as a complete message.
     #[error("{0}")]
     Said(String),
-    /// The agent cannot be run.
+    /// The agent could not be run.
     #[error("{said}")]
     Unrun {
-        /// The exit code that says so, as shells do.
+        /// The exit code, as shells have it.
         code: u8,
-        /// Why.
+        /// The reason.
         said: String,
     },
-    /// The agent ended with this exit code, and has said why.
+    /// The agent ended with this exit code; it has reported its error itself.
     #[error("")]
     Ended(u8),
 }
 
 impl Failure {
-    /// What an error says of itself.
+    /// The message of an error.
     fn said(error: impl std::fmt::Display) -> Self {
         Self::Said(error.to_string())
     }
@@ -233,7 +232,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. A variable that is set to nothing names no file.
+/// Parses the command line. A `PLIMSOLL_CONFIG` that is empty counts as not set.
 fn parse() -> Result<Command, clap::Error> {
     let mut command = Command::command();
     if env::var_os(CONFIG).is_some_and(|value| value.is_empty()) {
@@ -243,26 +242,26 @@ fn parse() -> Result<Command, clap::Error> {
     Command::from_arg_matches_mut(&mut command.try_get_matches()?)
 }
 
-/// Something that was asked for could not be printed.
+/// Whether some output could not be written.
 static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 
-/// Prints a line of what was asked for, without control characters: ids, names and answers come from outside.
+/// Prints a line of output, without control characters, since ids, names and answers come from outside.
 fn say(line: &str) {
     say_document(&table::printable(line));
 }
 
-/// Prints a document as it is.
+/// Prints a document unchanged.
 fn say_document(text: &str) {
     noted(writeln!(std::io::stdout(), "{text}"));
 }
 
-/// Prints a text byte for byte, and nothing else.
+/// Prints a text byte for byte, without anything else.
 fn say_bytes(text: &[u8]) {
     let mut out = std::io::stdout();
     noted(out.write_all(text).and_then(|()| out.flush()));
 }
 
-/// Remembers what could not be printed. A reader that has gone is no failure.
+/// Remembers that some output could not be written. It is no failure if the reader has closed the pipe.
 fn noted(written: std::io::Result<()>) {
     if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         UNWRITTEN.store(true, Ordering::Relaxed);

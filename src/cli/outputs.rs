@@ -1,4 +1,4 @@
-//! `plimsoll outputs`: the full texts of what was cut or cleared. It reads, and never outside the folder of texts.
+//! `plimsoll outputs`: the full texts of shortened or cleared results. Read-only, and only within their directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ use crate::ledger::words::State;
 use crate::ledger::{History, NoHistory, Record, Totals, when};
 use crate::store::{Books, LedgerFilter, Outputs, StoreError, ledger};
 
-/// The longest list of requests in a column.
+/// The maximum length of a list of requests in a column.
 const REQUESTS: usize = 16;
-/// The most that is shown of a conversation's id.
+/// The maximum length of a conversation's id in a column.
 const CONVERSATION: usize = 32;
 
-/// What the JSON says.
+/// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
 JSON:
   {\"outputs\": [{\"id\", \"last_used\", \"bytes\", \"path\", \"uses\": [{\"conversation\", \"requests\": []}]}], \"unreadable\", \"missing\"}
@@ -54,43 +54,43 @@ pub(super) struct Options {
     output: TimedOutput,
 }
 
-/// What is known of a full text.
+/// A full text.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Output {
     /// When a request last referred to it, in milliseconds since 1970.
     last_ms: Option<i64>,
-    /// The size of its file; `None`: there is none.
+    /// The size of its file; `None` if there is no file.
     bytes: Option<u64>,
-    /// Whether the store counts on its file.
+    /// Whether the store expects its file to exist.
     is_stored: bool,
-    /// The conversations that it belongs to, the newest last.
+    /// The conversations that use it, the newest last.
     uses: Vec<Use>,
 }
 
-/// A conversation, and the numbers of its requests with which a text was cut or cleared.
+/// A conversation, and the numbers of its requests with which a text was shortened or cleared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Use {
     conversation: String,
     requests: BTreeSet<usize>,
 }
 
-/// A message that was sent otherwise, and its text.
+/// A message that was sent in another form, and the id of its full text.
 #[derive(Debug, Clone)]
 struct Otherwise {
     message: u32,
     output: String,
-    /// How many messages the request that it was decided with had, and how many of these were sent before.
+    /// The number of messages in the request that it was decided with, and of those that had been sent before.
     messages: u32,
     prior: u32,
 }
 
-/// All that is known.
+/// All texts, and what is needed to find their uses.
 #[derive(Debug, Default)]
 struct Known {
     outputs: BTreeMap<String, Output>,
-    /// How many requests there have been in each conversation.
+    /// The number of requests in each conversation so far.
     counts: BTreeMap<String, usize>,
-    /// The messages that each thread was sent otherwise.
+    /// The messages that were sent in another form in each thread.
     threads: BTreeMap<String, Vec<Otherwise>>,
     unreadable: u64,
     missing: u64,
@@ -114,7 +114,7 @@ fn print(config: &Config, id: &str) -> Result<(), Failure> {
         let failed = |error| Failure::Said(format!("{}: {error}", outputs.path(id).display()));
         outputs.read(id).map_err(failed)
     };
-    // A whole id needs no look at the books.
+    // For a whole id, the books need not be read.
     if let Some(text) = read(id)? {
         say_bytes(&text);
         return Ok(());
@@ -129,7 +129,7 @@ fn print(config: &Config, id: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why there is no text, and what there is of it.
+/// The message for a text that is gone, with what is known about it.
 fn gone(id: &str, output: &Output, outputs: &Outputs) -> String {
     let why = if output.is_stored {
         format!("its file {} has been taken away", outputs.path(id).display())
@@ -181,7 +181,7 @@ fn failed(config: &Config, error: &StoreError) -> Failure {
 }
 
 impl Known {
-    /// What the store, the books and the folder of texts say; the store, if there is one.
+    /// Reads the store, the books and the directory of texts. Also returns the store, if there is one.
     fn of(config: &Config) -> Result<(Self, Option<Books>), Failure> {
         let mut known = Self::default();
         let books = Books::open(&config.state.dir.join(ledger::FILE_NAME));
@@ -212,14 +212,14 @@ impl Known {
         Ok(())
     }
 
-    /// What a record says, oldest first.
+    /// Adds a record; records must come oldest first.
     fn add(&mut self, at_ms: i64, record: &Record) {
         let count = self.counts.entry(record.conversation.clone()).or_default();
         let Some(number) = number(record, count) else { return };
         self.inherit(at_ms, record, number);
         let edits = &record.edits;
         let made = edits.made.iter().filter_map(|made| made.output.as_deref());
-        // Observing, nothing is put in its place.
+        // If the gateway only observes, nothing is replaced.
         let splice = edits.splice.as_ref().filter(|_| edits.state == State::Edited);
         let spliced = splice.and_then(|splice| Some((splice.output.as_deref()?, splice.made)));
         for (id, is_made) in made.map(|id| (id, true)).chain(spliced) {
@@ -227,7 +227,7 @@ impl Known {
         }
     }
 
-    /// What a thread takes over from the one that it branched from is sent so from its first request on.
+    /// Adds the uses that a thread takes over from the one that it branched from, which hold from its first request on.
     fn inherit(&mut self, at_ms: i64, record: &Record, number: usize) {
         let Some(thread) = record.thread.as_ref().filter(|_| record.edits.were_sent()) else { return };
         if !self.threads.contains_key(thread) {
@@ -270,14 +270,14 @@ impl Known {
 }
 
 impl Otherwise {
-    /// Whether whoever goes on from the first so many messages is sent it so.
+    /// Whether it applies to a continuation of the first `messages` messages.
     fn holds_at(&self, messages: u32) -> bool {
         self.message < messages && holds_at(messages, self.prior, self.messages)
     }
 }
 
 impl Output {
-    /// A request refers to it; with that request it was decided on, or with an earlier one.
+    /// Adds a reference by a request; `is_made` says whether the decision was made with that request or earlier.
     fn add(&mut self, at_ms: i64, conversation: &str, number: usize, is_made: bool) {
         self.last_ms = self.last_ms.max(Some(at_ms));
         let known = self.uses.iter().position(|one| one.conversation == conversation);
@@ -285,7 +285,7 @@ impl Output {
             Some(at) => self.uses.remove(at),
             None => Use { conversation: conversation.to_owned(), requests: BTreeSet::new() },
         };
-        // The record of the request that decided may have been removed.
+        // The record of the request with the decision may have been removed.
         if is_made || newest.requests.is_empty() {
             newest.requests.insert(number);
         }
@@ -293,7 +293,7 @@ impl Output {
     }
 }
 
-/// The table. Of the conversations of a text it shows `asked`, or else the newest.
+/// The table. Of the conversations that use a text, it shows `asked`, or else the newest.
 fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZone) -> Vec<String> {
     if listed.is_empty() {
         return Vec::new();
@@ -330,7 +330,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     table.lines_within(books::width())
 }
 
-/// Numbers as people write them: `2, 7-9`.
+/// Numbers as readers write them: `2, 7-9`.
 fn ranges(numbers: &BTreeSet<usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &number in numbers {
@@ -345,7 +345,7 @@ fn ranges(numbers: &BTreeSet<usize>) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// How the list is to be read.
+/// The notes for reading the list.
 fn notes(known: &Known, listed: &[Named<'_>], config: &Config) -> Vec<String> {
     let kept: Vec<u64> = listed.iter().filter_map(|(_, output)| output.bytes).collect();
     let mut notes = Vec::new();
@@ -403,7 +403,7 @@ mod tests {
     use super::*;
     use crate::ledger::{Edits, Made, Own, Splice};
 
-    /// A record of a conversation that was edited: what was decided on with it, and what stands for messages.
+    /// The record of an edited request: the texts of its decisions, and of the splice, if any.
     fn record(conversation: &str, made: &[&str], splice: Option<(&str, bool)>) -> Record {
         let made = made.iter().map(|id| Made { output: Some((*id).to_owned()), ..Made::default() });
         let splice =
@@ -420,7 +420,7 @@ mod tests {
         known
     }
 
-    /// When it was last referred to, and the conversations with their requests.
+    /// The id, the time of its last reference, and the conversations with their requests.
     type Expected<'a> = (&'a str, i64, &'a [(&'a str, &'a [usize])]);
 
     #[test]
@@ -464,7 +464,7 @@ mod tests {
         }
     }
 
-    /// What goes on from the middle of a history takes over what it was sent with there, and no more.
+    /// A thread that continues from the middle of a history takes over what applied there, and no more.
     #[test]
     fn texts_are_taken_over_from_where_a_thread_branches() {
         let of = |conversation: &str,

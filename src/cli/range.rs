@@ -1,4 +1,4 @@
-//! The options for a time from when to when.
+//! The options for a period.
 
 use clap::Args;
 use jiff::tz::TimeZone;
@@ -19,7 +19,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The filter for it.
+    /// The filter for the period.
     pub(super) fn filter(&self, zone: &TimeZone) -> Result<LedgerFilter, Failure> {
         let (since, until) = (self.since.as_deref(), self.until.as_deref());
         let wrong =

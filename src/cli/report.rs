@@ -10,7 +10,7 @@ use crate::ledger::when;
 use crate::ledger::{By, Record, Report, ReportDocument, Totals};
 use crate::store::Order;
 
-/// What the JSON says.
+/// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
 JSON:
   {\"by\", \"time_zone\", \"since\", \"until\", \"groups\": [{\"name\", \"totals\"}], \"total\": TOTALS, \"unreadable\",
@@ -70,7 +70,7 @@ impl ValueEnum for By {
     }
 }
 
-/// Sums up the books.
+/// Prints the sums of the books.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let zone = when::zone(options.output.utc);
     let filter = options.range.filter(&zone)?;
@@ -100,8 +100,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The groups and their sum. Requests of unknown cost have a column of their own, if there are any. `ids` are those of all
-/// conversations, where these are the groups.
+/// The groups and their total. Requests of unknown cost have a column of their own, if there are any. `ids` are the ids
+/// of all conversations, if these are the groups.
 fn table(by: By, report: &Report, ids: &[String]) -> Table {
     let groups = report.groups_by(by);
     let sums = books::Sums::of(groups.iter().map(|(_, totals)| *totals).chain([&report.total]));

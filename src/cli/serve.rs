@@ -18,10 +18,10 @@ use crate::config::{Config, Limits, LogFormat, Mode, Upstream, Upstreams};
 use crate::server::{self, Drained};
 use crate::telemetry;
 
-/// A signal that comes so soon behind another one is that one once more.
+/// A signal that follows another within this time counts as the same one.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// An interrupt, a request to terminate, or the end of the terminal it was started from.
+/// The signals to stop: an interrupt, a request to terminate, or the end of the terminal it was started from.
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
@@ -50,7 +50,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
         );
     }
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
-    // Signals are caught before the first client can connect: a stop is never abrupt.
+    // Signals are caught before the first client can connect, so that a stop is never abrupt.
     let mut stop = runtime.block_on(async { Stop::catch() }).map_err(Failure::said)?;
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
@@ -79,7 +79,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The configuration, and what is to be said of what it does not use.
+/// The configuration, and a note about the parts of it that have no effect.
 fn configured(options: &Serve) -> Result<(Config, Option<String>), Failure> {
     let mut unused = None;
     let mut config = files::load(&options.gateway.source)?;
@@ -96,9 +96,9 @@ fn configured(options: &Serve) -> Result<(Config, Option<String>), Failure> {
     Ok((config, unused))
 }
 
-/// The same, with everything going to one server, and what is to be said of what the file says of others.
+/// The configuration with all requests going to one server, and a note about the keys that have no effect then.
 pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<String>), Failure> {
-    // What may hold a password or a key is not said again.
+    // A URL that may contain a password or a key is not repeated.
     let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
     let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
     let keys = config.unused_with_single_upstream();
@@ -107,7 +107,7 @@ pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<Str
     Ok((config.with_single_upstream(base), unused))
 }
 
-/// No upstream may be the gateway itself, which would ask itself without end.
+/// Checks that no upstream is the gateway itself, which would send requests to itself for ever.
 fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
     let Some((own, key, place)) = config.looped() else { return Ok(()) };
     let said = match &options.gateway.upstream {
@@ -117,8 +117,8 @@ fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
     Err(Failure::Usage(format!("`{said}`: {place} is the gateway itself")))
 }
 
-/// What is said of addresses that end as the paths of requests begin: whether that is known to be none of the server's, and
-/// the words.
+/// The warnings about addresses that end as the paths of requests begin, each with whether the upstream is known not to
+/// expect that.
 pub(super) fn repeated_paths(config: &Config) -> Vec<(bool, String)> {
     let key = |upstream: &Upstream| match &config.upstreams {
         Upstreams::Single(_) => "--upstream".to_owned(),
@@ -128,7 +128,7 @@ pub(super) fn repeated_paths(config: &Config) -> Vec<(bool, String)> {
     said.map(|(upstream, said)| (upstream.is_at_provider(), format!("`{}` {said}", key(upstream)))).collect()
 }
 
-/// Accepts no more connections than there may be open files for: those beyond would break instead of wait.
+/// Limits the connections to what the limit of open files allows: those beyond would break instead of waiting.
 pub(super) fn make_room(limits: &mut Limits) {
     let wanted = limits.max_connections;
     limits.max_connections = server::make_room(wanted);
@@ -142,7 +142,7 @@ pub(super) fn make_room(limits: &mut Limits) {
 }
 
 impl Stop {
-    /// Catches them from here on. To be called on a runtime.
+    /// Catches the signals from now on. Must be called on a runtime.
     fn catch() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -151,7 +151,7 @@ impl Stop {
         })
     }
 
-    /// Waits for the first.
+    /// Waits for the first signal.
     async fn told(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -160,8 +160,9 @@ impl Stop {
         }
     }
 
-    /// Waits for another one. The end of a terminal does not count: the system and a shell both tell of it. Nor does what
-    /// comes at once: whoever started the gateway may pass on what the terminal has told all of them.
+    /// Waits for another signal. The end of a terminal does not count, since both the system and a shell report it; nor
+    /// does a signal that comes at once, since whoever started the gateway may pass on what the terminal has sent to
+    /// all of them.
     async fn told_again(&mut self) {
         let begun = tokio::time::Instant::now();
         while begun.elapsed() < ECHO {
@@ -177,7 +178,7 @@ impl Stop {
     }
 }
 
-/// Stops, and waits for what is under way until it is told again.
+/// Stops the gateway, and waits for requests in flight until another signal comes.
 async fn stopped(app: App, stop: &mut Stop) -> io::Result<Drained> {
     let haste = app.haste();
     let (told, mut ended) = oneshot::channel();
@@ -192,18 +193,19 @@ async fn stopped(app: App, stop: &mut Stop) -> io::Result<Drained> {
     drained.map_err(|_| io::Error::other("its end was missed"))
 }
 
-/// Whoever waits for the file never reads half a number.
+/// Writes the port so that whoever waits for the file never reads half a number.
 fn write_port(file: &Path, port: u16) -> io::Result<()> {
     // A pipe or a terminal is written to, never replaced.
     if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
         return fs::write(file, port.to_string());
     }
-    // No file of another's, nor another gateway's draft: theirs may differ in their extensions alone.
+    // The draft must not be a file of someone else's, or of another gateway, whose name may differ only in its
+    // extension.
     let mut draft = file.as_os_str().to_owned();
     draft.push(format!(".{}.part", process::id()));
     let written = fs::write(&draft, port.to_string()).and_then(|()| fs::rename(&draft, file));
     if written.is_err() {
-        // It may never have been made.
+        // It may not exist.
         let _ = fs::remove_file(&draft);
     }
     written

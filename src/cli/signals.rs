@@ -1,4 +1,4 @@
-//! Signals, as far as they are not ignored.
+//! Handling of signals, unless they are ignored.
 
 use std::{fs, future, io};
 
@@ -6,12 +6,12 @@ use rustix::process;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A signal that is caught, unless the process was started with it ignored: whoever starts it with `nohup`, or in the
-/// background, means that. A handler would undo it, also for the programs that it starts.
+/// A signal that is caught, unless the process was started with it ignored: `nohup` and starting in the background do
+/// so on purpose. A handler would undo that, also for programs that the process starts.
 pub(super) struct Caught(Option<Signal>);
 
 impl Caught {
-    /// Catches it from here on. To be called on a runtime.
+    /// Catches it from now on. Must be called on a runtime.
     pub(super) fn new(kind: SignalKind) -> io::Result<Self> {
         if is_ignored(kind) { Ok(Self(None)) } else { signal(kind).map(|signal| Self(Some(signal))) }
     }
@@ -25,15 +25,15 @@ impl Caught {
     }
 }
 
-/// Has what would make a file longer than the system lets it be (`ulimit -f`) fail, as on a disk that is full, instead of
-/// ending the process. Programs that it starts have that signal as it was before: no handler outlives the start of one.
+/// Makes writes beyond the system's limit for files (`ulimit -f`) fail, as on a full disk, instead of ending the
+/// process. For programs that the process starts, the signal is handled as before, since no handler survives `exec`.
 pub(super) fn outlive_file_limit(runtime: &Runtime) -> io::Result<()> {
-    // Once there is a handler, it stays.
+    // A handler stays once it is installed.
     let exceeded = SignalKind::from_raw(process::Signal::XFSZ.as_raw());
     runtime.block_on(async { Caught::new(exceeded) }).map(drop)
 }
 
-/// Whether the process was started with it ignored, where the system tells.
+/// Whether the process was started with the signal ignored, if the system tells.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,27 +1,27 @@
-//! Tables of text: a header, rows, columns aligned, two spaces between.
+//! Tables of text: a header and rows, with aligned columns and two spaces between them.
 //!
-//! Written here because it is this small: the table crates bring colours, borders and terminal handling, and
-//! nothing of that is wanted in what is also read by `grep`.
+//! Written here because it is so small: the crates for tables bring colours, borders and terminal handling, none of
+//! which is wanted in output that `grep` reads, too.
 
-/// What stands between columns.
+/// The gap between columns.
 const GAP: &str = "  ";
-/// The same where there is little room.
+/// The gap if there is little space.
 const NARROW: &str = " ";
-/// What stands in a title before its short form.
+/// Separates a title from its short form.
 const OR: char = '|';
-/// The least that is left of a column that gives way.
+/// The minimum width of a column that is shortened.
 const LEAST: usize = 20;
 
-/// Where a column's text stands.
+/// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Figures.
+    /// For figures.
     Right,
 }
 
-/// A table. Cells never hold control characters: names come from outside.
+/// A table. Its cells never contain control characters, since names come from outside.
 #[derive(Debug, Clone)]
 pub(super) struct Table {
     align: Vec<Align>,
@@ -32,7 +32,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table with a header and no rows. A title may say what it is where there is little room: `cache read|cached`.
+    /// A table with a header and no rows. A title may have a short form for when there is little space: `cache
+    /// read|cached`.
     pub(super) fn new(columns: &[(&str, Align)]) -> Self {
         let forms = columns.iter().map(|(title, _)| title.split_once(OR).unwrap_or((title, title)));
         let (titles, short) = forms.map(|(title, short)| (title.to_owned(), short.to_owned())).unzip();
@@ -45,7 +46,7 @@ impl Table {
         }
     }
 
-    /// Has another column than the first give way.
+    /// Sets the column that is shortened if necessary; by default it is the first.
     pub(super) fn giving(self, column: usize) -> Self {
         Self { gives: column, ..self }
     }
@@ -61,8 +62,8 @@ impl Table {
         self.lines_within(usize::MAX)
     }
 
-    /// The same in at most `most` columns of the terminal, if that can be: titles that have a short form take it, and where
-    /// that is not enough, less stands between columns; then one column is cut, the first. Figures are not.
+    /// The lines in at most `most` columns of the terminal, if possible: first by the short forms of titles, then by
+    /// narrower gaps, and finally by shortening one column. Figures are not shortened.
     pub(super) fn lines_within(&self, most: usize) -> Vec<String> {
         let narrow = if self.short == self.titles { GAP } else { NARROW };
         for (titles, gap) in [(&self.titles, GAP), (&self.short, GAP), (&self.short, narrow)] {
@@ -103,12 +104,12 @@ impl Table {
     }
 }
 
-/// Columns of the terminal that a row takes.
+/// The columns of the terminal that a row takes.
 fn room(widths: &[usize], gap: &str) -> usize {
     widths.iter().sum::<usize>() + gap.len() * widths.len().saturating_sub(1)
 }
 
-/// The beginning of a name that is too long for its column.
+/// A name, shortened if it is too long for its column.
 pub(super) fn cut(name: &str, most: usize) -> String {
     if length(name) <= most {
         return name.to_owned();
@@ -116,7 +117,7 @@ pub(super) fn cut(name: &str, most: usize) -> String {
     name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A text in lines of at most so many columns, broken between words.
+/// A text in lines of at most `most` columns, broken between words.
 pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -135,17 +136,17 @@ fn pad(cell: &str, align: Align, width: usize) -> String {
     }
 }
 
-/// Columns on a terminal, for all scripts that we print ourselves.
+/// The columns on a terminal, which is right for all scripts that are printed here.
 fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A text from outside as one line that does nothing to a terminal.
+/// A text from outside, as a single line that cannot affect a terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|character| if is_harmless(character) { character } else { '\u{fffd}' }).collect()
 }
 
-/// Whether it neither controls a terminal nor turns the direction of what stands beside it, nor ends a line.
+/// Whether a character neither controls a terminal, nor changes the direction of the text beside it, nor ends a line.
 fn is_harmless(character: char) -> bool {
     let turns =
         matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,7 +1,7 @@
 //! `plimsoll run`: an agent with a gateway of its own.
 //!
-//! The agent keeps the terminal and everything that it is told. While it runs, nothing is printed beside it: warnings come
-//! before it starts, its bill follows when it has ended, both on standard error, and its exit code is passed on.
+//! The terminal belongs to the agent, with all its input. While it runs, nothing else is printed: warnings come before
+//! it starts and its bill when it has ended, both on standard error, and its exit code is passed on.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,24 +25,24 @@ use crate::ledger::Totals;
 use crate::protocol;
 use crate::upstream::{BaseUrl, BaseUrlError};
 
-/// Variables, and what stands behind the gateway's address in them.
+/// Variables, each with what follows the gateway's address in it.
 type Addresses = Vec<(&'static str, String)>;
 
-/// What stands for the gateway's address in the agent's arguments.
+/// The placeholder for the gateway's address in the agent's arguments.
 const PLACE: &str = "{url}";
 
-/// What is said where there is nothing to bill.
+/// The message if there is nothing to bill.
 const NONE: &str = "no request came through the gateway; for an agent that takes its address from no variable, {url} in \
                     its arguments stands for the gateway's";
 
-/// How shells end where there is no such program, and where it is one that cannot be run.
+/// The exit codes of shells for a program that does not exist, and for one that cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// Hosts that the agent must not ask a proxy for.
+/// Hosts for which the agent must not use a proxy.
 const HERE: &str = "127.0.0.1,localhost";
 
-/// Runs the agent, and says at the end what it cost.
+/// Runs the agent, and prints at the end what it cost.
 pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let [program, arguments @ ..] = &*options.agent else {
         return Err(Failure::Usage("no agent was named".to_owned()));
@@ -81,12 +81,12 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     }
 }
 
-/// The configuration, what the agent is told in which variable, and what is to be said before it starts.
+/// The configuration, the addresses for the agent by variable, and the notes to print before it starts.
 fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure> {
     let mut notes = Vec::new();
     let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    // Histories hold the URLs of full texts for longer than this gateway runs.
+    // URLs of full texts stay in histories for longer than this gateway runs.
     if config.outputs.recall != Recall::Http
         && let Some(admin) = &mut config.listen.admin
     {
@@ -100,7 +100,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
         config = single.0;
         notes.extend(single.1);
     }
-    // Before variables add others: those are asked as the agent asked them.
+    // Before variables add upstreams, which are addressed in the same way as the agent addressed them.
     notes.extend(serve::repeated_paths(&config).into_iter().map(|(_, said)| said));
     let mut addresses = Addresses::new();
     let servers = protocol::servers();
@@ -111,7 +111,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
         let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.gateway.upstream.is_none());
         let path = match own {
             None => path.to_owned(),
-            // The agent would have gone there, and nowhere else: so does the gateway, with the same paths.
+            // The agent would have sent everything there, so the gateway does the same, with the same paths.
             Some(url) => {
                 let url = address(&url).map_err(|error| Failure::Usage(format!("`{variable}`: {error}")))?;
                 let (with, path, keys) = config.leading_to(url, upstream, &variable.to_ascii_lowercase());
@@ -130,19 +130,19 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
     Ok((config, addresses, notes))
 }
 
-/// An address as a variable has it. Servers of this machine are often named without a scheme; what is sent to others must
-/// not go there in the clear by mistake.
+/// Parses an address as variables have it. Servers on this machine are often given without a scheme; for others that is
+/// an error, so that nothing is sent to them unencrypted by mistake.
 fn address(text: &str) -> Result<BaseUrl, BaseUrlError> {
     let local = || format!("http://{text}").parse().ok().filter(BaseUrl::is_local);
     text.parse().or_else(|error| local().ok_or(error))
 }
 
-/// Prints a line. Standard output is the agent's.
+/// Prints a line to standard error, since standard output is the agent's.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{}", printable(line));
 }
 
-/// An argument of the agent's, with the gateway's address where it asks for that.
+/// An argument for the agent, with its placeholder replaced by the gateway's address.
 fn pointed(argument: &OsString, url: &str) -> OsString {
     match argument.to_str() {
         Some(text) if text.contains(PLACE) => text.replace(PLACE, url).into(),
@@ -150,8 +150,8 @@ fn pointed(argument: &OsString, url: &str) -> OsString {
     }
 }
 
-/// Hosts that no proxy is asked for, and the gateway's with them. Programs read one of the two spellings and leave the
-/// other: a new one must not hide what the old one says. `*` is all hosts only where it stands alone.
+/// The hosts for which no proxy is used, including the gateway. Programs read only one of the two spellings of the
+/// variable, so a new one must include what the old one has. `*` means all hosts only if it stands alone.
 fn with_here(hosts: Option<OsString>) -> OsString {
     match hosts {
         None => HERE.into(),
@@ -164,9 +164,9 @@ fn with_here(hosts: Option<OsString>) -> OsString {
     }
 }
 
-/// Starts the agent and waits for its end. What a terminal sends goes to both: the agent decides what comes of it. SIGTERM
-/// and SIGHUP, which may be sent to this process alone, are passed on. What was ignored from the start stays so, for the
-/// agent too.
+/// Starts the agent and waits for its end. Signals of a terminal reach both, and the agent decides what to do. SIGTERM
+/// and SIGHUP, which may be sent to this process alone, are passed on. Signals that were ignored from the start stay
+/// ignored, also for the agent.
 fn attend(runtime: &Runtime, command: &mut Command) -> io::Result<ExitStatus> {
     runtime.block_on(async {
         let mut interrupt = Caught::new(SignalKind::interrupt())?;
@@ -190,13 +190,13 @@ fn attend(runtime: &Runtime, command: &mut Command) -> io::Result<ExitStatus> {
     })
 }
 
-/// As shells have it: a signal is 128 and its number.
+/// The exit code as shells have it: for a signal, 128 plus its number.
 fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
     let code = code.or_else(|| Some(128 + signal?)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
 }
 
-/// The bill, as `report` has it.
+/// The bill, in the form of `report`.
 fn bill(totals: &Totals) -> Vec<String> {
     if totals.requests == 0 {
         return vec![format!("plimsoll: {NONE}")];
