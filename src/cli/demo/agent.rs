@@ -1,7 +1,7 @@
 //! The demonstration's agent: plays the session against a server, with or without the gateway in between.
 //!
-//! It behaves as agents do: it sends the whole history with each call, marks the system prompt and the last
-//! message for the cache, and takes what the stream says, whoever sent it.
+//! It behaves like other agents: it sends the whole history with each call, marks the system prompt and the last
+//! message for the cache, and uses what the stream contains, whoever sent it.
 
 use std::net::SocketAddr;
 
@@ -18,19 +18,19 @@ use crate::protocol::{self, Framing};
 use crate::sse::Framer;
 use crate::usage::Usage;
 
-/// The run's name, by which the gateway books it.
+/// The session id, by which the gateway books it.
 pub(super) const SESSION_ID: &str = "demo";
 
-/// What came of a session.
+/// The results of a session.
 #[derive(Debug)]
 pub(super) struct Played {
-    /// What each call used, as the answers say.
+    /// The usage of each call, as the answers report it.
     pub(super) usage: Vec<Usage>,
-    /// The last thing the model said.
+    /// The last text of the model.
     pub(super) answer: String,
 }
 
-/// An agent and where it sends its requests.
+/// An agent, and where it sends its requests.
 #[derive(Debug)]
 pub(super) struct Agent<'a> {
     pub(super) session: &'a Session,
@@ -50,7 +50,7 @@ impl Agent<'_> {
     /// Plays the session to its end.
     ///
     /// # Errors
-    /// What went wrong, for people.
+    /// What went wrong, for human readers.
     pub(super) async fn play(&self) -> Result<Played, String> {
         let mut messages = vec![json!({ "role": "user", "content": text_blocks(self.session.task) })];
         let mut usage = Vec::new();
@@ -67,7 +67,7 @@ impl Agent<'_> {
         }
     }
 
-    /// What a tool call returns; `None` if the block is none.
+    /// The result of a tool call; `None` if the block is not a call.
     fn result(&self, block: &Value) -> Option<Value> {
         let id = block.get("id")?.as_str()?;
         let (content, is_error) = match self.session.call(id) {
@@ -99,7 +99,7 @@ impl Agent<'_> {
             let (head, body) = response.into_parts();
             Ok::<_, hyper::Error>((head.status, body.collect().await?.to_bytes()))
         };
-        // The connection ends with the exchange, and an error of the one is an error of the other.
+        // The connection ends with the exchange, and an error of one is an error of the other.
         let (exchanged, _) = tokio::join!(exchange, connection);
         let (status, body) = exchanged.map_err(|error| error.to_string())?;
         if status != StatusCode::OK {
@@ -108,7 +108,7 @@ impl Agent<'_> {
         Answer::read(&body).ok_or_else(|| "an answer without usage".to_owned())
     }
 
-    /// The body of a request, marked for the cache.
+    /// The body of a request, with cache marks.
     fn body(&self, messages: &[Value]) -> Bytes {
         let mut messages = messages.to_vec();
         let last = messages.last_mut().and_then(|message| message["content"].as_array_mut()?.last_mut());
@@ -149,7 +149,7 @@ impl Answer {
     }
 }
 
-/// The blocks of an answer, while they come.
+/// The blocks of an answer, as they arrive.
 #[derive(Debug, Default)]
 struct Content {
     blocks: Vec<Value>,

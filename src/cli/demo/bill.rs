@@ -1,4 +1,4 @@
-//! What the demonstration prints: the session call by call, and the bill with and without the gateway.
+//! The output of the demonstration: the session call by call, and the bill with and without the gateway.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::cli::table::{Align, Table, cut};
 use crate::ledger::{Costs, Record, Totals};
 use crate::usage::{Money, Tokens, Usage};
 
-/// The longest description of what is new in a prompt.
+/// The maximum length of a description of what is new in a prompt.
 const NEWS: usize = 44;
 
 /// One side of the bill.
@@ -19,14 +19,14 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// The gateway's side, from its books; `None` if they do not know it all.
+    /// The gateway's side, from its books; `None` if they do not know all of it.
     pub(super) fn of_books(totals: &Totals) -> Option<Self> {
         let costs = totals.cost.filter(|_| totals.unknown() == 0)?;
         Some(Self { tokens: totals.tokens, costs })
     }
 }
 
-/// The lines of the session: what was new, how long the prompt was, what of it was cached, what was shortened.
+/// The lines of the session: what was new, how long the prompt was, how much of it was cached, and what was shortened.
 pub(super) fn steps(session: &Session, without: &[Usage], with: &[Record]) -> Table {
     let mut table = Table::new(&[
         ("call", Align::Right),
@@ -54,7 +54,7 @@ pub(super) fn steps(session: &Session, without: &[Usage], with: &[Record]) -> Ta
     table
 }
 
-/// What the request brings that the one before it did not.
+/// What is new in the request, compared with the previous one.
 fn news(session: &Session, at: usize) -> String {
     let Some(step) = at.checked_sub(1).and_then(|before| session.steps.get(before)) else {
         return "the task".to_owned();
@@ -69,7 +69,7 @@ fn new_rules(before: &BTreeMap<String, u32>, now: &BTreeMap<String, u32>) -> Str
     now.iter().filter(is_new).map(|(rule, _)| rule.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The bill, both sides; its last line is the bottom line.
+/// The bill of both sides; the last line is the total.
 pub(super) fn bill(without: &Side, with: &Side) -> Table {
     let kinds = |side: &Side| {
         let Side { tokens, costs } = side;

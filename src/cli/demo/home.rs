@@ -1,5 +1,4 @@
-//! Where the demonstration's gateway keeps its state: a directory that goes when the demonstration ends, or
-//! one that stays.
+//! The directory for the state of the demonstration's gateway, which is removed at the end or kept.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,10 +11,10 @@ use crate::json::string;
 use crate::store::ledger;
 use crate::store::outputs::create_private;
 
-/// The configuration in a directory that stays.
+/// The name of the configuration in a directory that is kept.
 pub(super) const CONFIGURATION: &str = "gateway.toml";
 
-/// A directory for state.
+/// A directory for the state.
 #[derive(Debug)]
 pub(super) struct Home {
     path: PathBuf,
@@ -26,11 +25,11 @@ impl Home {
     /// The directory to keep, or a new one that is removed with this value.
     ///
     /// # Errors
-    /// When it cannot be made, or holds a store already.
+    /// If it cannot be created, or contains a store already.
     pub(super) fn new(keep: Option<&Path>) -> io::Result<Self> {
         let Some(dir) = keep else {
             let path = std::env::temp_dir().join(format!("plimsoll-demo-{}", Uuid::now_v7()));
-            // Not recursive: in a directory that all may write to, nobody else may have made it.
+            // Not recursive: in a directory that everyone can write to, it must not be someone else's.
             DirBuilder::new().mode(0o700).create(&path).map_err(|error| about(&path, &error))?;
             return Ok(Self { path, keep: false });
         };
@@ -46,25 +45,25 @@ impl Home {
         Ok(home)
     }
 
-    /// The directory, absolute.
+    /// The absolute path of the directory.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory, if it stays.
+    /// The directory, if it is kept.
     pub(super) fn kept(&self) -> Option<&Path> {
         self.keep.then_some(&*self.path)
     }
 
-    /// A configuration whose state is here.
+    /// A configuration with its state in this directory.
     ///
     /// # Errors
-    /// When the directory's name is no text.
+    /// If the directory's name is not UTF-8.
     pub(super) fn configuration(&self) -> io::Result<String> {
         let text = self.path.to_str().ok_or_else(|| {
             about(&self.path, &io::Error::new(io::ErrorKind::InvalidFilename, "the name is not UTF-8"))
         })?;
-        // What JSON writes as a string, TOML reads as one.
+        // A JSON string is also a TOML string.
         Ok(format!("[state]\ndir = {}\n", string::encode(text)))
     }
 }
@@ -72,7 +71,7 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         if !self.keep {
-            // A directory left behind in the system's place for such is no failure.
+            // It is no failure if a directory is left behind in the system's directory for temporary files.
             let _ = fs::remove_dir_all(&self.path);
         }
     }

@@ -1,8 +1,8 @@
 //! `plimsoll demo`: a recorded session through a real gateway, and the bill with and without it.
 //!
-//! No key and no network: agent, gateway and provider are all in this process, on loopback sockets. The
-//! gateway is the one that `serve` runs. What it costs is read from the gateway's own books, and is checked
-//! against the provider's count to the last digit.
+//! It needs no key and no network: agent, gateway and provider are all in this process, on loopback sockets. The
+//! gateway is the one that `serve` runs. Its cost is read from its own books, and checked against the provider's count
+//! to the last digit.
 
 mod agent;
 mod bill;
@@ -37,11 +37,11 @@ use prompt::Counter;
 use provider::Provider;
 use session::Session;
 
-/// The model whose prices are taken.
+/// The model whose prices are used.
 const MODEL: &str = "claude-sonnet-5-5";
-/// The agent's key when it goes through the gateway; the provider keeps the accounts apart.
+/// The agent's key when it uses the gateway, by which the provider tells the accounts apart.
 const WITH: &str = "demo-with";
-/// Its key when it does not.
+/// The agent's key when it does not.
 const WITHOUT: &str = "demo-without";
 
 /// The options of `plimsoll demo`.
@@ -52,7 +52,7 @@ pub(super) struct Options {
     keep: Option<PathBuf>,
 }
 
-/// What was found out.
+/// The results of both sessions.
 struct Outcome {
     with: Played,
     without: Played,
@@ -83,7 +83,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a text in lines that the terminal has room for, and an empty one.
+/// Prints a text in lines that fit the terminal, and an empty line.
 fn say_paragraph(text: &str) {
     for line in wrapped(text, width().min(WIDTH)) {
         say(&line);
@@ -144,7 +144,7 @@ fn configuration(home: &Home, provider: SocketAddr) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// What the gateway wrote down.
+/// The gateway's records, and their sums.
 fn books(home: &Home) -> Result<(Vec<Record>, Report), Failure> {
     let books = Books::open(&home.path().join(ledger::FILE_NAME)).map_err(Failure::said)?;
     let books = books.ok_or_else(|| Failure::said("the gateway has no books"))?;
@@ -177,7 +177,7 @@ fn sides(outcome: &Outcome, provider: &Provider) -> Result<(Side, Side), Failure
     Ok((with, Side { tokens: tokens.into_iter().sum(), costs }))
 }
 
-/// What calls cost, priced here and not by the gateway.
+/// The cost of calls, computed here and not by the gateway.
 fn cost_of(calls: &[Tokens]) -> Option<Costs> {
     let price = Catalogue::embedded().find(MODEL, None)?.price;
     let mut sum = Costs::default();
@@ -195,7 +195,7 @@ fn cost_of(calls: &[Tokens]) -> Option<Costs> {
     Some(sum)
 }
 
-/// Says what was kept and how to look at it.
+/// Prints what was kept, and how to look at it.
 fn say_kept(home: &Home) {
     let Some(dir) = home.kept() else { return };
     let path = |name: &str| dir.join(name).display().to_string();

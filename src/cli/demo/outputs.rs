@@ -1,4 +1,4 @@
-//! What the tools of the demonstration print. All of it is made here, and always the same.
+//! The output of the demonstration's tools. All of it is generated here, and always the same.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 pub(super) enum Run {
     /// With a failure; everything is built first.
     Red,
-    /// Without; only what changed is built.
+    /// Without a failure; only what changed is built.
     Green,
 }
 
-/// Numbers that look like chance.
+/// Pseudo-random numbers.
 struct Noise(u64);
 
 impl Noise {
@@ -86,7 +86,7 @@ pub(super) fn test_log(run: Run) -> String {
     out
 }
 
-/// What cargo prints while it builds: a bar that is drawn over, and a line for each crate.
+/// The output of cargo during a build: a progress bar that is overwritten, and a line per crate.
 fn build(out: &mut String, run: Run) {
     let crates = if run == Run::Red { 214 } else { 3 };
     let mut noise = Noise(7);
@@ -170,7 +170,7 @@ pub(super) fn window_source() -> String {
     out
 }
 
-/// A page of JSON, indented for people.
+/// A page of indented JSON.
 pub(super) fn predictions() -> String {
     let mut noise = Noise(17);
     let mut out = String::from("{\n  \"station\": 9414290,\n  \"unit\": \"mm\",\n  \"predictions\": [\n");
@@ -211,7 +211,7 @@ pub(super) fn matches() -> String {
     out
 }
 
-/// An image in the middle of text.
+/// An image as base64 within text.
 pub(super) fn chart() -> String {
     const SYMBOLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut noise = Noise(23);

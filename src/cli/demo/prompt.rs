@@ -1,5 +1,5 @@
-//! A request as the demonstration's provider sees it: is it valid, how many tokens has each block, which are
-//! marked for the cache.
+//! A request as the demonstration's provider sees it: whether it is valid, how many tokens each block has, and which
+//! blocks are marked for the cache.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::usage::cache_model::{Block, PromptShape, Ttl};
 
-/// Bytes that the provider takes for a token.
+/// Bytes per token, for this provider.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Where people keep the gateway's state. Its paths stand in what the gateway sends; they are counted as if they
-/// lay there, so that the figures are the same on every machine.
+/// The usual directory of the gateway's state. Paths in what the gateway sends are counted as if they were there, so
+/// that the figures are the same on every machine.
 const USUAL_HOME: &str = "/home/you/.local/state/plimsoll";
 
 /// A valid request.
@@ -20,7 +20,7 @@ const USUAL_HOME: &str = "/home/you/.local/state/plimsoll";
 pub(super) struct Prompt {
     /// Its blocks, in the order of the cache.
     pub(super) shape: PromptShape,
-    /// How often the model has answered in it.
+    /// The number of answers of the model in it.
     pub(super) turn: usize,
 }
 
@@ -34,7 +34,7 @@ impl Prompt {
     /// Reads a request.
     ///
     /// # Errors
-    /// What is wrong with it, as the provider words it.
+    /// What is wrong with it, in the provider's words.
     pub(super) fn read(body: &[u8], counter: &Counter) -> Result<Self, String> {
         let body: Value = serde_json::from_slice(body).map_err(|error| format!("invalid JSON: {error}"))?;
         let messages = body.get("messages").and_then(Value::as_array).ok_or("messages: Field required")?;
@@ -63,7 +63,7 @@ impl Counter {
         self.bytes(value).div_ceil(BYTES_PER_TOKEN)
     }
 
-    /// Bytes of all texts, names of fields included.
+    /// The size of all texts in bytes, including names of fields.
     fn bytes(&self, value: &Value) -> u64 {
         match value {
             Value::String(text) => {
@@ -104,7 +104,7 @@ fn is_role(message: &Value, role: &str) -> bool {
     message.get("role").and_then(Value::as_str) == Some(role)
 }
 
-/// Every call is answered in the next message, and nothing else is.
+/// Checks that each call is answered in the next message, and that there are no other results.
 fn check_pairs(messages: &[Value]) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {

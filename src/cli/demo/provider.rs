@@ -1,7 +1,7 @@
-//! The demonstration's provider: a server on the loopback that answers by the script.
+//! The demonstration's provider: a server on the loopback that answers from the script.
 //!
-//! It has what the bill depends on: a prompt cache with marks, as documented, and usage figures in its answers.
-//! It keeps a count of its own, which the gateway's books must agree with. It understands nothing.
+//! It implements what the bill depends on: a prompt cache with marks, as documented, and usage figures in its answers.
+//! It keeps a count of its own, with which the gateway's books must agree. It understands nothing of what it is asked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -27,9 +27,9 @@ use crate::conversation::boundary;
 use crate::usage::Tokens;
 use crate::usage::cache_model::{CacheKind, CacheModel};
 
-/// The time between two model calls, on the provider's clock.
+/// The time between two model calls, by the provider's clock.
 const PACE_MS: u64 = 20_000;
-/// Bytes of text in one event of a stream.
+/// Bytes of text per event of a stream.
 const CHUNK: usize = 24;
 
 /// The provider.
@@ -41,11 +41,11 @@ pub(super) struct Provider {
     desk: Mutex<Desk>,
 }
 
-/// What changes with each call.
+/// The state that changes with each call.
 #[derive(Debug)]
 struct Desk {
     cache: CacheModel,
-    /// What each account, by its key, has used.
+    /// The usage of each account, by its key.
     served: BTreeMap<String, Vec<Tokens>>,
 }
 
@@ -56,7 +56,7 @@ impl Provider {
         Self { session, model, counter, desk: Mutex::new(Desk { cache, served: BTreeMap::new() }) }
     }
 
-    /// What an account has used, call by call.
+    /// The usage of an account, call by call.
     pub(super) fn served(&self, account: &str) -> Vec<Tokens> {
         let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
         desk.served.get(account).cloned().unwrap_or_default()
@@ -73,7 +73,7 @@ impl Provider {
                     let provider = Arc::clone(&provider);
                     async move { Ok::<_, Infallible>(provider.answer(request).await) }
                 });
-                // A broken connection is the visitor's own affair.
+                // A broken connection concerns only the client.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
             while connections.try_join_next().is_some() {}
@@ -181,7 +181,7 @@ fn event(kind: &str, mut data: Value) -> Bytes {
     format!("event: {kind}\ndata: {data}\n\n").into()
 }
 
-/// A body that is sent piece by piece.
+/// A body that is sent in pieces.
 #[derive(Debug)]
 struct Events(VecDeque<Bytes>);
 

@@ -1,7 +1,7 @@
-//! The session that the demonstration plays: an agent finds and fixes a bug.
+//! The session of the demonstration: an agent finds and fixes a bug.
 //!
-//! Made up, and always the same. It holds what the shapers are for: colours and progress bars, thousands of
-//! equal lines, white space in JSON, an image as text, outputs of a hundred kilobytes, a file read twice.
+//! It is made up, and always the same. It contains what the shapers are for: colours and progress bars, thousands of
+//! equal lines, white space in JSON, an image as text, outputs of a hundred kilobytes, a file that is read twice.
 
 use serde_json::{Value, json};
 
@@ -14,33 +14,33 @@ pub(super) struct Session {
     pub(super) system: &'static str,
     /// The tool definitions, as they are sent.
     pub(super) tools: Value,
-    /// What the user asks for.
+    /// The user's task.
     pub(super) task: &'static str,
-    /// One for each model call.
+    /// One step per model call.
     pub(super) steps: Vec<Step>,
 }
 
-/// What the model answers once.
+/// One answer of the model.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// What it says.
+    /// Its text.
     pub(super) say: &'static str,
-    /// The tools it calls; none in the last step.
+    /// The tool calls; none in the last step.
     pub(super) calls: Vec<Call>,
 }
 
-/// A tool call and what comes of it.
+/// A tool call and its result.
 #[derive(Debug)]
 pub(super) struct Call {
     /// Its id.
     pub(super) id: String,
-    /// The tool.
+    /// The name of the tool.
     pub(super) tool: &'static str,
-    /// What it is called with.
+    /// Its arguments.
     pub(super) input: Value,
-    /// What it returns.
+    /// Its result.
     pub(super) result: String,
-    /// Whether that is an error.
+    /// Whether the result is an error.
     pub(super) is_error: bool,
 }
 
@@ -54,7 +54,7 @@ impl Session {
         Self { system: SYSTEM, tools: tools(), task: TASK, steps }
     }
 
-    /// The call with an id.
+    /// The call with this id.
     pub(super) fn call(&self, id: &str) -> Option<&Call> {
         self.steps.iter().flat_map(|step| &step.calls).find(|call| call.id == id)
     }

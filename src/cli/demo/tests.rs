@@ -1,4 +1,4 @@
-//! The demonstration as a whole, without what it prints.
+//! The whole demonstration, except for its output.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn it_saves_by_every_rule_and_breaks_prefixes_in_events_only() {
     let shapers: BTreeSet<&str> = Rule::ALL.into_iter().map(Rule::as_str).collect();
     assert!(rules.is_superset(&shapers), "{rules:?}");
 
-    // What was sent once is read from the cache from then on, up to where an event changed it.
+    // Once sent, tokens are read from the cache from then on, up to where an event changed them.
     let mut cached = 0;
     for record in &outcome.records {
         let tokens = record.tokens.unwrap();

@@ -1,4 +1,4 @@
-//! What was changed about a request, from its bodies or from the store.
+//! The changes of a request, from its bodies or from the store.
 
 use bytes::Bytes;
 
@@ -15,14 +15,14 @@ use crate::protocol;
 use crate::store::bodies::Form;
 use crate::store::{Bodies, Outputs, Sought};
 
-/// Said where bodies would tell more.
+/// The note for when bodies would tell more.
 const FROM_STORE: &str =
     "put together from the store: with `ledger.record = \"full\"` whole bodies are compared";
-/// Said where that is not seen in the parts.
+/// The notes for what the parts do not show.
 const MARKED: &str = "it is marked for the provider's cache";
 const COUNT: &str = "the number of messages or parts differs: what has no counterpart is not shown";
 
-/// The changes of the request at a place of the history.
+/// The changes of the request at index `at` of the history.
 pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
     let record = &history.found.entries[at].record;
     let (is_edited, added) = (record.edits.were_sent(), &record.edits.added);
@@ -50,7 +50,7 @@ pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
     })
 }
 
-/// The messages that are not sent, and the splice that stands for them, if it is still stored.
+/// The messages that are not sent, and the splice that replaces them, if it is still stored.
 fn gone(
     history: &History,
     record: &Record,
@@ -75,12 +75,12 @@ fn gone(
     Ok(Some((gone, stored)))
 }
 
-/// What an output says, if it is still there.
+/// The text of an output, if it is still stored.
 fn read(outputs: &Outputs, id: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&outputs.read(id).ok()??).into_owned())
 }
 
-/// The file of an output that is still there.
+/// The file of an output, if it still exists.
 fn output(outputs: &Outputs, id: &str) -> Option<std::path::PathBuf> {
     Some(outputs.path(id)).filter(|path| path.exists())
 }
@@ -112,7 +112,7 @@ fn from_store(history: &History, one: &Standing<'_>, outputs: &Outputs) -> Resul
     })
 }
 
-/// The decision that a record tells of, as the store finds it.
+/// The criteria by which the store finds the decision that a record describes.
 fn sought(made: &Made) -> Sought<'_> {
     Sought {
         chain: made.chain.as_deref(),
@@ -124,7 +124,7 @@ fn sought(made: &Made) -> Sought<'_> {
     }
 }
 
-/// The tool that a decision is about a result of, or the kind of part.
+/// The tool whose result a decision is about, or else the kind of part.
 fn decided_about(made: &Made) -> String {
     match (&*made.rules, &made.tool) {
         (ARGUMENTS, _) => "arguments of a call".to_owned(),
@@ -134,7 +134,7 @@ fn decided_about(made: &Made) -> String {
     }
 }
 
-/// `None`: they were not recorded, or have been swept.
+/// The changes by comparing bodies; `None` if these were not recorded, or have been removed.
 fn from_bodies(
     history: &History,
     record: &Record,
@@ -182,7 +182,7 @@ fn from_bodies(
     Ok(Some(difference))
 }
 
-/// The parts of a message that were sent otherwise, and how many blocks of its reasoning were not sent.
+/// The parts of a message that were sent in another form, and the number of its reasoning blocks that were not sent.
 fn of_message(
     (came, sent): (&Conversation, &Conversation),
     message: usize,
@@ -190,7 +190,7 @@ fn of_message(
 ) -> (Vec<Change>, u32) {
     let at = places.of_message(message);
     let Some(other) = sent.messages.get(at) else { return (Vec::new(), 0) };
-    // Reasoning goes from a message as a whole.
+    // Reasoning is removed from a message as a whole.
     let thinks = |part: &Part| part.kind == PartKind::Thinking;
     let forgets = !other.index.parts.iter().any(thinks);
     let (gone, stays): (Vec<_>, Vec<_>) =
@@ -201,19 +201,19 @@ fn of_message(
     (changes.collect(), gone.len() as u32)
 }
 
-/// Where messages stand that are sent, when others are not.
+/// The positions of messages in what is sent, if some are not.
 #[derive(Default)]
 struct Places {
-    /// Those that are not.
+    /// The ranges of messages that are not sent.
     drops: Vec<(u32, u32)>,
-    /// How many messages of the gateway's own stand before which.
+    /// The number of messages that the gateway inserted, and before which message.
     inserted: (usize, usize),
-    /// The part that says more, and why.
+    /// The part that something was appended to, and why.
     appended: Option<(PartId, String)>,
 }
 
 impl Places {
-    /// Without the splice, what it took is known only from its first message to its last.
+    /// Without the splice, only the range of the messages that it replaces is known.
     fn of(gone: &Gone, splice: Option<&Splice>) -> Self {
         let Some(splice) = splice else {
             return Self {
@@ -242,7 +242,7 @@ impl Places {
     }
 }
 
-/// The members that stand beside the messages and are not the same in both bodies.
+/// The members outside the messages that differ between both bodies.
 fn members(came: &Conversation, sent: &Conversation) -> Vec<String> {
     let beside = |of: &Conversation| {
         let is_beside = |one: &&Member| !one.value.span.range().contains(&of.array.range().start);
@@ -266,7 +266,7 @@ fn members(came: &Conversation, sent: &Conversation) -> Vec<String> {
     told.collect()
 }
 
-/// A part in both bodies, if it is not the same.
+/// The change of a part, if it differs between both bodies.
 fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: PartId) -> Option<Change> {
     let (one, other) = (came.part(id)?, sent.part(counterpart)?);
     if came.bytes_of(id.message, one.span) == sent.bytes_of(counterpart.message, other.span) {
@@ -291,12 +291,12 @@ fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: Pa
     })
 }
 
-/// All that a part says; `None`: it says nothing, or nothing that can be read.
+/// The whole text of a part; `None` if it has none, or none that can be read.
 fn text(conversation: &Conversation, id: PartId) -> Option<String> {
     if conversation.part(id)?.kind == PartKind::ToolCall {
         return conversation.arguments(id).map(Into::into);
     }
-    // What images say is no text.
+    // Images have no text.
     let says_images = |part: &Part| part.leaves.is_empty() && !part.media().is_empty();
     if conversation.part(id).is_some_and(says_images) {
         return None;
@@ -304,7 +304,7 @@ fn text(conversation: &Conversation, id: PartId) -> Option<String> {
     Some(conversation.texts(id)?.concat())
 }
 
-/// The tool that a result is of, or the kind of part.
+/// The tool whose result it is, or else the kind of part.
 fn what(conversation: &Conversation, id: PartId) -> String {
     let Some(part) = conversation.part(id) else { return String::new() };
     match part.kind {
@@ -321,7 +321,7 @@ fn what(conversation: &Conversation, id: PartId) -> String {
     }
 }
 
-/// Says by which decision a part was changed.
+/// Sets the decision by which a part was changed.
 fn attribute(change: &mut Change, standing: &[Standing<'_>], outputs: &Outputs) {
     let decided =
         standing.iter().find(|one| (one.made.message, one.made.part) == (change.message, change.part));
@@ -334,7 +334,7 @@ fn attribute(change: &mut Change, standing: &[Standing<'_>], outputs: &Outputs) 
     change.rules.clone_from(&one.made.rules);
     (change.decided_in, change.decided_for) = (Some(one.request), one.of.map(str::to_owned));
     if one.made.rules == CLEAR {
-        // Images that went count, and not by what encodes them.
+        // Removed images count, but not by their encoding.
         (change.bytes_before, change.bytes_after) = (one.made.before, one.made.after);
     }
     change.output = one.made.output.as_deref().and_then(|id| output(outputs, id));

@@ -1,13 +1,13 @@
-//! Two texts side by side, in a few lines: what is gone, what came in its place.
+//! Two texts compared in a few lines: what is gone, and what replaced it.
 
 use crate::cli::table::{cut, printable};
 
-/// Lines that are shown of each.
+/// The maximum number of lines shown of each.
 const MOST: usize = 8;
-/// Characters that are shown of a line.
+/// The maximum number of characters shown of a line.
 const WIDTH: usize = 96;
 
-/// The lines in which two texts differ, the first of them. What is not known is said to be so.
+/// The first of the lines in which two texts differ. An unknown text is reported as such.
 pub(super) fn excerpt(before: Option<&str>, after: Option<&str>) -> Vec<String> {
     let (Some(before), Some(after)) = (before, after) else {
         let mut lines = Vec::new();

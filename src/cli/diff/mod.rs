@@ -1,7 +1,7 @@
 //! `plimsoll diff`.
 //!
-//! With recorded bodies, what went is compared with what came; without them, what is in the store is put together:
-//! the decisions in force, the full texts they refer to.
+//! If bodies were recorded, it compares what was received with what was sent; otherwise it collects what is stored: the
+//! decisions in force, and the full texts that they refer to.
 
 mod changes;
 mod excerpt;
@@ -17,7 +17,7 @@ use crate::ledger::Record;
 use crate::ledger::words::{State, Term};
 use excerpt::excerpt;
 
-/// What the JSON says.
+/// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
 Messages and parts are counted from 0, as in the log. Long texts are shortened: `full output` names the whole one.
 
@@ -50,7 +50,7 @@ pub(super) struct Options {
     output: Output,
 }
 
-/// A part that was sent in another form than it came.
+/// A part that was sent in another form.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 struct Change {
     message: u32,
@@ -66,7 +66,7 @@ struct Change {
     output: Option<PathBuf>,
 }
 
-/// Messages that are not sent, and what stands for them.
+/// Messages that are not sent, and what replaces them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Gone {
     messages: u32,
@@ -80,18 +80,18 @@ struct Gone {
     output: Option<PathBuf>,
 }
 
-/// All of a request.
+/// All changes of a request.
 #[derive(Debug, Default, Serialize)]
 struct Difference {
     from: &'static str,
     gone: Option<Gone>,
-    /// Blocks of reasoning that are left out.
+    /// The number of reasoning blocks that are left out.
     reasoning: u32,
     changes: Vec<Change>,
     notes: Vec<String>,
 }
 
-/// Shows what was changed about a request.
+/// Prints the changes of a request.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.output.source, &options.id)?;
     let at = history.place(options.n).ok_or_else(|| {
@@ -152,7 +152,7 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
     lines
 }
 
-/// How much reasoning is not sent.
+/// The line about reasoning that is not sent.
 pub(super) fn left_out(blocks: u32) -> String {
     let blocks = figures::counted(blocks.into(), "block", "blocks");
     format!("{blocks} of reasoning left out")

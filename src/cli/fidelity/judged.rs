@@ -1,4 +1,4 @@
-//! `plimsoll fidelity --judge`: a model says how far a rewritten history still tells what the original told.
+//! `plimsoll fidelity --judge`: a model judges how much of an original history its rewritten form preserves.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use crate::summarizer::Call;
 use crate::summarizer::judge::Judge;
 use crate::usage::{Catalogue, Money, Vendor};
 
-/// Attempts of each question.
+/// The maximum number of attempts for each question.
 const ATTEMPTS: u32 = 3;
-/// What a model is assumed to take, in tokens, where that is not known.
+/// The window that is assumed for a model of unknown window, in tokens.
 const WINDOW: u64 = 32_000;
-/// Bytes of a result that the judge sees of it.
+/// The size in bytes up to which the judge sees a result.
 const RESULT: usize = 16 << 10;
 
 #[derive(Serialize)]
@@ -83,7 +83,7 @@ pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a model says, which may be in many.
+/// The text of a model on one line, since it may have several.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -114,7 +114,7 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     Ok((judge, model, prices))
 }
 
-/// The newest request of which both forms are kept: its number, and the two.
+/// The newest request of which both forms are stored: its number, and the two forms.
 fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Failure> {
     let bodies = Bodies::below(&history.config.state.dir);
     for Entry { number, record, .. } in history.found.entries.iter().rev() {
@@ -131,11 +131,11 @@ fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Fail
     Err(Failure::Said(format!("{}: {why}", history.name())))
 }
 
-/// Questions under way.
+/// The state of asking the judge.
 struct Asking {
     judge: Judge,
     prices: Catalogue,
-    /// What it has cost; `None` once a price was not known.
+    /// The cost so far; `None` after a call of unknown price.
     cost: Option<Money>,
 }
 
@@ -147,7 +147,7 @@ impl Asking {
         Ok(said.text)
     }
 
-    /// The answers that a history gives, read in pieces if it is too long for the judge.
+    /// The answers that a history gives; it is read in pieces if it is too long for the judge.
     fn answers(&mut self, conversation: &Conversation) -> Result<Vec<String>, Failure> {
         let messages: Vec<usize> = (0..conversation.messages.len()).collect();
         let entries = transcript::render(conversation, &messages, &|_| None, RESULT);

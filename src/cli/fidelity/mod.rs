@@ -10,7 +10,7 @@ use super::table::{Align, Table};
 use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::{Own, Record, when};
 
-/// What the figures mean.
+/// The explanation of the figures, for `--help`.
 const SCHEMA: &str = "\
 The share of the paths, names, numbers and messages of errors in the messages that a summary stands for which the
 summary keeps, as it was measured when the summary was made: a figure to compare summaries with, not the share of what
@@ -61,11 +61,11 @@ struct One<'a> {
     score: Option<f64>,
 }
 
-/// Says how much the summaries of a conversation keep.
+/// Prints how much the summaries of a conversation preserve.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let id = id(&options.id);
     if options.judge {
-        // The judge is asked with the keys of its upstream.
+        // The judge is called with the API keys of its upstream.
         return judged::run(&History::with(files::load(&options.output.source)?, &id)?, options.output.json);
     }
     let history = History::read(&options.output.source, &id)?;
@@ -106,7 +106,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The conversation that is meant: a file of records says it in each of them.
+/// The id of the conversation; it may be given as a file of records, each of which contains it.
 fn id(given: &str) -> String {
     let named = || {
         let text = std::fs::read_to_string(given).ok()?;

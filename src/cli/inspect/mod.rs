@@ -22,7 +22,7 @@ use crate::planner::decision::{CLEAR, OPENING};
 use crate::strategy::window;
 use crate::usage::Money;
 
-/// What the JSON says.
+/// The explanation of the columns and the JSON, for `--help`.
 const SCHEMA: &str = "\
 The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the
 request in it, when it came, the tokens of its prompt as it came and as it was sent, how full the model's window was with
@@ -50,7 +50,7 @@ JSON:
   TOTALS      as `plimsoll report --help` says
   Fields may be added; none will change its meaning.";
 
-/// Files that are listed, and the characters of a path.
+/// The maximum number of files that are listed, and the maximum length of a path.
 const FILES: usize = 40;
 const PATH: usize = 76;
 
@@ -64,7 +64,7 @@ pub(super) struct Options {
     output: TimedOutput,
 }
 
-/// Shows a conversation.
+/// Prints a conversation.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.output.source, &options.id)?;
     let totals = &history.found.totals;
@@ -92,7 +92,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What it is about.
+/// The heading: the conversation, its times, clients, models and profiles.
 fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
     let mut lines = vec![format!("conversation {}", history.name())];
     let times = || history.found.entries.iter().map(|entry| entry.at_ms);
@@ -118,7 +118,7 @@ fn heading(history: &History, zone: &TimeZone) -> Vec<String> {
     lines
 }
 
-/// What is said where the provider was asked to make room.
+/// The note for when the provider was asked to make room.
 const DEFERRED: &str = "the provider is asked to make room by itself: nothing old is cleared or summed up here unless the window forces it";
 
 const COLUMNS: [(&str, Align); 9] = [
@@ -133,10 +133,10 @@ const COLUMNS: [(&str, Align); 9] = [
     ("saved", Align::Right),
 ];
 
-/// What stands before what happened.
+/// The indentation of lines about what happened.
 const HAPPENED: &str = "       ";
 
-/// A row for each request, and below it what happened to it, if anything did.
+/// A row for each request, followed by what happened to it, if anything did.
 fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
     let costs =
         history.found.entries.iter().flat_map(|entry| [cost(&entry.record), untouched(&entry.record)]);
@@ -154,7 +154,7 @@ fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
     let mut all: Vec<String> = lines.next().into_iter().collect();
     for (line, entry) in lines.zip(&history.found.entries) {
         all.push(line);
-        // What is told is not cut: it may end in a figure.
+        // These lines are wrapped and not cut, since they may end in a figure.
         for what in happened(&entry.record, entry.number == Some(1)) {
             let lines = wrapped(&what, most.saturating_sub(HAPPENED.len()));
             all.extend(lines.iter().map(|line| format!("{HAPPENED}{line}")));
@@ -188,7 +188,7 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
     ]
 }
 
-/// What rewriting would have saved, where it was only observed.
+/// What rewriting would have saved, if it was only observed.
 fn would_save(record: &Record, places: usize) -> String {
     let net = record.would_have_saved_estimate.map(pico);
     net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places)))
@@ -198,7 +198,7 @@ fn zone_shown(zone: Zone) -> String {
     if zone.estimated { format!("~{}", zone.name) } else { zone.name.into_owned() }
 }
 
-/// The zone that was acted upon, where it is another than that of what was sent.
+/// The zone that was acted upon, if it differs from that of what was sent.
 fn zone_before(record: &Record) -> Option<String> {
     let window = record.window.as_ref()?;
     let zone =
@@ -226,7 +226,7 @@ fn untouched(record: &Record) -> Option<Money> {
     record.counterfactual.as_ref()?.cost.map(pico)
 }
 
-/// What is worth a line of its own.
+/// The events of a request that deserve a line of their own.
 fn happened(record: &Record, is_first: bool) -> Vec<String> {
     if let Some(own) = &record.own {
         return summarised(own, record.error.as_deref());
@@ -243,7 +243,7 @@ fn happened(record: &Record, is_first: bool) -> Vec<String> {
     lines
 }
 
-/// What a call of the gateway's own was for.
+/// The purpose and the result of a call of the gateway's own.
 fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
     let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
     let what = match own.messages {
@@ -254,7 +254,7 @@ fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
     std::iter::once(what).chain(error.map(str::to_owned)).collect()
 }
 
-/// How a request goes on from what was there before, where it does not simply go on.
+/// How a request relates to the previous ones, unless it simply continues them.
 fn relation(record: &Record, is_first: bool) -> Option<String> {
     if record.attempt > 0 {
         return Some("sent again, as its prompt had been too long".to_owned());
@@ -267,7 +267,7 @@ fn relation(record: &Record, is_first: bool) -> Option<String> {
     Some(format!("{relation}{agent}"))
 }
 
-/// What old parts gave way to, and what was asked for again because of that.
+/// What replaced old parts, and which calls were repeated because of it.
 fn gave_way(edits: &Edits) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(event) = &edits.event {
@@ -282,7 +282,7 @@ fn gave_way(edits: &Edits) -> Vec<String> {
     lines
 }
 
-/// What it does to a budget, and what of its price is not known.
+/// What it means for a budget, and which of its charges have no known price.
 fn charges(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(budget) = &record.budget {
@@ -295,7 +295,7 @@ fn charges(record: &Record) -> Vec<String> {
     lines
 }
 
-/// What was done to new parts, or would be.
+/// How new parts were changed, or would have been.
 fn shortened(record: &Record) -> Vec<String> {
     let (edits, bytes) = (&record.edits, &record.bytes);
     let mut lines = Vec::new();
@@ -320,7 +320,7 @@ fn shortened(record: &Record) -> Vec<String> {
     lines
 }
 
-/// What did not go as it should have.
+/// What went wrong.
 fn went_wrong(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     let edits = &record.edits;
@@ -352,7 +352,7 @@ fn ended(outcome: &Term<Outcome>, status: Option<u16>) -> String {
     }
 }
 
-/// What an event does.
+/// What an event changes.
 fn change(event: &Event, is_made: bool) -> String {
     let would = if is_made { "" } else { "would be " };
     let done = [
@@ -381,7 +381,7 @@ fn change(event: &Event, is_made: bool) -> String {
     )
 }
 
-/// What stands for messages that are not sent.
+/// What replaces messages that are not sent.
 fn spliced(splice: &Splice) -> String {
     format!(
         "a {} stands for {} from {} to {}: {} → {} bytes",
@@ -394,7 +394,7 @@ fn spliced(splice: &Splice) -> String {
     )
 }
 
-/// How soon the window is full, when that is soon: it was measured before an event made room.
+/// How soon the window is full, if that is soon, as measured before an event made room.
 fn pressure(window: &Window, edits: &Edits) -> Option<String> {
     const SOON: u64 = 5;
     const RED: &str = window::Zone::Red.as_str();
@@ -416,7 +416,7 @@ fn pressure(window: &Window, edits: &Edits) -> Option<String> {
     Some(format!("grows by ~{} tokens a request{spike}{until}", figures::count(velocity)))
 }
 
-/// Instructions that are not what they were.
+/// Where instructions changed.
 fn changed(prompt: &Shares) -> Option<String> {
     let byte = figures::count(prompt.volatile_at?);
     let line =
@@ -426,7 +426,7 @@ fn changed(prompt: &Shares) -> Option<String> {
     ))
 }
 
-/// A call that is made again and again.
+/// A call that is repeated.
 fn circles(found: &DoomLoop) -> String {
     let results = match found.same_results {
         Some(true) => ", with the same result",
@@ -436,7 +436,7 @@ fn circles(found: &DoomLoop) -> String {
     format!("the same call of {} {} times in a row{results}", found.tool, found.calls)
 }
 
-/// Rules and how many parts each changed.
+/// Rules, and the number of parts that each changed.
 fn rules<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     for rule in all.flat_map(|rules| rules.split('+')) {

@@ -1,4 +1,4 @@
-//! The newest prompt of a conversation: what it is made of, and how it fills the window.
+//! The newest prompt of a conversation: what it consists of, and how it fills the window.
 
 use super::{rules, spliced};
 use crate::cli::diff::left_out;
@@ -9,7 +9,7 @@ use crate::ledger::words::State;
 use crate::ledger::{Calls, Entry, Fill, Limit, Region, Shares};
 use crate::planner::decision::REASONING;
 
-/// What the newest prompt of the conversation is made of, and what of it goes in another form.
+/// What the conversation's newest prompt consists of, and what of it is sent in another form.
 pub(super) fn made_of(history: &History) -> Vec<String> {
     let last =
         history.found.entries.iter().enumerate().rev().find(|(_, entry)| entry.record.prompt.is_some());
@@ -40,7 +40,7 @@ pub(super) fn made_of(history: &History) -> Vec<String> {
     lines
 }
 
-/// How its calls stand, if there are any.
+/// The states of its calls, if there are any.
 fn states(calls: Calls) -> Option<String> {
     let all = [
         (calls.pending, "pending"),
@@ -52,7 +52,7 @@ fn states(calls: Calls) -> Option<String> {
     all.iter().any(|(count, _)| *count > 0).then(|| format!("calls of tools: {}", told.join(", ")))
 }
 
-/// How that prompt fills the window, and how long there is room.
+/// How that prompt fills the window, and for how long there is room.
 pub(super) fn filled(fill: &Fill) -> Vec<String> {
     let mut table = Table::new(&[
         ("of the window", Align::Left),

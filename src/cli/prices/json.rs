@@ -1,4 +1,4 @@
-//! Prices as JSON: every figure an exact decimal number in a string, null where it is not known.
+//! Prices as JSON: each figure is an exact decimal number in a string, or null if it is unknown.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ struct Factors {
     fast: Option<String>,
 }
 
-/// The whole of it.
+/// The document of all quotes.
 pub(super) fn of(quotes: &[Quote]) -> Document<'_> {
     Document { catalogue: CATALOGUE_DATE, prices: quotes.iter().map(entry).collect() }
 }

@@ -1,4 +1,5 @@
-//! `plimsoll prices`: what models are billed by, found as the books find it. It reads the configuration and nothing else.
+//! `plimsoll prices`: the prices that models are billed at, looked up in the same way as the books do. Reads only the
+//! configuration.
 
 mod json;
 mod text;
@@ -10,7 +11,7 @@ use crate::app;
 use crate::config::{self, Config};
 use crate::usage::{Above, Catalogue, Listed, PerMillion, Price, Priced, Tier, Vendor};
 
-/// What the JSON says.
+/// The explanation of the columns and the JSON, for `--help`.
 const SCHEMA: &str = "\
 The columns: US dollars for a million tokens of input, read from the provider's cache, written to it for five minutes (or
 the provider's usual time) and for an hour, and of output; then the most tokens of a prompt. `=` marks what has no rate of
@@ -56,28 +57,28 @@ pub(super) struct Options {
     output: Output,
 }
 
-/// What a model is billed by.
+/// The price of a model.
 #[derive(Debug)]
 struct Quote {
-    /// The name as it was asked for.
+    /// The name that was asked for.
     model: String,
-    /// Where; `None`: wherever the name is asked for.
+    /// The upstream; `None` for the name regardless of where it is asked for.
     upstream: Option<String>,
     detail: Detail,
-    /// `None`: no price is known.
+    /// The price; `None` if it is unknown.
     priced: Option<Priced>,
 }
 
-/// How much is said of a price.
+/// How much is printed about a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// All of it: it was asked for by name.
+    /// All of it, since it was asked for by name.
     Whole,
-    /// A line: it is one of many.
+    /// A line, since it is one of many.
     Line,
 }
 
-/// The tiers besides the usual one, and what they are called.
+/// The tiers besides the standard one, with their names.
 const TIERS: [(&str, Tier); 4] = [
     ("batch", Tier::Batch),
     ("priority", Tier::Priority),
@@ -85,23 +86,23 @@ const TIERS: [(&str, Tier); 4] = [
     ("ultrafast", Tier::Ultrafast),
 ];
 
-/// Who may bill.
+/// All sellers.
 struct Market {
     catalogue: Catalogue,
-    /// The one upstream that was asked about.
+    /// The one upstream that was asked about, if any.
     only: Option<Seller>,
-    /// Those of the configuration whose hosts are known.
+    /// The upstreams of the configuration whose hosts are known.
     sellers: Vec<Seller>,
 }
 
-/// An upstream, and who is behind it.
+/// An upstream, and the vendor behind it.
 #[derive(Clone)]
 struct Seller {
     upstream: String,
     vendor: Option<Vendor>,
 }
 
-/// Says what models are billed by.
+/// Prints the prices of models.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let config = files::load_to_read(&options.output.source)?;
     let market = Market::of(&config, options.upstream.as_deref())?;
@@ -146,14 +147,14 @@ impl Market {
         Ok(Self { catalogue, only, sellers })
     }
 
-    /// What a name is billed by, or each of those that a glob matches; empty if it matches none.
+    /// The prices of a name, or of all names that match a glob; empty if none matches.
     fn quotes(&self, asked: &str) -> Result<Vec<Quote>, Failure> {
         let named = self.named(asked);
         let is_known = named.iter().any(|quote| quote.priced.is_some());
         if is_known || !Catalogue::is_glob(asked) { Ok(named) } else { self.list(Some(asked)) }
     }
 
-    /// A name: with no regard to where it is asked for, and at the upstreams that have another price.
+    /// The price of a name regardless of the upstream, and at the upstreams that have another price.
     fn named(&self, model: &str) -> Vec<Quote> {
         let quote = |seller: Option<&Seller>| Quote {
             model: model.to_owned(),
@@ -176,7 +177,7 @@ impl Market {
                 quotes.push(other);
             }
         }
-        // Where somebody sells it, nobody wants to hear that others do not.
+        // If it is sold somewhere, upstreams that do not sell it are of no interest.
         if quotes.len() > 1 {
             quotes.retain(|quote| quote.priced.is_some());
         }
@@ -188,7 +189,7 @@ impl Market {
         let names = self.catalogue.names(models, vendor);
         let names =
             names.map_err(|error| Failure::Usage(format!("`{}`: {error}", models.unwrap_or_default())))?;
-        // What is billed at an upstream may be known of fewer than what is listed.
+        // Fewer names may have a price at an upstream than are listed.
         let quote = |model: String| {
             let upstream = self.only.as_ref().map(|seller| seller.upstream.clone());
             let priced = match &upstream {
@@ -200,12 +201,12 @@ impl Market {
         Ok(names.into_iter().filter_map(quote).collect())
     }
 
-    /// Who is behind the upstream that was asked about.
+    /// The vendor of the upstream that was asked about.
     fn vendor(&self) -> Option<Vendor> {
         self.only.as_ref().and_then(|seller| seller.vendor)
     }
 
-    /// What is said of a name without a price, and what may have been meant.
+    /// The message for a name without a price, with a suggestion.
     fn unknown(&self, quote: &Quote) -> String {
         let Quote { model, upstream, .. } = quote;
         let at = upstream.as_ref().map_or_else(String::new, |name| format!(" at `upstream.{name}`"));
@@ -239,7 +240,7 @@ impl Seller {
     }
 }
 
-/// What is billed in long prompts: from how many tokens on, by which list. The shortest first.
+/// The costs in long prompts, each with the size from which they apply, in ascending order.
 fn long(price: &Price) -> Vec<(&Above, PerMillion)> {
     let costs = |above: &Above| PerMillion::of(price, Tier::Standard, above.gt.saturating_add(1));
     let mut long: Vec<_> = price.above.iter().filter_map(|above| Some((above, costs(above)?))).collect();
@@ -247,7 +248,7 @@ fn long(price: &Price) -> Vec<(&Above, PerMillion)> {
     long
 }
 
-/// What is billed where nothing makes it another price.
+/// The costs if nothing changes the price.
 fn usual(price: &Price) -> PerMillion {
     PerMillion::of(price, Tier::Standard, 0).expect("every price lists the usual tier")
 }

@@ -1,4 +1,4 @@
-//! Prices as a table, with what does not fit in its columns below the row that it is about.
+//! Prices as a table. What has no column follows below its row.
 
 use super::{Detail, Quote, TIERS, long, usual};
 use crate::cli::table::{Align, Table};
@@ -15,9 +15,10 @@ const COLUMNS: [(&str, Align); 8] = [
     ("window", Align::Right),
     ("", Align::Left),
 ];
-/// The longest name that has its figures beside it; a longer one has them below, and is not cut.
+/// The maximum length of a name whose figures are beside it. A longer one has them on the next line, and is not
+/// shortened.
 const LONGEST: usize = 42;
-/// What stands before a line about the row above.
+/// The indentation of lines about the row above.
 const INDENT: &str = "  ";
 
 /// A row for each model with a price.
@@ -44,7 +45,7 @@ pub(super) fn lines(quotes: &[Quote]) -> Vec<String> {
     lines
 }
 
-/// How the table is to be read.
+/// The notes for reading the table.
 pub(super) fn notes(quotes: &[Quote]) -> Vec<String> {
     let known = || quotes.iter().filter_map(|quote| Some((quote, quote.priced.as_ref()?)));
     if known().next().is_none() {
@@ -94,7 +95,7 @@ fn cells(quote: &Quote, priced: &Priced) -> [String; 8] {
     ]
 }
 
-/// Where a price is from.
+/// The source of a price.
 fn origin(quote: &Quote, priced: &Priced) -> String {
     let at = quote.upstream.as_ref().map_or_else(String::new, |name| format!("at `upstream.{name}`: "));
     let row = priced.listed.map(|Listed { seller, name }| format!("{name} of {}", seller.as_str()));
@@ -108,7 +109,7 @@ fn origin(quote: &Quote, priced: &Priced) -> String {
     }
 }
 
-/// What of a price has no column.
+/// The parts of a price that have no column.
 fn parts(price: &Price) -> Vec<String> {
     let base = &price.base;
     let costs = usual(price);
@@ -140,7 +141,7 @@ fn parts(price: &Price) -> Vec<String> {
     parts
 }
 
-/// The costs of the kinds that a list has rates for.
+/// The costs for all kinds of tokens that any of `lists` has a rate for.
 fn all(costs: &PerMillion, lists: &[&Rates]) -> String {
     let has = |rate: fn(&Rates) -> bool| lists.iter().any(|rates| rate(rates));
     let kinds = [
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Models, the ends of their rows, the notes.
+    /// Models, the ends of their rows, and the notes.
     type List<'a> = (&'a Catalogue, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
 
     #[test]

@@ -1,4 +1,4 @@
-//! The request bodies that an agent would have sent: each with the whole history up to then.
+//! The request bodies that an agent would have sent, each with the whole history up to that point.
 
 use bytes::Bytes;
 
@@ -6,13 +6,13 @@ use super::transcript::Transcript;
 use crate::json::scan::{self, Kind};
 use crate::json::string;
 
-/// Stands for instructions that were not recorded.
+/// Replaces instructions that were not recorded.
 const PLACEHOLDER: &str =
     "You are a coding agent. (The original system prompt is not part of this recording.)";
 
 const MARK: &str = r#""cache_control":{"type":"ephemeral"}"#;
 
-/// How many of the last messages of the user clients mark.
+/// The number of the user's last messages that clients mark.
 const MARKED_MESSAGES: usize = 2;
 
 /// Where an agent puts cache marks.
@@ -24,7 +24,7 @@ pub(super) enum Marks {
     None,
 }
 
-/// The pieces that bodies are made of.
+/// The pieces from which bodies are built.
 pub(super) struct Bodies {
     head: String,
     tail: String,
@@ -34,7 +34,7 @@ pub(super) struct Bodies {
 
 struct Message {
     plain: String,
-    /// The same with a cache mark, if it can have one.
+    /// The same message with a cache mark, if it can have one.
     marked: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Bodies {
     /// The bodies of a conversation, in its own dialect.
     ///
     /// # Errors
-    /// For a dialect that is not known.
+    /// If the dialect is unknown.
     pub(super) fn new(transcript: &Transcript, marks: Marks) -> Result<Self, String> {
         let header = &transcript.header;
         let system = string::encode(header.system.as_deref().unwrap_or(PLACEHOLDER));
@@ -96,7 +96,7 @@ impl Bodies {
     }
 }
 
-/// A message of the user with a mark on its last block; `None` for any other.
+/// A message of the user with a mark on its last block; `None` for any other message.
 fn marked(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let root = scan::document(bytes).ok()?;

@@ -1,21 +1,21 @@
-//! What of a file cannot be played: it is left out, and said. The rest is played.
+//! The parts of a file that cannot be replayed, which are left out and reported. The rest is replayed.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::cli::figures;
 
-/// How many runs of lines are named.
+/// The maximum number of runs of lines that are listed.
 const NAMED: usize = 10;
 
-/// What of a file is left out.
+/// The parts of a file that are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Damage {
-    /// Damaged lines, counted from 1.
+    /// The numbers of damaged lines, from 1.
     pub(super) lines: Vec<usize>,
-    /// Lines that the requests of a transcript ask for and that it does not have.
+    /// The number of lines that a transcript's requests refer to and that are missing.
     pub(super) missing: usize,
-    /// Requests that are not played for want of these.
+    /// The number of requests that are not replayed because lines are missing.
     pub(super) unplayed: usize,
 }
 
@@ -24,7 +24,7 @@ impl Damage {
         *self == Self::default()
     }
 
-    /// The damaged lines, those that follow each other at once.
+    /// The damaged lines, as runs of consecutive ones.
     fn runs(&self) -> Vec<RangeInclusive<usize>> {
         let mut runs: Vec<RangeInclusive<usize>> = Vec::new();
         for &line in &self.lines {

@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The fewest characters of a line that says enough.
+/// The minimum number of characters of such a line.
 const LONG: usize = 40;
 
-/// How deep texts that hold JSON are looked into.
+/// The maximum depth to which JSON within texts is searched.
 const MAX_DEPTH: usize = 32;
 
-/// Hashes of lines, each once, sorted.
+/// Hashes of lines, sorted and without duplicates.
 pub(super) type Lines = Box<[u64]>;
 
-/// The lines of some texts.
+/// The lines of several texts.
 pub(super) fn of_texts<'t>(texts: impl Iterator<Item = Cow<'t, str>>) -> Lines {
     let mut lines = Vec::new();
     texts.for_each(|text| add(&text, &mut lines));
@@ -28,7 +28,7 @@ pub(super) fn of_arguments(arguments: &str) -> Lines {
     finish(lines)
 }
 
-/// A text that is JSON stands for the texts in it.
+/// Adds the lines of a text; if the text is JSON, those of the texts in it.
 fn add_text(text: &str, depth: usize, lines: &mut Vec<u64>) {
     if depth < MAX_DEPTH
         && text.starts_with(['{', '['])
@@ -61,7 +61,7 @@ fn finish(mut lines: Vec<u64>) -> Lines {
     lines.into()
 }
 
-/// The line without the number that a tool put before it: `  12→`, `12:`, `12 |`, `12` and a tab.
+/// The line without the number that a tool put before it: `  12→`, `12:`, `12 |`, or `12` and a tab.
 fn without_number(line: &str) -> &str {
     let start = line.trim_start();
     let rest = start.trim_start_matches(|digit: char| digit.is_ascii_digit());

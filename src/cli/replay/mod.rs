@@ -1,7 +1,7 @@
 //! `plimsoll replay`: what a configuration would have done to recorded conversations.
 //!
-//! Every request is made again, planned, edited and proved as the gateway does it, and both versions are billed
-//! through a model of the provider's cache. Nothing is sent or stored; one file is in memory at a time.
+//! Each request is built again, then planned, edited and proved as the gateway does it, and both versions are billed by
+//! a model of the provider's cache. Nothing is sent or stored, and only one file is in memory at a time.
 
 mod bodies;
 mod damage;
@@ -56,7 +56,7 @@ pub(super) struct Options {
     output: Output,
 }
 
-/// Plays the files.
+/// Replays the files.
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let config = files::load_to_read(&options.output.source)?;
     let catalogue = app::prices(&config.prices).map_err(Failure::said)?;
@@ -95,7 +95,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Plays each file under every setting of the grid.
+/// Replays each file under all settings of the grid.
 fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     let mut rows = sweep::grid(setting.policy);
     each(options, &mut |file| {
@@ -113,10 +113,10 @@ fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a file cannot be played.
+/// Why a file cannot be replayed.
 #[derive(Debug, PartialEq, thiserror::Error)]
 enum Unplayed {
-    /// It is a log of requests whose bodies are not there.
+    /// It is a log of requests whose bodies are missing.
     #[error("no bodies of its requests in {0}; `ledger.record = \"full\"` keeps them, and `-c` says where")]
     NoBodies(String),
     #[error("{0}")]
@@ -129,8 +129,8 @@ impl From<String> for Unplayed {
     }
 }
 
-/// Reads the files one after the other. Among others, one without bodies is left out: not all of what a gateway logs
-/// was ever a prompt.
+/// Reads the files one after another. If there are others, a file without bodies is left out, since not everything that
+/// a gateway logs was a prompt.
 fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), Unplayed>) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     for file in &options.files {

@@ -1,4 +1,4 @@
-//! Playing a conversation, from a transcript or from what a gateway recorded.
+//! Replays a conversation, from a transcript or from what a gateway recorded.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -21,45 +21,46 @@ use crate::store::bodies::Form;
 use crate::store::{Bodies, Books, StoreError};
 use crate::usage::{BytesPerToken, Catalogue};
 
-/// With what a conversation is played.
+/// The settings of a replay.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) policy: &'a Policy,
     pub(super) catalogue: &'a Catalogue,
-    /// The model whose prices hold in place of the recorded one's.
+    /// The model whose prices replace those of the recorded one.
     pub(super) prices: Option<&'a str>,
     pub(super) marks: Marks,
-    /// Milliseconds from one request to the next, where a recording does not say when they came.
+    /// Milliseconds between requests, if a recording does not tell when they arrived.
     pub(super) pace_ms: u64,
-    /// Where a gateway keeps bodies.
+    /// Where a gateway stores bodies.
     pub(super) bodies: &'a Bodies,
-    /// Where it tells of other conversations.
+    /// The store, for other conversations.
     pub(super) store: &'a Path,
-    /// How it says where a full text is.
+    /// How a full text is referred to.
     pub(super) recall: Recall<'a>,
 }
 
-/// What came of it.
+/// The results of a conversation.
 #[derive(Default)]
 pub(super) struct Played {
     pub(super) id: String,
     pub(super) model: Option<String>,
-    /// The model whose prices were taken.
+    /// The model whose prices were used.
     pub(super) priced_as: Option<String>,
     pub(super) tally: Tally,
     pub(super) direct: Bill,
     pub(super) gateway: Bill,
     pub(super) counts: Counts,
-    /// Requests that a gateway recorded and sent with the very bytes that would be sent now.
+    /// The number of requests that a gateway recorded and sent with exactly the bytes that would be sent now; `None`
+    /// for a transcript.
     pub(super) as_recorded: Option<u64>,
-    /// What of the file was left out.
+    /// The parts of the file that were left out.
     pub(super) damage: Damage,
 }
 
-/// Plays a transcript.
+/// Replays a transcript.
 ///
 /// # Errors
-/// Why it cannot be played.
+/// Why it cannot be replayed.
 pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Result<Played, String> {
     let header = &transcript.header;
     let protocol = dialect(&header.protocol)?;
@@ -103,28 +104,28 @@ fn dialect(name: &str) -> Result<&'static dyn Protocol, String> {
     protocol::named(name).ok_or_else(|| format!("unknown protocol `{name}`"))
 }
 
-/// What the provider billed, else an estimate from the answer's size.
+/// The tokens that the provider billed for the answer, or else an estimate from its size.
 fn output_tokens(transcript: &Transcript, request: &Request) -> u64 {
     let billed = request.usage.as_ref().and_then(|usage| usage.output);
     billed.unwrap_or_else(|| (transcript.answer_bytes(request) as f64 / BYTES_PER_TOKEN) as u64)
 }
 
-/// Where a model finds a full text that nobody keeps: as long as a real path.
+/// The reference to a full text that is not stored, as long as a real path.
 fn elsewhere(id: &str) -> String {
     format!("full output: /home/user/.local/state/plimsoll/outputs/{id}.txt")
 }
 
-/// Plays what a gateway recorded.
+/// Replays what a gateway recorded.
 ///
 /// # Errors
-/// Why it cannot be played.
+/// Why it cannot be replayed.
 pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<Played, Unplayed> {
     let mut play = Play { setting, sessions: HashMap::new(), threads: HashMap::new() };
     let (mut tally, mut found, mut same) = (Tally::default(), 0, 0);
     let own = || recording.requests.iter().map(|one| &one.record);
     let inherited = inherited(setting.store, &recording.id, &own().collect::<Vec<_>>());
     let inherited = inherited.map_err(|error| format!("{}: {error}", setting.store.display()))?;
-    // What another conversation had sent before was in the provider's cache: it is played, and on no bill.
+    // What other conversations sent before was in the provider's cache, so it is replayed, too, but not billed.
     let others = inherited.iter().map(|one| (one.at_ms.max(0) as u64, &one.record, false));
     let mut all: Vec<_> =
         others.chain(recording.requests.iter().map(|one| (one.at_ms, &one.record, true))).collect();
@@ -158,14 +159,15 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     Ok(played)
 }
 
-/// What the store tells of the conversations that some records go on from. Without any, it need not be there.
+/// The records of the conversations that some records were forked from, from the store. It need not exist if there are
+/// none.
 fn inherited(store: &Path, id: &str, records: &[&Record]) -> Result<Vec<Entry>, StoreError> {
     let has_parent = records.iter().any(|record| record.parent.is_some());
     let books = if has_parent { Books::open(store)? } else { None };
     books.map_or_else(|| Ok(Vec::new()), |books| ancestors(&books, id, &mut records.iter().copied()))
 }
 
-/// A recording, as it is played.
+/// A recording that is being replayed.
 struct Play<'a> {
     setting: &'a Setting<'a>,
     /// By dialect and model.
@@ -176,14 +178,14 @@ struct Play<'a> {
 struct Priced<'a> {
     session: Session<'a>,
     name: Option<String>,
-    /// The conversation itself asks for it.
+    /// Whether the conversation itself asks for this model, rather than one it was forked from.
     is_asked: bool,
     learned: BytesPerToken,
 }
 
 impl Play<'_> {
-    /// Plays a request, and tells whether the same bytes would be sent; `None`: it was not read, its body was not kept, or
-    /// it is another conversation's, which has no tally.
+    /// Replays a request, and returns whether the same bytes would be sent; `None` if it was not read, its body was not
+    /// stored, or it belongs to another conversation, which has no tally.
     fn request(
         &mut self,
         record: &Record,
@@ -228,7 +230,7 @@ impl Play<'_> {
         let edited = priced.session.request(&came, &asked, thread, tally);
         if let Some(tokens) = counted.filter(|tokens| *tokens > 0) {
             thread.measured = Some((record.messages as usize, tokens));
-            // What the body does not hold says nothing of the size of tokens.
+            // A history that is not in the body does not tell the bytes per token.
             if held.is_none() {
                 priced.learned.learn(sent.len() as u64, tokens);
             }

@@ -1,4 +1,4 @@
-//! Which prices and which cache a recorded conversation is played with.
+//! Which prices and which cache are used for the replay of a conversation.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ pub(super) struct Found {
     pub(super) price: Arc<Price>,
 }
 
-/// The price of a recorded model: of its name, else without a remark in brackets, without a seller's prefix,
-/// without its last words. The books never do that; here a figure is an estimate anyway, and says what it is of.
+/// The price of a recorded model: by its full name, or else without a remark in parentheses, without a seller's prefix,
+/// or without its last words. The books never do this; here figures are estimates anyway, and name the model they are
+/// for.
 pub(super) fn find(catalogue: &Catalogue, model: &str) -> Option<Found> {
     let bare = model.split(" (").next().unwrap_or(model).trim();
     let own = bare.rsplit('/').next().unwrap_or(bare);
@@ -24,8 +25,8 @@ pub(super) fn find(catalogue: &Catalogue, model: &str) -> Option<Found> {
     })
 }
 
-/// The cache that a model's provider has, as the gateway takes it to be. Gemini's models are also recorded in other
-/// providers' dialects.
+/// The cache of a model's provider, as the gateway assumes it. Gemini's models are also recorded in other providers'
+/// dialects.
 pub(super) fn cache(protocol: &str, model: &str, price: Option<&Price>) -> CacheKind {
     let is_translated = protocol != "anthropic" && model.contains("gemini");
     CacheKind::of(if is_translated { "gemini" } else { protocol }, protocol == "anthropic", model, price)
@@ -42,10 +43,10 @@ mod tests {
             ("anthropic", "claude-sonnet-4-6", "Marked"),
             ("openai-chat", "gpt-4o", "Automatic"),
             ("openai-chat", "google/gemini-3-pro-preview", "Automatic"),
-            // No discount, no cache to speak of: nothing is ever cold there.
+            // Without a discount there is no cache to speak of, and nothing ever gets cold.
             ("openai-chat", "gpt-4-turbo", "None"),
             ("anthropic", "nobody/knows", "Marked"),
-            // Sellers of others' models speak that dialect too.
+            // Sellers of other makers' models speak that dialect, too.
             ("anthropic", "deepseek-v4-pro", "Automatic"),
         ] {
             let price = find(&catalogue, model).map(|found| found.price);

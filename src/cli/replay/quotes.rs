@@ -1,8 +1,8 @@
-//! What clearing takes away: tool calls that quote what only cleared results said, and calls made again.
+//! What clearing loses: tool calls that quote lines which only cleared results had, and calls that are repeated.
 //!
-//! A quote is a line of some length, line numbers aside, in the arguments of a call that stands in an earlier
-//! tool result. It is lost if nothing that was sent with the request that led to the call holds the line. Every
-//! line is hashed once; what a request costs grows with what is new or changed in it.
+//! A quote is a line of a certain length (without its line number) in the arguments of a call that also occurs in an
+//! earlier tool result. It is lost if no part of what was sent with the request that led to the call contains the line.
+//! Each line is hashed once, so the cost of a request grows only with what is new or changed in it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
@@ -24,9 +24,9 @@ pub(super) struct Counts {
     pub(super) calls: u64,
     /// Calls that quote a result.
     pub(super) quoting: u64,
-    /// Calls that quote what was not sent.
+    /// Calls that quote something that was not sent.
     pub(super) lost: u64,
-    /// Calls made again while their result was cleared.
+    /// Calls that were repeated while their result was cleared.
     pub(super) recalls: u64,
 }
 
@@ -48,30 +48,30 @@ pub(super) struct Quotes {
     parts: Map<PartId, Held>,
     /// Calls whose results were sent cleared.
     cleared: Map<u64, u32>,
-    /// Messages that are not sent any more.
+    /// Messages that are no longer sent.
     dropped: HashSet<u32>,
-    /// The lines of the text that stands there instead.
+    /// The lines of the text that replaces them.
     instead: Lines,
 }
 
-/// How many parts hold a line.
+/// The number of parts that contain a line.
 #[derive(Default, Clone, Copy)]
 struct Holders {
     results: u32,
     sent: u32,
 }
 
-/// A part's lines.
+/// The lines of a part.
 struct Held {
     said: Lines,
-    /// What is sent instead, by which decision.
+    /// The decision about it, and the lines that are sent instead.
     edited: Option<(Arc<Decision>, Lines)>,
-    /// The call that it answers.
+    /// The call whose result it is.
     call: Option<u64>,
 }
 
 impl Quotes {
-    /// Takes the next request: judges the calls that the last one led to, then notes what is sent now.
+    /// Adds the next request: judges the calls that the last one led to, then records what is sent now.
     pub(super) fn request(
         &mut self,
         conversation: &Conversation,
@@ -100,7 +100,7 @@ impl Quotes {
         }
     }
 
-    /// Notes that messages are not sent any more, but a text in their place.
+    /// Records that messages are no longer sent, but a text in their place.
     fn splice(&mut self, conversation: &Conversation, splice: &Splice) {
         let gone = splice.drops.iter().flat_map(|(first, end)| *first..*end);
         let fresh: Vec<u32> = gone.filter(|at| self.dropped.insert(*at)).collect();
@@ -166,7 +166,7 @@ impl Quotes {
         }
     }
 
-    /// Notes what is sent instead of a part.
+    /// Records what is sent instead of a part.
     fn edit(&mut self, conversation: &Conversation, applied: &Applied) {
         let Some(held) = self.parts.get_mut(&applied.part) else { return };
         if held.edited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, &applied.decision)) {
@@ -190,7 +190,7 @@ impl Quotes {
     }
 }
 
-/// The lines of a part, if it is one that says any.
+/// The lines of a part, if it has text.
 fn said(conversation: &Conversation, id: PartId, part: &Part) -> Option<Lines> {
     match part.kind {
         PartKind::ToolCall => Some(lines::of_arguments(&conversation.arguments(id).unwrap_or_default())),
@@ -219,7 +219,7 @@ fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
     lines::of_texts(texts)
 }
 
-/// The tool and the arguments of a call.
+/// A hash of a call's tool and arguments.
 fn call_key(conversation: &Conversation, id: PartId) -> Option<u64> {
     let tool = conversation.part(id)?.tool.as_deref().unwrap_or_default();
     let arguments = conversation.arguments(id)?;

@@ -1,5 +1,5 @@
-//! What a gateway recorded of a conversation: the log of its records. The bodies are files of their own, and are
-//! read one at a time.
+//! A conversation as recorded by a gateway: the log of its records. The bodies are separate files, which are read one
+//! at a time.
 
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
@@ -8,41 +8,41 @@ use super::damage::Damage;
 use super::transcript::{self, Transcript};
 use crate::ledger::Record;
 
-/// A conversation's records, oldest first.
+/// The records of a conversation, oldest first.
 pub(super) struct Recording {
     pub(super) id: String,
     pub(super) requests: Vec<Recorded>,
-    /// Lines that are no records: a crash leaves half of one, and a gateway goes on behind it.
+    /// Lines that are not records: a crash leaves half of one, after which a gateway goes on.
     pub(super) damage: Damage,
 }
 
-/// A request's record, and when it came, in milliseconds since 1970.
+/// The record of a request, and when the request arrived, in milliseconds since 1970.
 pub(super) struct Recorded {
     pub(super) record: Record,
     pub(super) at_ms: u64,
 }
 
-/// A file to play.
+/// A file to replay.
 pub(super) enum Played {
     Transcript(Transcript),
     Recording(Recording),
 }
 
 impl Played {
-    /// Reads a file: one whose first whole line is a gateway's record is a recording.
+    /// Reads a file; it is a recording if its first complete line is a record of a gateway.
     ///
     /// # Errors
-    /// What is wrong with it, without its name.
+    /// What is wrong with the file, without its name.
     pub(super) fn read(path: &std::path::Path) -> Result<Self, String> {
         let content = transcript::content(path)?;
-        // Half a line may end within a character.
+        // A line that is cut off may end within a character.
         match Recording::parse(&String::from_utf8_lossy(&content)) {
             Some(recording) => Ok(Self::Recording(recording)),
             None => Transcript::parse(&content).map(Self::Transcript),
         }
     }
 
-    /// What of it is left out.
+    /// The parts of the file that are left out.
     pub(super) fn damage(&self) -> &Damage {
         match self {
             Self::Transcript(transcript) => &transcript.damage,
@@ -66,7 +66,7 @@ impl Recording {
         recording.requests.sort_by(|one, other| {
             one.at_ms.cmp(&other.at_ms).then_with(|| one.record.id.cmp(&other.record.id))
         });
-        // A record that was completed later stands there twice.
+        // A record that was completed later occurs twice.
         recording.requests.dedup_by(|later, one| {
             let is_same = later.record.id == one.record.id;
             if is_same {
@@ -78,7 +78,7 @@ impl Recording {
     }
 }
 
-/// A record, and when its request came.
+/// A record, and when its request arrived.
 fn record(line: &str) -> Option<(Record, u64)> {
     let record: Record = serde_json::from_str(line).ok()?;
     let time: Timestamp = record.time.parse().ok()?;

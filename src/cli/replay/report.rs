@@ -1,4 +1,4 @@
-//! What the replay of conversations says: JSON for programs, a table for people.
+//! The output of a replay: JSON for programs, a table for human readers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::cli::figures;
 use crate::cli::table::{Align, Table};
 use crate::usage::{Money, Tokens};
 
-/// What the JSON says.
+/// The description of transcripts and of the JSON, for `--help`.
 pub(super) const SCHEMA: &str = "\
 A transcript is a conversation in one file of JSON lines, plain or packed with gzip. The first line says what it is:
   {\"id\", \"protocol\", \"model\", \"system\", \"tools\": [], \"requests\": [{\"n\", \"resp\", \"usage\": {\"output\"}}]}
@@ -58,14 +58,14 @@ that says; an image for at most 1,600 tokens; the provider's cache is modelled a
 that a transcript lacks are put before the prompt of both sides. The answers are the recorded ones, whatever was
 sent. A gateway's recordings need its `state.dir` and bodies: `ledger.record = \"full\"`.";
 
-/// What was played.
+/// The results of a replay.
 #[derive(Default, Serialize)]
 pub(super) struct Report {
     pub(super) files: Vec<File>,
     pub(super) total: Total,
 }
 
-/// A recording, or the sum.
+/// The figures of a recording, or of all.
 #[derive(Serialize, Default)]
 pub(super) struct Figures {
     pub(super) requests: u64,
@@ -92,7 +92,7 @@ pub(super) struct Figures {
     pub(super) unplayed: u64,
 }
 
-/// A recording.
+/// The results of one recording.
 #[derive(Serialize)]
 pub(super) struct File {
     pub(super) id: String,
@@ -103,7 +103,7 @@ pub(super) struct File {
     pub(super) figures: Figures,
 }
 
-/// The sum of all recordings.
+/// The sum over all recordings.
 #[derive(Default, Serialize)]
 pub(super) struct Total {
     #[serde(flatten)]
@@ -198,13 +198,13 @@ fn ratio(part: Option<Money>, whole: Option<Money>) -> Option<f64> {
     (whole > 0).then(|| (part as f64 / whole as f64 * 1e4).round() / 1e4)
 }
 
-/// Exact to far below a cent, which is all that a comparison needs.
+/// As a float, which is exact to far below a cent: enough for a comparison.
 #[expect(clippy::ref_option, reason = "the signature that serde asks for")]
 fn usd<S: serde::Serializer>(amount: &Option<Money>, serializer: S) -> Result<S::Ok, S::Error> {
     amount.map(|amount| amount.picodollars() as f64 / 1e12).serialize(serializer)
 }
 
-/// The table for people.
+/// The table for human readers.
 pub(super) fn table(report: &Report) -> Table {
     let titles =
         ["requests", "direct", "gateway", "ratio", "answers", "events", "invalid", "calls", "lost", "again"];
@@ -239,7 +239,7 @@ fn row(name: &str, figures: &Figures, places: usize) -> [String; 11] {
     ]
 }
 
-/// What is said below the table.
+/// The notes below the table.
 pub(super) fn notes(report: &Report) -> Vec<String> {
     let total = &report.total;
     let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! Plays recorded requests: each planned, edited, proved and billed as the gateway would.
+//! Replays recorded requests: each is planned, edited, proved and billed as by the gateway.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -18,39 +18,39 @@ use crate::strategy::gate::Rates;
 use crate::usage::cache_model::{CacheKind, CacheModel};
 use crate::usage::{self, Price};
 
-/// What came of some requests.
+/// The results over several requests.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) requests: u64,
     pub(super) events: BTreeMap<&'static str, u64>,
     /// Edited requests that a provider would refuse although it accepts the original.
     pub(super) invalid: u64,
-    /// Requests that could not be read, or whose edits could not be proved: sent as they came.
+    /// Requests that could not be read, or whose edits could not be proved, and which were sent unchanged.
     pub(super) untouched: u64,
-    /// Requests that are on neither bill: the model takes no prompt that is as long as theirs was when it came.
+    /// Requests that are on neither bill, since their original prompts are longer than the model's window.
     pub(super) beyond_window: u64,
 }
 
-/// What a request is, beside its body.
+/// The properties of a request, beside its body.
 pub(super) struct Asked<'a> {
-    /// Messages that were sent before.
+    /// The number of messages that were sent before.
     pub(super) sent: usize,
     pub(super) now_ms: u64,
-    /// Tokens of its answer.
+    /// The tokens of its answer.
     pub(super) output: u64,
-    /// What a token of its prompt is billed for, and what one was taken for when it was planned.
+    /// The scale of its tokens as billed, and the bytes per token assumed when it was planned.
     pub(super) scale: Scale,
     pub(super) assumed: f64,
-    /// What the provider counted for the prompt that was sent, where a gateway recorded that.
+    /// The provider's count of tokens for the prompt that was sent, if a gateway recorded that.
     pub(super) counted: Option<u64>,
-    /// It was answered: what is refused is not billed.
+    /// Whether it was answered: a request that was refused is not billed.
     pub(super) answered: bool,
-    /// Tokens of instructions and tools that the recording lacks.
+    /// The tokens of instructions and tools that the recording lacks.
     pub(super) hidden: Option<u64>,
-    /// Tokens of a history that the provider holds, which no body has.
+    /// The tokens of a history that the provider holds, which is in no body.
     pub(super) held: u64,
     pub(super) recall: Recall<'a>,
-    /// It is on the bills: what is not goes into the provider's cache alone.
+    /// Whether it is on the bills; if not, it only goes into the provider's cache.
     pub(super) is_booked: bool,
 }
 
@@ -59,13 +59,14 @@ pub(super) struct Asked<'a> {
 pub(super) struct Thread {
     applied: Vec<Applied>,
     splice: Option<Arc<Splice>>,
-    /// All that was decided, oldest first, with how many messages had been sent before its request, and how many that had.
+    /// All decisions, oldest first, each with the number of messages that had been sent before its request, and the
+    /// number of messages in that request.
     decided: Vec<(usize, usize, Applied)>,
     spliced: Vec<(usize, usize, Arc<Splice>)>,
     standing: Option<Box<Standing>>,
     /// When the last request was sent.
     last_ms: u64,
-    /// The last prompt: its messages and tokens.
+    /// The messages and tokens of the last prompt.
     pub(super) measured: Option<(usize, u64)>,
     direct: Last,
     gateway: Last,
@@ -73,7 +74,8 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// One that goes on from the first messages of another, with what was in force when these were all.
+    /// A thread that continues from the first `messages` messages of this one, with the decisions that were in force at
+    /// that point.
     pub(super) fn branch(&self, messages: usize) -> Self {
         let decided = self.decided.iter().filter(|(prior, all, applied)| {
             (applied.part.message as usize) < messages && holds_at(messages, *prior, *all)
@@ -100,7 +102,7 @@ impl Thread {
     }
 }
 
-/// Requests to one model, with its provider's cache on either side.
+/// The requests to one model, with its provider's cache on either side.
 pub(super) struct Session<'a> {
     protocol: &'static dyn Protocol,
     policy: &'a Policy,
@@ -146,13 +148,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What was billed without the gateway, and with it.
+    /// The bills without the gateway, and with it.
     pub(super) fn bills(&self) -> (Bill, Bill) {
         (self.direct.bill, self.gateway.bill)
     }
 
-    /// The scale at which a request has the tokens that were billed; 0: that is not known. Where the provider holds a
-    /// history, the tokens of that. `None` if it cannot be read.
+    /// The scale at which a request has the tokens that were billed, 0 if that is unknown; and the tokens of the
+    /// history, if the provider holds it. `None` if the request cannot be read.
     pub(super) fn scale(&self, body: &Bytes, billed: u64) -> Option<(Scale, Option<u64>)> {
         let conversation = self.protocol.index(body, &self.memo).ok()?;
         let prompt = self.protocol.prompt(&conversation);
@@ -163,7 +165,7 @@ impl<'a> Session<'a> {
         Some((scale, Some(held)))
     }
 
-    /// Plays a request; gives the bytes that would have been sent, if they are others.
+    /// Replays a request; returns the bytes that would have been sent, if they differ from the original.
     pub(super) fn request(
         &mut self,
         body: &Bytes,
@@ -178,7 +180,7 @@ impl<'a> Session<'a> {
         };
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
-            // What is there of it counts as part of it.
+            // What the recording has of it counts as part of it.
             let blocks = prompt.shape(asked.scale).blocks;
             let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
             asked.hidden.unwrap_or(0).saturating_sub(frame)
@@ -206,7 +208,7 @@ impl<'a> Session<'a> {
             tally.invalid += u64::from(refused);
         }
         thread.quotes.request(&original, &thread.applied, thread.splice.as_deref());
-        // What was refused is not in the provider's cache.
+        // A refused request does not get into the provider's cache.
         if asked.answered || thread.last_ms == 0 {
             thread.last_ms = asked.now_ms;
         }
@@ -214,14 +216,15 @@ impl<'a> Session<'a> {
         edited.map(|edited| edited.body)
     }
 
-    /// Whether a prompt would be refused as it came, where what was sent in its place was not: nobody knows what the client
-    /// would have done then. Where even what was sent is longer than the window, that is another than the list says.
+    /// Whether the original prompt would have been refused although what was sent in its place was not: nobody knows
+    /// what the client would have done then. If even what was sent is longer than the window, the window is larger than
+    /// the catalogue has it.
     fn is_refused(&self, asked: &Asked<'_>, direct: &Bill) -> bool {
         let counted = asked.counted.zip(self.facts.window);
         counted.is_some_and(|(counted, window)| (counted..direct.tokens.prompt()).contains(&window))
     }
 
-    /// Notes what is known of the world, for the gate.
+    /// Sets the facts for the gate.
     fn know(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
         let idle_ms = asked.now_ms.saturating_sub(thread.last_ms);
         let (end_ttl_ms, price) = (original.end_ttl_ms(), self.price.as_deref());
@@ -242,7 +245,7 @@ impl<'a> Session<'a> {
         self.facts.measured = thread.measured;
     }
 
-    /// The request as it would be sent; `None`: as it came.
+    /// The request as it would be sent; `None` to send it unchanged.
     fn rewrite(
         &self,
         original: &Conversation,
@@ -251,7 +254,7 @@ impl<'a> Session<'a> {
         tally: &mut Tally,
     ) -> Option<Conversation> {
         let (standing, ending) = match thread.standing.take() {
-            // What the request before ended with does not stand in this one.
+            // The end of the previous request is not part of this one.
             Some(standing) if standing.messages() > asked.sent => {
                 let part = PartId { message: asked.sent as u32, part: 0 };
                 (Some(Box::new(standing.departed(part))), Ending::LeftOut(part))
@@ -288,7 +291,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Messages that were read before.
+/// An index of messages that were read before.
 #[derive(Default)]
 struct Messages(RefCell<HashMap<u128, Arc<MessageIndex>>>);
 

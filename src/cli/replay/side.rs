@@ -1,4 +1,4 @@
-//! One side of a comparison: what a provider bills for the prompts that it is sent.
+//! One side of the comparison: what a provider bills for the prompts that it receives.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::protocol::{Prompt, Scale};
 use crate::usage::cache_model::{Block, CacheModel};
 use crate::usage::{Money, Price, Tokens, Usage, cost};
 
-/// Bytes of text in a token, as a rule of thumb.
+/// Bytes of text per token, as a rule of thumb.
 pub(super) const BYTES_PER_TOKEN: f64 = 4.0;
 
 /// A provider's cache and bill.
@@ -20,18 +20,18 @@ pub(super) struct Side {
 /// What was billed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bill {
-    /// What prompts cost; `None` without a price.
+    /// The cost of prompts; `None` without a price.
     pub(super) prompts: Option<Money>,
-    /// What answers cost; `None` without a price.
+    /// The cost of answers; `None` without a price.
     pub(super) output: Option<Money>,
     /// Tokens by kind.
     pub(super) tokens: Tokens,
-    /// Requests that did not go on where the one before ended.
+    /// The number of requests that did not continue where the previous one ended.
     pub(super) broken: u64,
 }
 
 impl Bill {
-    /// The sum of two, of which neither lacks a price.
+    /// The sum of two bills; its costs are known only if those of both are.
     #[must_use]
     pub(super) fn and(self, other: Self) -> Self {
         let sum = |one: Option<Money>, other: Option<Money>| one.zip(other).map(|(one, other)| one + other);
@@ -50,11 +50,11 @@ impl Bill {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Last(Vec<u128>);
 
-/// What is billed beside the prompt that was recorded.
+/// What determines the bill, beside the recorded prompt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Billed {
     pub(super) scale: Scale,
-    /// Tokens in front that were not recorded.
+    /// Tokens in front of the prompt that were not recorded.
     pub(super) hidden: u64,
     /// Tokens of the answer.
     pub(super) output: u64,
@@ -62,19 +62,19 @@ pub(super) struct Billed {
 }
 
 impl Side {
-    /// An empty cache and bill.
+    /// A side with an empty cache and bill.
     pub(super) fn new(cache: CacheModel, price: Option<Arc<Price>>) -> Self {
         let nothing = price.as_ref().map(|_| Money::ZERO);
         let bill = Bill { prompts: nothing, output: nothing, ..Bill::default() };
         Self { cache, price, last_prompt: 0, bill }
     }
 
-    /// Tokens of the last prompt.
+    /// The tokens of the last prompt.
     pub(super) fn last_prompt(&self) -> u64 {
         self.last_prompt
     }
 
-    /// Sends a prompt, and tells what is billed for it and its answer. It stands on no bill yet.
+    /// Sends a prompt, and returns the bill for it and its answer, which is not booked yet.
     pub(super) fn send(&mut self, prompt: &Prompt, billed: Billed, last: &mut Last) -> Bill {
         let mut shape = prompt.shape(billed.scale);
         if billed.hidden > 0 {
@@ -95,7 +95,7 @@ impl Side {
         }
     }
 
-    /// Puts something on the bill.
+    /// Adds to the bill.
     pub(super) fn book(&mut self, bill: Bill) {
         self.bill = self.bill.and(bill);
     }

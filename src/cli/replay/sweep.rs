@@ -1,6 +1,6 @@
-//! `plimsoll replay --sweep`: the frontier of cost against lost quotes, over a grid of settings.
+//! `plimsoll replay --sweep`: the trade-off between cost and lost quotes, over a grid of settings.
 //!
-//! Each row differs from the configuration in what its name says and in nothing else.
+//! Each row differs from the configuration only in what its name says.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::planner::Policy;
 use crate::strategy::clear::{self, Protect};
 use crate::strategy::gate::Reason;
 
-/// A setting and what came of it.
+/// A setting and its results.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub(super) setting: String,
@@ -21,7 +21,7 @@ pub(super) struct Row {
     pub(super) total: Report,
 }
 
-/// The grid around a configuration.
+/// The grid of settings around a configuration.
 pub(super) fn grid(configured: &Policy) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |setting: String, change: &dyn Fn(&mut clear::Settings)| {
@@ -72,7 +72,7 @@ fn total<S: serde::Serializer>(report: &Report, serializer: S) -> Result<S::Ok, 
     report.total.serialize(serializer)
 }
 
-/// The table for people.
+/// The table for human readers.
 pub(super) fn table(rows: &[Row]) -> Table {
     let titles = ["ratio", "worst", "lost quotes", "again", "events"];
     let mut columns = vec![("setting", Align::Left)];

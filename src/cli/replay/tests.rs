@@ -1,4 +1,4 @@
-//! Small conversations, played.
+//! Replays of small conversations.
 
 use std::io::Write as _;
 
@@ -14,18 +14,18 @@ use crate::strategy::clear;
 use crate::strategy::gate::Reason;
 use crate::usage::Catalogue;
 
-/// A line that is long enough to be quoted.
+/// A line that is long enough to count as a quote.
 const LINE: &str = "let answer = compute_the_answer_to_everything(of_all, that_is);";
 
 const SHELLS: &str = "[{\"name\":\"Bash\",\"description\":\"\",\"input_schema\":{\"type\":\"object\"}}]";
 
-/// Lines that no shaper folds, as they stand in JSON.
+/// Lines that no shaper folds, in the form they have in JSON.
 fn numbered(what: &str) -> String {
     let line = |n: u32| format!("{n}{what}{}\\n", n * 7919 % 1009);
     (0..200).map(line).collect::<Vec<_>>().concat()
 }
 
-/// A conversation of five requests: a file is read, two commands run, the file is quoted, then read again.
+/// A conversation of five requests: a file is read, two commands are run, the file is quoted, then read again.
 fn anthropic() -> Vec<String> {
     let result = |id: &str, text: &str| {
         format!(
@@ -92,7 +92,7 @@ fn recorded() -> Vec<Transcript> {
     ]
 }
 
-/// Clears all it may, at once.
+/// Clears everything it may, at once.
 fn eager() -> Policy {
     let clear = clear::Settings {
         policy: clear::Policy::Oldest,
@@ -202,7 +202,7 @@ fn a_grid_changes_one_thing_at_a_time() {
     assert_eq!(sweep::table(&rows).lines().len(), rows.len() + 1);
 }
 
-/// What is damaged or missing is left out and told, and the rest is played.
+/// Damaged or missing lines are left out and reported, and the rest is replayed.
 #[test]
 fn damaged_transcripts_are_played_as_far_as_they_go() {
     let header = r#"{"id":"t","protocol":"openai-chat","model":"gpt-4o","requests":[{"n":1,"resp":1},{"n":3,"resp":1},{"n":5,"resp":1}]}"#;
@@ -281,7 +281,7 @@ fn files_may_be_packed_and_are_checked() {
     for (text, expected) in [
         (format!("{record}\n\n{earlier}\n").into_bytes(), ["0", "1"].as_slice()),
         (format!("{record}\n{{}}\n").into_bytes(), &["1"]),
-        // Half a line may end within a character.
+        // A line that is cut off may end within a character.
         ([record.as_bytes(), b"\n{\"id\":\"\xd0\n", earlier.as_bytes()].concat(), &["0", "1"]),
     ] {
         let path = dir.path().join("c.jsonl");

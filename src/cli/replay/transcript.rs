@@ -1,6 +1,6 @@
-//! Recorded conversations: a header, then one message a line.
+//! Transcripts: a header, then one message per line.
 //!
-//! Messages are kept as they were written and never printed anew. Files may be compressed with gzip.
+//! Messages are kept as they were written, and never serialised again. Files may be compressed with gzip.
 
 use std::fs::File;
 use std::io::{BufReader, Read as _};
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::damage::Damage;
 use crate::json::scan::{self, Kind, Odd};
 
-/// The largest file that is read, in bytes, unpacked.
+/// The size of the largest file that is read, in bytes, after decompression.
 const MAX_FILE: u64 = 1 << 30;
 
 /// A recorded conversation.
@@ -25,14 +25,14 @@ pub(super) struct Transcript {
     pub(super) damage: Damage,
 }
 
-/// The lines of a file that say anything, with their numbers; `None` where one is damaged.
+/// The lines of a file that are not empty, with their numbers; `None` for damaged ones.
 #[derive(Default)]
 struct Lines {
     all: Vec<Option<Range<usize>>>,
     numbers: Vec<usize>,
 }
 
-/// The first line.
+/// The header, which is the first line.
 #[derive(Debug, Deserialize)]
 pub(super) struct Header {
     pub(super) id: String,
@@ -45,12 +45,12 @@ pub(super) struct Header {
     #[serde(default)]
     pub(super) tools: Option<Box<RawValue>>,
     pub(super) requests: Vec<Request>,
-    /// Tokens of instructions and tools that the recording lacks.
+    /// The tokens of instructions and tools that the recording lacks.
     #[serde(default)]
     pub(super) hidden_prefix_tokens_est: Option<u64>,
 }
 
-/// A request: the first `n` messages; the next `resp` ones are the answer.
+/// A request with the first `n` messages; the next `resp` messages are the answer.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Request {
     pub(super) n: usize,
@@ -73,11 +73,11 @@ impl Lines {
         self.numbers.push(number);
     }
 
-    /// Takes out what is no message, and makes the requests count what is left.
+    /// Removes lines that are not messages, and adapts the requests to those that are left.
     fn check(&mut self, text: &[u8], requests: &mut Vec<Request>) -> Result<Damage, String> {
         let numbers = &self.numbers[self.numbers.len() - self.all.len()..];
         let mut damage = Damage::default();
-        // How many messages there are among the first lines.
+        // The number of messages among the first lines, for each number of lines.
         let mut whole = vec![0];
         for (line, number) in self.all.iter_mut().zip(numbers) {
             if !line.as_ref().is_some_and(|line| is_message(&text[line.clone()])) {
@@ -105,7 +105,7 @@ impl Lines {
     }
 }
 
-/// Whether a line is a value of the kind that messages are.
+/// Whether a line is a JSON object, as messages are.
 fn is_message(line: &[u8]) -> bool {
     match scan::document(line) {
         Ok(value) => value.kind == Kind::Object,
@@ -113,10 +113,10 @@ fn is_message(line: &[u8]) -> bool {
     }
 }
 
-/// The content of a file, unpacked.
+/// The content of a file, decompressed.
 ///
 /// # Errors
-/// What is wrong with it, without its name.
+/// What is wrong with the file, without its name.
 pub(super) fn content(path: &Path) -> Result<Vec<u8>, String> {
     let said = |error: std::io::Error| error.to_string();
     let mut file = BufReader::new(File::open(path).map_err(said)?);
@@ -138,11 +138,11 @@ pub(super) fn content(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 impl Transcript {
-    /// Reads a text. Lines that are no messages are left out, and so are requests for messages behind the last line:
-    /// a file may be cut off.
+    /// Parses a transcript. Lines that are not messages are left out, and so are requests for messages after the last
+    /// line, since a file may be cut off.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
         let mut text = String::with_capacity(content.len());
         let mut lines = Lines::default();
@@ -168,7 +168,7 @@ impl Transcript {
         self.lines.iter().map(|line| &self.text[line.clone()])
     }
 
-    /// Bytes of the answer to a request.
+    /// The size of the answer to a request, in bytes.
     pub(super) fn answer_bytes(&self, request: &Request) -> usize {
         let answer = self.lines.get(request.n..request.n + request.resp).unwrap_or_default();
         answer.iter().map(Range::len).sum()
