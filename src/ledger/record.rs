@@ -157,7 +157,8 @@ pub struct Own {
     pub generation: u32,
     /// The size of the summary in bytes.
     pub bytes: u64,
-    /// The share of verifiable items in the messages that the summary preserves, from 0 to 1; null if there were none.
+    /// The share of the paths, names, numbers and error messages in those messages that the summary preserves, from 0
+    /// to 1; null if there were none.
     pub score: Option<f64>,
 }
 
