@@ -116,7 +116,8 @@ pub struct App {
 impl App {
     /// Binds the addresses, opens the store, starts the workers.
     ///
-    /// # Errors [`StartError`]; nothing is left running then.
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let address = config.listen.address;
         let listener = Listener::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
@@ -374,7 +375,8 @@ fn settings(limits: &config::Limits) -> Settings {
 
 /// The effective prices: overrides of the configuration before the catalogue.
 ///
-/// # Errors If the model name of an override is not a valid pattern.
+/// # Errors
+/// If the model name of an override is not a valid pattern.
 pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
     let prices = overrides.iter().map(|given| (given.pattern().to_owned(), given.stated));
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)

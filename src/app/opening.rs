@@ -58,7 +58,8 @@ fn unstored(why: &str) -> Fault {
 
 /// The text that a conversation from this checkpoint begins with.
 ///
-/// # Errors A fault of the client, if the checkpoint does not exist or cannot be used.
+/// # Errors
+/// A fault of the client, if the checkpoint does not exist or cannot be used.
 fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
     let json = checkpoints.read(name).map_err(|error| match error.kind() {
         ErrorKind::NotFound => fault(name, "there is none; `plimsoll checkpoint CONVERSATION` writes one"),

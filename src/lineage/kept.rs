@@ -54,7 +54,8 @@ impl Lineage {
     /// Otherwise a new thread, and what to store of it. `new_id` makes its id; `now_ms` is the current time in
     /// milliseconds since 1970.
     ///
-    /// # Errors If the store cannot be read.
+    /// # Errors
+    /// If the store cannot be read.
     pub fn thread_of_kept(
         &self,
         root: Chain,
@@ -75,7 +76,8 @@ impl Lineage {
 
     /// The conversation in which an answer was given, whatever session asks for it.
     ///
-    /// # Errors If the store cannot be read.
+    /// # Errors
+    /// If the store cannot be read.
     pub fn conversation_of(&self, root: Chain, answer: &str) -> Result<Option<String>, StoreError> {
         let thread = self.newest_answerer(Chain(kept(root, answer)), |_| true)?;
         Ok(thread.map(|thread| thread.conversation))

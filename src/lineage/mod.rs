@@ -181,7 +181,8 @@ impl Lineage {
     /// The place of a request, given its sender's empty history and [`cache`]. `new_id` makes an id for a new thread;
     /// `now_ms` is the current time in milliseconds since 1970.
     ///
-    /// # Errors If the store cannot be read; the request then passes through.
+    /// # Errors
+    /// If the store cannot be read; the request then passes through.
     pub fn place(
         &self,
         conversation: &Conversation,

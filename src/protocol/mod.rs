@@ -159,14 +159,16 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// Checks a history against the provider's rules, as far as they are known.
     ///
-    /// # Errors The first rule that it breaks.
+    /// # Errors
+    /// The first rule that it breaks.
     fn valid(&self, conversation: &Conversation) -> Result<(), Invalid> {
         valid::check(conversation, &self.dialect().rules)
     }
 
     /// Lowers a plan to byte edits.
     ///
-    /// # Errors [`Lowering`] if the plan breaks a rule or does not fit the conversation.
+    /// # Errors
+    /// [`Lowering`] if the plan breaks a rule or does not fit the conversation.
     fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
         plan::check(conversation, plan)?;
         splice::lower(conversation, plan, &|role, text| self.message(role, text))
@@ -200,7 +202,8 @@ pub fn named(name: &str) -> Option<&'static dyn Protocol> {
 /// Reads a body in the dialect that its path indicates. Some clients send one dialect to the path of another: if the
 /// list of messages has another dialect's name, the body is read in that one.
 ///
-/// # Errors [`Unread`] if no dialect can read it.
+/// # Errors
+/// [`Unread`] if no dialect can read it.
 pub fn read(
     said: &'static dyn Protocol,
     body: &Bytes,
@@ -240,7 +243,8 @@ fn behind_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
 
 /// The body of [`rewritten`].
 ///
-/// # Errors Why the original must be sent instead.
+/// # Errors
+/// Why the original must be sent instead.
 pub fn rewrite(
     protocol: &dyn Protocol,
     conversation: &Conversation,
@@ -253,7 +257,8 @@ pub fn rewrite(
 /// Applies a plan to a request and verifies the result: it is read again and compared with the plan's reference
 /// semantics.
 ///
-/// # Errors Why the original must be sent instead.
+/// # Errors
+/// Why the original must be sent instead.
 pub fn rewritten(
     protocol: &dyn Protocol,
     conversation: &Conversation,

@@ -56,7 +56,8 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
     /// Reads `body` to its end, to `limit` bytes or to an error, whichever comes first. A body that declares more
     /// than `limit` is not read at all.
     ///
-    /// # Errors If no more of it arrives within `patience`.
+    /// # Errors
+    /// If no more of it arrives within `patience`.
     pub(super) async fn collect(mut body: R, limit: usize, patience: Duration) -> Result<Self, Elapsed> {
         let declared = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if declared.is_some_and(|length| length > limit) {

@@ -72,8 +72,9 @@ impl Stored {
 
     /// Waits for at most `patience`; a commit that has begun by then is awaited, within reason.
     ///
-    /// # Errors [`StoreError`] if the batch could not be stored; [`StoreError::TimedOut`] if the time was up and the
-    /// batch is withdrawn.
+    /// # Errors
+    /// [`StoreError`] if the batch could not be stored; [`StoreError::TimedOut`] if the time was up and the batch is
+    /// withdrawn.
     pub async fn within(mut self, patience: Duration) -> Done {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,

@@ -45,7 +45,8 @@ impl<T: Send + 'static> Inlet<T> {
     /// Queues an item; `urgent` if somebody waits for it. Within a tokio runtime, whose timer is then needed, the
     /// worker sleeps on while others gather.
     ///
-    /// # Errors The item itself, if the queue is full or the worker is gone.
+    /// # Errors
+    /// The item itself, if the queue is full or the worker is gone.
     #[expect(
         clippy::disallowed_methods,
         reason = "it ends by itself, and cut off it wakes the worker at once"

@@ -35,7 +35,8 @@ pub struct Said {
 impl Judge {
     /// A judge that is given up after this many attempts at a question.
     ///
-    /// # Errors If the system provides no event loop.
+    /// # Errors
+    /// If the system provides no event loop.
     pub fn new(call: Call, attempts: u32) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { runtime, https: Https::new(), call, attempts })
@@ -50,7 +51,8 @@ impl Judge {
 
     /// Asks, and waits for the answer.
     ///
-    /// # Errors If no attempt brings a complete answer.
+    /// # Errors
+    /// If no attempt brings a complete answer.
     pub fn ask(&self, text: &str, prices: &Catalogue) -> Result<Said, Failure> {
         self.runtime.block_on(async {
             let mut attempts = Attempts::of(self.attempts);

@@ -47,8 +47,9 @@ impl Clock {
 
     /// Awaits `answer`, for as long as the clock allows.
     ///
-    /// # Errors [`SendError::Stalled`] if the client, [`SendError::TimedOut`] if the upstream, and
-    /// [`SendError::Unreached`] if connecting keeps the clock running for `limit`.
+    /// # Errors
+    /// [`SendError::Stalled`] if the client, [`SendError::TimedOut`] if the upstream, and [`SendError::Unreached`] if
+    /// connecting keeps the clock running for `limit`.
     pub(super) async fn bound<T>(
         &self,
         limit: Duration,
