@@ -1,7 +1,7 @@
-//! Clients that compact their own history: how the request for a summary looks, and a history that begins with one.
+//! Clients that compact their own history: recognises the request for a summary, and a history that begins with one.
 //!
-//! The marks are words of the clients' own prompts. A false alarm costs one event that is made a request later; so
-//! only the beginnings and ends of texts are looked at, as they are spelled.
+//! The marks are phrases from the clients' own prompts. A false alarm only delays an event by a request, so only the
+//! beginnings and ends of texts are searched, exactly as spelled.
 
 use std::sync::LazyLock;
 
@@ -9,17 +9,17 @@ use aho_corasick::{AhoCorasick, packed};
 
 use crate::conversation::{Conversation, PartKind, Role};
 
-/// What a client does about its history.
+/// What a client does to compact its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compaction {
-    /// It asks the model to sum the history up.
+    /// It asks the model to summarise the history.
     Asked,
     /// The history begins with such a summary.
     Continued,
 }
 
 impl Compaction {
-    /// Its name in the books.
+    /// Its name in the ledger.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Asked => "asked",
@@ -31,17 +31,17 @@ impl Compaction {
 /// Words in the names of agents that compact their own history when the window is nearly full.
 const AGENTS: &[&str] = &["claude", "codex", "opencode"];
 
-/// Whether a client, by the name it gives itself, compacts its own history: agents of the command line do.
+/// Whether a client compacts its own history, judging by the name it gives itself: command-line agents do.
 pub fn is_done_by(client: &str) -> bool {
     let name = client.split('/').next().unwrap_or_default().to_ascii_lowercase();
     name.split(['-', '_']).any(|word| word.ends_with("cli") || AGENTS.contains(&word))
 }
 
-/// Looks for all of some words at a time.
+/// Searches for several phrases at once.
 enum Finder {
-    /// Many bytes at a time.
+    /// With vector instructions.
     Packed(packed::Searcher),
-    /// Byte by byte, on a processor that cannot.
+    /// Byte by byte, on processors without them.
     Walked(AhoCorasick),
 }
 
@@ -62,7 +62,7 @@ impl Finder {
     }
 }
 
-/// Words of requests for a summary.
+/// Phrases from requests for a summary.
 const ASKED: &[&str] = &[
     "CRITICAL: Respond with TEXT ONLY",
     "CONTEXT CHECKPOINT COMPACTION",
@@ -86,7 +86,7 @@ const ASKED: &[&str] = &[
     "automated summarization request",
 ];
 
-/// Words that summaries begin with.
+/// Phrases that summaries begin with.
 const CONTINUED: &[&str] = &[
     "This session is being continued from a previous conversation",
     "Another language model started to solve this problem and produced a summary",
@@ -98,14 +98,14 @@ const CONTINUED: &[&str] = &[
     "Here is a summary of the conversation to date",
 ];
 
-// Made once, since that costs more than to look.
+// Built once, because building costs more than searching.
 static ASKS: LazyLock<Finder> = LazyLock::new(|| Finder::new(ASKED));
 static CONTINUES: LazyLock<Finder> = LazyLock::new(|| Finder::new(CONTINUED));
 
-/// Bytes at either end of a text that are looked at.
+/// Bytes at either end of a text that are searched.
 const NEAR: usize = 400;
 
-/// What the client does about its history with this request, if anything.
+/// What the client does to compact its history with this request, if anything.
 pub fn of(conversation: &Conversation) -> Option<Compaction> {
     let messages = &conversation.messages;
     let newest = messages.len().checked_sub(1)?;
@@ -117,7 +117,7 @@ pub fn of(conversation: &Conversation) -> Option<Compaction> {
     begins.then_some(Compaction::Continued)
 }
 
-/// Whether one of the user's own texts in a message has any of the words near its beginning or end.
+/// Whether one of the user's texts in a message contains any of the phrases near its beginning or end.
 fn says(conversation: &Conversation, message: usize, words: &Finder) -> bool {
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
@@ -126,7 +126,7 @@ fn says(conversation: &Conversation, message: usize, words: &Finder) -> bool {
     let mut leaves = texts.flat_map(|(id, part)| part.leaves.iter().map(move |leaf| (id, leaf.span)));
     leaves.any(|(id, span)| {
         let raw = conversation.bytes_of(id.message, span);
-        // What is short has one end.
+        // A short text is searched once.
         let ends = [&raw[..raw.len().min(NEAR)], &raw[raw.len().saturating_sub(NEAR)..]];
         let ends = if raw.len() <= NEAR { &ends[..1] } else { &ends };
         ends.iter().any(|end| words.is_in(end))

@@ -1,22 +1,23 @@
-//! Agents that go round in circles: the same call made again and again within one turn. Only told, never acted upon.
+//! Agents that repeat themselves: the same call made again and again within one turn. Only reported, never acted upon.
 
 use crate::conversation::{Conversation, Digest, PartId, PartKind, Role};
 
-/// So many calls in a row are a loop.
+/// The number of equal calls in a row that make a loop.
 pub const LEAST: u32 = 3;
 
-/// A call that was made several times in a row.
+/// A call made several times in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoomLoop {
     /// The tool.
     pub tool: Box<str>,
-    /// How often it was called so.
+    /// How many times in a row it was called.
     pub calls: u32,
-    /// Whether the results were the same, too: otherwise something is waited for. `None`: fewer than two are there.
+    /// Whether the results were equal too; if not, the agent is probably waiting for something. `None` if there are
+    /// fewer than two results.
     pub same_results: Option<bool>,
 }
 
-/// The loop that a conversation ends in, if it does.
+/// The loop that a conversation ends in, if any.
 pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
     let turn = turn(conversation);
     let calls = (turn..conversation.messages.len()).rev().flat_map(|at| calls(conversation, at));
@@ -35,7 +36,7 @@ pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
     })
 }
 
-/// The first message of the newest turn.
+/// The index of the first message of the newest turn.
 fn turn(conversation: &Conversation) -> usize {
     let messages = &conversation.messages;
     let is_answer = |at: usize| messages[at].index.role == Role::Assistant;
@@ -43,7 +44,7 @@ fn turn(conversation: &Conversation) -> usize {
     (0..messages.len()).rev().find(begins).unwrap_or(0)
 }
 
-/// The calls of a message, the last one first.
+/// The calls of a message, last one first.
 fn calls(conversation: &Conversation, message: usize) -> impl Iterator<Item = PartId> {
     let calls = conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::ToolCall);
     let calls: Vec<PartId> = calls.map(|(id, _)| id).collect();

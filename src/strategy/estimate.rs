@@ -1,67 +1,68 @@
-//! Fixed ways of guessing tokens from text, as known agents guess them: for triggers that should come where theirs do.
+//! Fixed estimates of tokens from text, as known agents make them, for triggers that should fire when theirs do.
 //!
-//! None of them is near the truth for all texts; what a prompt really has, only the provider's figures say. Which
-//! characters are counted is a part of each: bytes, characters, or the units of UTF-16.
+//! None of them is accurate for all texts; only the provider's figures say what a prompt really has. They also differ
+//! in what they count: bytes, characters, or UTF-16 code units.
 
-/// How tokens are guessed.
+/// How tokens are estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Estimate {
-    /// Not at all: the provider's figures count.
+    /// Not at all: the provider's figures are used.
     Usage,
-    /// Four UTF-16 units to a token, each text rounded.
+    /// Four UTF-16 code units per token, each text rounded to the nearest.
     Chars4Round,
-    /// The same with the role's name, all messages as one, rounded up.
+    /// Four UTF-16 code units per token, names of roles included, the sum over all messages rounded up.
     Chars4Ceil,
-    /// Four characters to a token, each text rounded down.
+    /// Four characters per token, each text rounded down.
     Chars4Floor,
-    /// Two tokens to five characters, and a little for each message, call and medium.
+    /// Two tokens per five characters, plus a constant for each message and medium; names, arguments and ids in bytes.
     Chars2In5,
-    /// A quarter for an ASCII character, one and a half for any other; long texts and results four to a token.
+    /// A quarter of a token per ASCII character and one and a half per other one; long texts and results at four code
+    /// units per token.
     Weighted,
-    /// Four bytes to a token, each text rounded up.
+    /// Four bytes per token, each text rounded up.
     Bytes4Ceil,
 }
 
 /// Characters that [`Estimate::Chars2In5`] adds for each message.
 const PER_MESSAGE: u64 = 12;
-/// Tokens that it takes for a medium.
+/// Tokens that [`Estimate::Chars2In5`] adds for each medium.
 const PER_MEDIUM: u64 = 256;
-/// The same for [`Estimate::Weighted`].
+/// Tokens that [`Estimate::Weighted`] adds for each medium.
 const WEIGHTED_MEDIUM: u64 = 3_000;
-/// Characters, as units of UTF-16, beyond which [`Estimate::Weighted`] does not look closely.
+/// UTF-16 code units beyond which [`Estimate::Weighted`] no longer tells characters apart.
 const LONG: u64 = 100_000;
 
-/// What a message holds, as far as it is counted.
+/// The contents of a message, as far as they are counted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Message<'a> {
-    /// Who speaks, in a word.
+    /// The name of its role.
     pub role: &'a str,
-    /// What is said.
+    /// Its texts.
     pub texts: &'a [&'a str],
-    /// What calls and results hold besides: names, arguments, ids.
+    /// Other strings of calls and results: names, arguments, ids.
     pub extras: &'a [&'a str],
-    /// Whether what is said is the result of a tool.
+    /// Whether the texts are a tool result.
     pub is_result: bool,
-    /// Images and the like.
+    /// The number of images and other media.
     pub media: u64,
 }
 
-/// A sum that grows message by message.
+/// An estimate that is summed up message by message.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum {
     estimate: Estimate,
     tokens: u64,
-    /// Characters that are rounded with those of all messages.
+    /// Code units that are rounded together over all messages.
     units: u64,
 }
 
 impl Sum {
-    /// Nothing yet.
+    /// An empty sum.
     pub const fn new(estimate: Estimate) -> Self {
         Self { estimate, tokens: 0, units: 0 }
     }
 
-    /// One more message.
+    /// Adds a message.
     pub fn add(&mut self, message: &Message<'_>) {
         let Message { role, texts, extras, is_result, media } = *message;
         let all = || texts.iter().chain(extras);
@@ -85,7 +86,7 @@ impl Sum {
         }
     }
 
-    /// All of it, in tokens.
+    /// The estimate so far, in tokens.
     pub const fn tokens(&self) -> u64 {
         self.tokens + self.units.div_ceil(4)
     }
@@ -105,7 +106,7 @@ fn weighted(text: &str) -> u64 {
         return units / 4;
     }
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
-    // In quarters: 1 for each ASCII character, 6 for any other unit.
+    // In quarters of a token: 1 per ASCII character, 6 per other code unit.
     (ascii + 6 * (units - ascii)) / 4
 }
 

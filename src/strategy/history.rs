@@ -1,7 +1,7 @@
-//! A thread as strategies see it: what stands where, how large it is, and what tool calls did.
+//! A thread as strategies see it: the parts in order, their sizes, and what tool calls did.
 //!
-//! A history grows with its thread and is the same whether it was built in one go or message by message, so it
-//! may be kept between requests for speed and rebuilt at any time.
+//! A history grows with its thread. It is the same whether it was built at once or message by message, so it may be
+//! kept between requests for speed and rebuilt at any time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::clear::{self, Passed};
 use super::lines::Lines;
 use crate::conversation::PartId;
 
-/// What a call does, as far as its name and arguments tell.
+/// What a call does, as far as its name and arguments show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Class {
     /// Shows files as they are.
@@ -19,13 +19,13 @@ pub enum Class {
     Edit,
     /// Lists or searches.
     Search,
-    /// Asks a version control system.
+    /// Queries a version control system.
     Versions,
     /// Shows changes to files, line by line.
     Diff,
     /// Runs something.
     Run,
-    /// Hands work to another agent.
+    /// Delegates work to another agent.
     Delegate,
     /// Fetches from the network.
     Fetch,
@@ -37,23 +37,23 @@ pub enum Class {
 /// A view of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct View {
-    /// The file, as the call spells it, in lower case.
+    /// The path of the file as the call spells it, in lower case.
     pub path: Box<str>,
-    /// The revision of it, if that is named: else what is there now.
+    /// The revision, if one is named; empty for the file as it is now.
     pub revision: Box<str>,
-    /// The first line that is shown; so many before `u32::MAX`: of that many at the end.
+    /// The first line shown. If `last` is `u32::MAX`, `u32::MAX - n` stands for the last `n` lines.
     pub first: u32,
-    /// The last line that is shown; `u32::MAX`: to the end. 0: some lines, nobody knows which.
+    /// The last line shown; `u32::MAX`: up to the end; 0: some lines, unknown which.
     pub last: u32,
 }
 
 impl View {
-    /// The first line and the last of a whole file.
+    /// The first and last line of a view of a whole file.
     pub const ALL: (u32, u32) = (1, u32::MAX);
-    /// What stands for them where only some lines are shown, and nobody knows which.
+    /// The first and last line of a view of unknown lines.
     pub const PART: (u32, u32) = (u32::MAX, 0);
 
-    /// A view of such lines of a file as it is now.
+    /// A view of these lines of a file as it is now.
     pub fn of(path: Box<str>, (first, last): (u32, u32)) -> Self {
         Self { path, first, last, ..Self::default() }
     }
@@ -63,12 +63,12 @@ impl View {
         self.first > 1 || self.last < u32::MAX
     }
 
-    /// Whether it shows this file as it is when it is read.
+    /// Whether it shows the current contents of this file, not a named revision.
     pub fn is_of_now(&self, path: &str) -> bool {
         self.revision.is_empty() && same_file(&self.path, path)
     }
 
-    /// Whether everything that `other` shows is shown here too, as far as lines and names tell.
+    /// Whether it shows everything that `other` shows, as far as lines and names tell.
     pub fn covers(&self, other: &Self) -> bool {
         let covers = match (self.last, other.last) {
             (0, _) => false,
@@ -82,21 +82,21 @@ impl View {
 /// What a call does, and to which files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Action {
-    /// The kind.
+    /// The kind of call.
     pub class: Class,
-    /// The files it shows.
+    /// The files that it shows.
     pub views: Box<[View]>,
-    /// The files it changes.
+    /// The files that it changes.
     pub edits: Box<[Box<str>]>,
-    /// Files it names.
+    /// The files that it names.
     pub mentions: Box<[Box<str>]>,
-    /// Where the tool says that it failed it has changed nothing. A script may have, before it did.
+    /// Whether a failed call has changed nothing. A script may have changed files before it failed.
     pub all_or_nothing: bool,
-    /// A digest of the tool's name and arguments: the same call made again has the same.
+    /// A digest of the tool's name and arguments, equal for equal calls.
     pub call: u64,
 }
 
-/// Whether two spellings mean one file: they are equal, or one is the end of the other.
+/// Whether two spellings mean the same file: they are equal, or one is the end of the other.
 pub fn same_file(a: &str, b: &str) -> bool {
     let (long, short) = if a.len() < b.len() { (b, a) } else { (a, b) };
     let short = short.trim_start_matches(['.', '~', '/']);
@@ -115,84 +115,85 @@ pub fn file_name(path: &str) -> &str {
 pub struct Outcome {
     /// What its call did.
     pub action: Arc<Action>,
-    /// A digest of what it says.
+    /// A digest of its contents.
     pub content: u128,
-    /// What it shows of files, as it was sent when it was new: all lines as it comes, some of them once it is in a history.
+    /// The lines of files that it shows, as it was sent when new: all of them at first, a sample once it is in a
+    /// history.
     pub lines: Lines,
-    /// The client says that the tool failed.
+    /// Whether the client says that the tool failed.
     pub is_error: bool,
-    /// Tokens of it as it was sent first, by a fixed estimate: four UTF-16 units of its text each, or four bytes that its
-    /// images and documents count for.
+    /// Its tokens as it was first sent, by a fixed estimate: a token for every four UTF-16 code units of text, or for
+    /// every four bytes that its images and documents count as.
     pub tokens: u32,
-    /// Images or documents that may go stand in it.
+    /// Whether it contains images or documents that may be removed.
     pub has_media: bool,
-    /// Bytes of it that stay where a placeholder stands for the rest: data beside its texts.
+    /// Bytes of it that remain next to a placeholder: data other than its texts.
     pub stays: u32,
-    /// It may be replaced by a placeholder: it is text, or images that are known, or both, its call is known, and no rule
+    /// Whether a placeholder may replace it: it consists of text, known images or both, its call is known, and no rule
     /// protects it.
     pub clearable: bool,
-    /// The request that named one of its files last, or carried it first.
+    /// The last request that named one of its files, or the one that first carried it.
     pub named: u32,
     /// The turn of that request.
     pub named_turn: u32,
-    /// The request that showed it last: the one that carried it first, or one with a pointer to it.
+    /// The last request that showed it: the one that first carried it, or one with a pointer to it.
     pub shown: u32,
-    /// How often later calls named its files.
+    /// How many times later calls named its files.
     pub references: u32,
-    /// A file that it shows was changed before it was read; a diff: any file was.
+    /// Whether a file that it shows was changed before it was read; for a diff, whether any file was.
     pub of_edited: bool,
-    /// A file that it shows was changed since.
+    /// Whether a file that it shows was changed since.
     pub edited: bool,
-    /// The request that changed one of its files last, if any was changed since.
+    /// The last request that changed one of its files, if any was changed since.
     pub changed: u32,
-    /// What it says stands further down again: the same text, or a later view of the same lines. Where the file was not
-    /// changed in between, that says the same.
+    /// Whether its contents occur again further down: the same text, or a later view of the same lines which, if the
+    /// file was not changed in between, shows the same.
     pub superseded: bool,
-    /// The call that it answers was made again later.
+    /// Whether the call that it answers was made again later.
     pub recalled: bool,
-    /// How much of it can be quoted, by its size and by what its file is, as its policy reckons.
+    /// How much of it can be quoted, as its policy reckons: a factor by its size, and one by what its file is.
     pub weight: (f64, f64),
-    /// What its staying has cost beyond its worth, as its policy reckons, in bytes of plain input.
+    /// What keeping it has cost beyond its worth, as its policy reckons, in bytes of plain input.
     pub rent: f64,
-    /// How many of the requests that the history keeps are in that.
+    /// How many of the requests in the history's `passed` are included in `rent`.
     pub settled: usize,
 }
 
 /// One part of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Where it stands.
+    /// Its id.
     pub part: PartId,
-    /// The request that carried it first, counted from 0.
+    /// The request that first carried it, counted from 0.
     pub step: u32,
-    /// The turn it belongs to, counted from 0.
+    /// The turn that it belongs to, counted from 0.
     pub turn: u32,
-    /// Its bytes as they were sent first.
+    /// Its size in bytes as it was first sent.
     pub bytes: u32,
-    /// Bytes of it that long texts of a call's arguments have, as far as they can go.
+    /// For a call: bytes of long texts in its arguments that can be removed.
     pub long: u32,
-    /// What it is, if it is a tool result.
+    /// For a tool result: what it is.
     pub result: Option<Box<Outcome>>,
 }
 
-/// How many requests back edits still count as recent.
+/// Over how many of the last requests edits count as recent.
 const RECENT: usize = 20;
 
-/// The parts of a thread, in order, and what later calls say about earlier results.
+/// The parts of a thread, in order, and what later calls tell about earlier results.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     items: Vec<Item>,
-    /// Where the results are, in order, those that are sent no more included.
+    /// The places of the results, in order, including those that are no longer sent.
     results: Vec<usize>,
-    /// Requests that have passed, and are not in every result's rent yet.
+    /// Past requests that are not yet included in every result's rent.
     passed: Vec<Passed>,
-    /// The results that show a file, by the file's name without its directory.
+    /// The results that show a file, keyed by the file's name without its directory.
     views: HashMap<Box<str>, Vec<usize>>,
-    /// Files that were changed, by the same.
+    /// Changed files, keyed likewise.
     edited: HashMap<Box<str>, Vec<Box<str>>>,
-    /// The newest result with a text.
+    /// The newest result for each digest of contents.
     texts: HashMap<u128, usize>,
-    /// The newest result of a call.
+    /// The newest result for each digest of a call.
     calls: HashMap<u64, usize>,
     /// Calls that changed files, for each of the last requests.
     edits: VecDeque<u32>,
@@ -203,8 +204,8 @@ pub struct History {
 }
 
 impl Item {
-    /// Its bytes where it is not sent as it is: a line stands for a result, what is short for a call, and nothing for what
-    /// the model thought.
+    /// Its size in bytes when it is not sent in full: a placeholder for a result, an abridged text for a call, nothing
+    /// for reasoning.
     pub fn bytes_gone(&self) -> u32 {
         match (&self.result, self.long) {
             (Some(result), _) => self.bytes.min(clear::PLACEHOLDER.saturating_add(result.stays)),
@@ -215,28 +216,28 @@ impl Item {
 }
 
 impl History {
-    /// The parts.
+    /// All parts.
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// Where the results are among them, in order. Some of these may be results no longer.
+    /// The places of the results among them, in order. Some of these may no longer be results.
     pub fn results(&self) -> &[usize] {
         &self.results
     }
 
-    /// A result and its bytes, for a policy to note something.
+    /// A result and its size in bytes, for a policy to update.
     pub fn result_mut(&mut self, at: usize) -> Option<(u32, &mut Outcome)> {
         settled(&mut self.items, &self.passed, at)
     }
 
-    /// A request passes. What that adds to the rent of a result is reckoned when the result is about to change, or
-    /// with [`Self::settle`].
+    /// Records that a request has passed. Its contribution to the rent of a result is computed when the result is about
+    /// to change, or by [`Self::settle`].
     pub fn pass(&mut self, passed: Passed) {
         self.passed.push(passed);
     }
 
-    /// Reckons what the requests that have passed add to the rents.
+    /// Adds the contributions of past requests to the rents.
     pub fn settle(&mut self) {
         for &at in &self.results {
             if let Some((_, result)) = settled(&mut self.items, &self.passed, at) {
@@ -246,13 +247,13 @@ impl History {
         self.passed.clear();
     }
 
-    /// What the staying of a result has cost so far, in bytes of plain input.
+    /// What keeping a result has cost beyond its worth so far, in bytes of plain input; `None` if this is no result.
     pub fn rent(&self, at: usize) -> Option<f64> {
         let item = &self.items[at];
         Some(clear::rent(item.result.as_deref()?, item.bytes, &self.passed))
     }
 
-    /// The number of the request that is made now: how often the model has answered.
+    /// The number of the current request, which is the number of answers so far.
     pub fn step(&self) -> u32 {
         self.step
     }
@@ -262,12 +263,12 @@ impl History {
         self.turn
     }
 
-    /// Calls that changed files in the answers to the last requests.
+    /// The number of calls in the last answers that changed files.
     pub fn recent_edits(&self) -> u32 {
         self.edits.iter().sum()
     }
 
-    /// Parts that are sent no more: they have no size, and are results no longer. Gives the bytes that they had.
+    /// Marks parts as no longer sent: they have no size and are no longer results. Returns the bytes that they had.
     pub fn forget(&mut self, gone: impl Fn(PartId) -> bool) -> u64 {
         let gone = self.items.iter_mut().filter(|item| gone(item.part));
         let bytes = gone.map(|item| {
@@ -277,7 +278,7 @@ impl History {
         bytes.sum()
     }
 
-    /// The model answers: what follows comes with the next request.
+    /// Records an answer of the model: what follows comes with the next request.
     pub fn answered(&mut self) {
         self.step += 1;
         if self.edits.len() == RECENT {
@@ -286,7 +287,7 @@ impl History {
         self.edits.push_back(0);
     }
 
-    /// The user speaks.
+    /// Records the beginning of a user's turn.
     pub fn turn_begins(&mut self) {
         if !self.items.is_empty() {
             self.turn += 1;
@@ -294,28 +295,28 @@ impl History {
         }
     }
 
-    /// How many requests have carried what was said in a turn after it was over, the one that is made now included.
+    /// How many requests have carried a turn after it was over, including the current one.
     pub fn since_turn(&self, turn: u32) -> u32 {
         self.turns.get(turn as usize).map_or(0, |began| 1 + self.step - began)
     }
 
-    /// A part, if it is in the history.
+    /// The place of a part, if it is in the history.
     pub fn place(&self, part: PartId) -> Option<usize> {
         let at = self.items.partition_point(|item| item.part < part);
         self.items.get(at).is_some_and(|item| item.part == part).then_some(at)
     }
 
-    /// A part that is no tool result.
+    /// Adds a part that is no tool result.
     pub fn part(&mut self, part: PartId, bytes: u32) {
         self.call_part(part, bytes, 0);
     }
 
-    /// A call; `long` bytes of it are of long texts that can go.
+    /// Adds a call; `long` is the number of bytes of long texts in it that can be removed.
     pub fn call_part(&mut self, part: PartId, bytes: u32, long: u32) {
         self.items.push(Item { part, step: self.step, turn: self.turn, bytes, long, result: None });
     }
 
-    /// The model calls a tool. Gives the newest result of the same call, if it was made before.
+    /// Records what a call does. Returns the newest result of the same call, if it was made before.
     pub fn call(&mut self, action: &Action) -> Option<PartId> {
         if action.class == Class::Edit
             && let Some(now) = self.edits.back_mut()
@@ -337,8 +338,8 @@ impl History {
         earlier
     }
 
-    /// A tool has done what it was called for, or has failed: only now it is known what was changed. A revision of a file
-    /// stays what it was.
+    /// Records that a call was carried out, or failed: only then is it known what it changed. A view of a named
+    /// revision is not affected.
     pub fn done(&mut self, action: &Action, is_error: bool) {
         if is_error && action.all_or_nothing {
             return;
@@ -357,7 +358,7 @@ impl History {
         }
     }
 
-    /// A tool answers what it answered before, and a pointer to the newest result with that text is sent.
+    /// Adds a pointer, sent because a tool's answer equals an earlier one, to the newest result with that text.
     pub fn pointer(&mut self, part: PartId, bytes: u32, content: u128) {
         let (step, turn) = (self.step, self.turn);
         let earlier = self.texts.get(&content).copied();
@@ -367,7 +368,7 @@ impl History {
         self.part(part, bytes);
     }
 
-    /// A tool answers.
+    /// Adds a tool result.
     pub fn result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
         let at = self.items.len();
         (result.named, result.named_turn, result.shown) = (self.step, self.turn, self.step);
@@ -405,7 +406,7 @@ impl History {
         self.items.push(item);
     }
 
-    /// Calls `each` with the results that show a file.
+    /// Calls `each` with every result that shows a file.
     fn showing(&mut self, path: &str, mut each: impl FnMut(&mut Outcome)) {
         let Some(places) = self.views.get(file_name(path)) else { return };
         for &at in places {
@@ -420,7 +421,8 @@ impl History {
     }
 }
 
-/// A result and its bytes, with all that has passed in its rent: a request is reckoned by what was known then.
+/// A result and its size in bytes, after adding all past requests to its rent: each must be reckoned with what was
+/// known at that time.
 fn settled<'a>(items: &'a mut [Item], passed: &[Passed], at: usize) -> Option<(u32, &'a mut Outcome)> {
     let item = &mut items[at];
     let result = item.result.as_deref_mut()?;

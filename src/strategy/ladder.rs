@@ -1,29 +1,30 @@
-//! What is done when the window is in reach, one rung after the other, until one frees enough.
+//! How room is made when the window is nearly full: the rungs are tried one after the other until one frees enough.
 //!
-//! Old results are cleared, if that alone comes down to the target; else a prepared text takes the place of old
-//! messages; else as many results as there are, and long texts in the arguments of old calls; else the oldest turns go;
-//! else the oldest messages, even within one long turn; else the middle of the largest results that are new with the
-//! request. What frees too little is not done: each event breaks the provider's cache, and the next would follow at once.
+//! Old results are cleared, if that alone reaches the target; otherwise a prepared text replaces old messages;
+//! otherwise as many results as possible are cleared, and long texts in the arguments of old calls abridged; otherwise
+//! the oldest turns are dropped; otherwise the oldest messages, even within one long turn; otherwise the middle of the
+//! largest new results is cut. An event that frees too little is not made: each one breaks the provider's cache, and
+//! the next would follow at once.
 
 /// How room is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rung {
-    /// A prepared text takes the place of old messages.
+    /// A prepared text replaces old messages.
     Ready,
     /// Old results are cleared.
     Clear,
-    /// Long texts in the arguments of old calls go, too.
+    /// Long texts in the arguments of old calls are abridged too.
     Arguments,
-    /// The oldest turns go.
+    /// The oldest turns are dropped.
     Turns,
-    /// The oldest messages go, within a turn if need be.
+    /// The oldest messages are dropped, within a turn if necessary.
     Half,
-    /// The largest results that are new with the request lose their middle.
+    /// The middle of the largest results that are new in this request is cut.
     Cut,
 }
 
 impl Rung {
-    /// Its name in the books.
+    /// Its name in the ledger.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -36,18 +37,18 @@ impl Rung {
     }
 }
 
-/// What a user may say about it.
+/// The settings for dropping messages and cutting results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// Whether messages are ever dropped, and new results cut.
+    /// Whether messages are ever dropped and new results ever cut.
     pub enabled: bool,
-    /// The newest turns that are kept as long as that is enough, the present one included.
+    /// The newest turns that are kept as long as dropping the others is enough, the present one included.
     pub keep_turns: u32,
-    /// The share of the usable window that an event must free, unless it is passed already.
+    /// The share of the usable window that an event must free, unless the prompt is already longer than that.
     pub least: f64,
-    /// The share, as shares of the window are counted, up to which no messages are dropped.
+    /// The share of the window (of the whole that shares are counted of) up to which no messages are dropped.
     pub from: f64,
-    /// The most messages that are sent, if there is such a bound: the oldest go.
+    /// The most messages that may be sent, if limited: the oldest are dropped.
     pub messages: Option<u32>,
 }
 
@@ -58,7 +59,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Tokens that an event must free, of those that a prompt may have.
+    /// The tokens that an event must free, given the `usable` tokens of a prompt.
     pub fn least_of(&self, usable: u64) -> u64 {
         (usable as f64 * self.least) as u64
     }
@@ -67,28 +68,28 @@ impl Settings {
 /// How much room is needed, in bytes of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// To come down to the target.
+    /// What must be freed to reach the target.
     pub wanted: u64,
     /// An event that frees less is not worth its price.
     pub least: u64,
-    /// Where no event is worth its price, one that frees so much is taken all the same; `None`: none, since the request goes
-    /// well without.
+    /// What must be freed for an event to be made even though none is worth its price; `None` if the request can be
+    /// sent without one.
     pub helps: Option<u64>,
 }
 
 impl Need {
-    /// Whether the prompt is longer than it may be, or was refused.
+    /// Whether the prompt is longer than allowed, or was rejected for its length.
     pub fn is_urgent(&self) -> bool {
         self.helps.is_some()
     }
 
-    /// What comes down to the target, or as good as that.
+    /// The bytes that count as reaching the target.
     pub fn enough(&self) -> u64 {
         about(self.wanted).max(self.least)
     }
 }
 
-/// What is as good as so many bytes: those that an event frees are an estimate.
+/// Nine tenths of `bytes`, which counts as all of them: the bytes freed by an event are an estimate.
 pub fn about(bytes: u64) -> u64 {
     bytes / 10 * 9
 }
@@ -96,31 +97,31 @@ pub fn about(bytes: u64) -> u64 {
 /// A place where the history may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// Bytes that go.
+    /// Bytes freed by a cut here.
     pub frees: u64,
-    /// The user's turns that stay whole behind it; `None` within a turn.
+    /// The number of the user's turns that stay whole behind it; `None` within a turn.
     pub turns: Option<u32>,
 }
 
-/// Where to cut, for a rung that drops messages: as little as is enough, else as much as may go.
+/// Where to cut, for a rung that drops messages: the first place that frees enough, otherwise the one that frees most.
 pub fn cut(places: &[Place], rung: Rung, need: &Need, settings: &Settings) -> Option<usize> {
     let may = |place: &Place| match rung {
         Rung::Turns => place.turns.is_some_and(|turns| turns >= settings.keep_turns),
         _ => true,
     };
     let enough = places.iter().position(|place| may(place) && place.frees >= need.wanted);
-    // A later place may free less: what was asked stays, and with it what has to stand behind it.
+    // A later place may free less: the user's question stays, and so does what has to follow it.
     let most =
         || places.iter().enumerate().filter(|(_, place)| may(place)).max_by_key(|(_, place)| place.frees);
     enough.or_else(|| most().map(|(at, _)| at))
 }
 
-/// How much of each of some texts is kept, in bytes, so that `wanted` bytes go: the largest give first, down to the
-/// size of the next, and none is left shorter than `floor`.
+/// How many bytes of each text to keep so that `wanted` bytes are removed: the largest are shortened first, down to the
+/// size of the next, and none to less than `floor`.
 pub fn shares(sizes: &[u64], wanted: u64, floor: u64) -> Vec<u64> {
     let total = |level: u64| -> u64 { sizes.iter().map(|size| size.saturating_sub(level.max(floor))).sum() };
     let (mut low, mut high) = (0, sizes.iter().copied().max().unwrap_or(0));
-    // The highest level at which enough goes.
+    // The highest level at which enough is removed.
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if total(middle) >= wanted {

@@ -1,18 +1,18 @@
-//! The lines of a text, as far as one can be told in another: whether what a view shows stands in a later one.
+//! The lines of a text, as digests: whether what one view shows is contained in a later one.
 //!
-//! Lines are compared by digests, without the numbers that tools put before them. Few of them are enough: a text that has
-//! most of some lines taken at even distances has most of the rest.
+//! Lines are compared without the numbers that tools put before them. A few are enough: a text that contains most of a
+//! sample of lines taken at even distances contains most of the others.
 
 use memchr::memchr2_iter;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// So many lines are looked for.
+/// The number of lines that are looked up.
 const SAMPLE: usize = 8;
-/// Of four that are looked for, so many must be there: something is changed here and there.
+/// How many of every four lines must be found: some may have been changed.
 const OF_FOUR: usize = 3;
-/// A line with as many letters and digits is hardly in another text by chance.
+/// A line with this many letters and digits hardly occurs in another text by chance.
 const TELLING: usize = 12;
-/// Set in the digests of lines that tell.
+/// Flag in the digests of such telling lines.
 const IS_TELLING: u64 = 1;
 
 /// Digests of lines, in order, without blank ones.
@@ -20,36 +20,36 @@ const IS_TELLING: u64 = 1;
 pub struct Lines(Box<[u64]>);
 
 impl Lines {
-    /// The lines of a text. Where it is JSON, those that its texts have within.
+    /// The lines of a text. If it is JSON, the lines of the strings in it.
     pub fn of(text: &str) -> Self {
         Self(pieces(text).filter_map(digest).collect())
     }
 
-    /// Those that are looked for in a later text.
+    /// The sample of lines to look up in a later text.
     #[must_use]
     pub fn sample(&self) -> Self {
         let telling: Vec<u64> = self.0.iter().copied().filter(|digest| digest & IS_TELLING > 0).collect();
         let lines = if telling.is_empty() { &*self.0 } else { &telling };
         let count = lines.len().min(SAMPLE);
-        // Each stands in the middle of its share.
+        // Each is taken from the middle of its share.
         Self((0..count).map(|at| lines[(2 * at + 1) * lines.len() / (2 * count)]).collect())
     }
 
-    /// The same, made to be looked up in.
+    /// The lines sorted, to be searched.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.0.sort_unstable();
         self
     }
 
-    /// Whether most of these stand among the sorted lines of a text. Where there are none, they do.
+    /// Whether most of these lines are among the sorted lines of another text. True if there are none.
     pub fn stand_in(&self, sorted: &Self) -> bool {
         let found = self.0.iter().filter(|digest| sorted.0.binary_search(digest).is_ok()).count();
         4 * found >= OF_FOUR * self.0.len()
     }
 }
 
-/// What stands between the ends of lines, as they are or as JSON spells them.
+/// The text between line ends, either literal or escaped in JSON.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -62,7 +62,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a line is known by; `None` for a blank one.
+/// The digest of a line; `None` for a blank one.
 fn digest(line: &str) -> Option<u64> {
     let line = without_number(line.trim()).trim();
     let counts = |c: &char| c.is_alphanumeric();
@@ -71,7 +71,7 @@ fn digest(line: &str) -> Option<u64> {
     (!line.is_empty()).then_some(digest)
 }
 
-/// What stands behind the number of a line: `12→`, `12` and a tab, `12:`, `00012|`, `L12:`.
+/// A line without its number: `12→`, `12` and a tab, `12:`, `00012|`, `L12:`.
 fn without_number(line: &str) -> &str {
     let behind = line.strip_prefix('L').unwrap_or(line);
     let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());

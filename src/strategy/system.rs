@@ -1,83 +1,85 @@
-//! Where what stands before the messages stops being the same from conversation to conversation, and whether it is worth
-//! a mark there.
+//! Where the part of a prompt before the messages stops being the same in every conversation, and whether a mark there
+//! is worth it.
 //!
-//! Learned by comparing instructions line by line as they come. Nothing of their text is kept: only where lines end, and
-//! hashes of what stands before. Bounded, and lost with the process: a few conversations teach it again.
+//! This is learned by comparing instructions line by line as they come. None of their text is kept, only the places of
+//! line ends and hashes of what precedes them. The state is bounded and lost with the process; a few conversations
+//! teach it again.
 //!
-//! What is written to the provider's cache costs more than what is not, and can be read once its first answer has begun:
-//! of requests that come at the same time one writes, and where what was written is seldom read, none does.
+//! Writing to the provider's cache costs extra, and an entry can only be read once the first answer to it has begun. So
+//! of requests that come at the same time only one writes, and where entries are seldom read, none does.
 
 use hashlink::LruCache;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::conversation::Digest;
 
-/// Senders that are remembered, the newest.
+/// How many senders are remembered.
 const SENDERS: usize = 256;
-/// Kinds of instructions that are remembered of one: agents, sub-agents, writers of titles.
+/// How many kinds of instructions are remembered per sender: agents, sub-agents, title writers.
 const KINDS: usize = 8;
-/// Ends of lines that are remembered of one kind.
+/// How many line ends are remembered per kind.
 const LINES: usize = 4096;
-/// Entries of the provider's cache that are remembered, the newest.
+/// How many entries of the provider's cache are remembered.
 const ENTRIES: usize = 4096;
-/// An entry this much younger than the provider's time is taken to be there still, in milliseconds.
+/// Milliseconds before its time is over from which on an entry is taken to have expired.
 const MARGIN_MS: u64 = 20_000;
-/// For so long it is waited for the answer to who writes an entry, in milliseconds.
+/// Milliseconds to wait for the answer to a request that writes an entry.
 const PATIENCE_MS: u64 = 60_000;
-/// An answer has begun after so many milliseconds, most likely.
+/// Milliseconds after which an answer has most likely begun.
 const SOON_MS: u64 = 5_000;
-/// Entries that may have been written for nothing of those who send alike.
+/// How many entries may have been written in vain, per kind of sender.
 const MOST_LOST: u32 = 4;
-/// From so many entries in a row that were not there when they should have been, it is not assumed any more that one is
-/// there, nor that what was not written would have been read.
+/// After this many entries in a row that were missing when they should have been there, entries are no longer assumed
+/// to be there, nor unwritten ones to have been worth writing.
 const MOST_MISSING: u32 = 2;
-/// What one that is read, or would be, makes up for: reading saves nine tenths, and writing costs a quarter more.
+/// How many lost entries one that is read, or would have been, makes up for: reading saves nine tenths, and writing
+/// costs a quarter more.
 const WORTH: u32 = 3;
-/// So many milliseconds after the last was lost, one more may be: also a provider that always keeps drops one by chance.
+/// Milliseconds after the last loss until one more is allowed: even a reliable provider drops an entry now and then.
 const FORGIVEN_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Where instructions can be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stable {
-    /// Bytes of the text that are always the same, if what stands behind them is not; `None`: all that stands before the
-    /// messages is the same.
+    /// The length in bytes of the part that is always the same, if what follows it is not; `None`: everything before
+    /// the messages is the same.
     pub bytes: Option<u32>,
-    /// What a mark behind them would do.
+    /// What a mark behind that part would do.
     pub mark: Expected,
 }
 
-/// What a mark at the end of what is the same would do.
+/// What a mark at the end of the unchanging part would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// The provider has it: it is read.
+    /// The provider has the entry: it is read.
     Reads,
-    /// It is written, and likely to be read soon.
+    /// The entry is written, and likely to be read soon.
     Writes,
-    /// It is written, for all that is known for nothing, or as somebody else is writing it.
+    /// The entry is written, but as far as is known in vain, or while another request is writing it.
     Nothing,
 }
 
-/// What stands before the messages of a request.
+/// The part of a request before the messages.
 #[derive(Clone, Copy)]
 pub struct Frame<'a> {
-    /// All but instructions that may be divided, in the order that the model reads it in, as it is written.
+    /// Everything but instructions that may be divided, in the order in which the model reads it, as raw bytes.
     pub rest: &'a [&'a [u8]],
-    /// The instructions, as they are written, if they may be divided, else empty.
+    /// The instructions as raw bytes, if they may be divided; otherwise empty.
     pub instructions: &'a [u8],
-    /// The same as a text.
+    /// The decoded text of the instructions.
     pub text: &'a dyn Fn() -> Option<String>,
 }
 
 /// Who sends a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
-    /// All whose requests are alike, whatever their keys: a client, a model and an upstream.
+    /// Identifies everyone with the same client, model and upstream, whatever their API keys.
     pub kind: Digest,
-    /// The same, and whose key it is: nobody reads what others have in the cache.
+    /// The same together with the API key: nobody can read another account's cache.
     pub sender: Digest,
 }
 
-/// An entry of the provider's cache: what ends at the place of a mark, and whose.
+/// An entry of the provider's cache: what precedes a mark, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntryKey {
     kind: Digest,
@@ -90,18 +92,18 @@ pub struct EntryKey {
 pub struct Systems {
     senders: LruCache<Digest, Vec<Kind>>,
     entries: LruCache<EntryKey, Entry>,
-    /// What writing them has come to, by who sends alike.
+    /// The results of writing entries, by kind of sender.
     outcomes: LruCache<Digest, Outcome>,
 }
 
-/// What writing entries has come to.
+/// The results of writing entries.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outcome {
-    /// How many were written, have not been read, and are not made up for; [`MOST_LOST`] at most.
+    /// How many entries were written, have not been read and are not made up for; at most [`MOST_LOST`].
     lost: u32,
-    /// How often in a row one was not there that should have been.
+    /// How many times in a row an entry was missing that should have been there.
     missing: u32,
-    /// When it was last that one was written, or was not there, in milliseconds.
+    /// When an entry was last written or missing, in milliseconds.
     lost_ms: u64,
 }
 
@@ -115,34 +117,34 @@ impl Default for Systems {
     }
 }
 
-/// Instructions that begin alike.
+/// Instructions with the same beginning.
 #[derive(Debug)]
 struct Kind {
-    /// A hash of what else stands before the messages.
+    /// A hash of everything else before the messages.
     rest: u64,
-    /// A hash of the newest, as it was written.
+    /// A hash of the raw bytes of the newest.
     raw: u64,
-    /// Ends of lines up to which all of them are the same, each with a hash of what stands before.
+    /// The line ends up to which all of them are the same, each with a hash of what precedes it.
     ends: Vec<(u32, u64)>,
-    /// There were different ones.
+    /// Whether there were different ones.
     varies: bool,
-    /// When they were sent last; `None`: never before.
+    /// When they were last sent, in milliseconds; `None`: never before.
     seen_ms: Option<u64>,
 }
 
 /// What is known of an entry; times are in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// When it was written or read last.
+    /// When it was last written or read.
     kept: Option<u64>,
-    /// When somebody began to write it who has had no answer.
+    /// When a request began to write it that has not been answered yet.
     written: Option<u64>,
-    /// When nobody wrote it first because what is written is seldom read.
+    /// When it was first left unwritten because entries are seldom read.
     held: Option<u64>,
 }
 
 impl Kind {
-    /// Where what is the same ends, and a hash of it; `None`: nowhere.
+    /// Where the unchanging part ends, and its hash; `None` if there is no such part.
     fn end(&self) -> Option<(Option<u32>, u64)> {
         if !self.varies {
             return Some((None, self.raw));
@@ -152,8 +154,9 @@ impl Kind {
 }
 
 impl Systems {
-    /// Learns from what stands before the messages of a request, and tells where what is the same ends: at least `least`
-    /// bytes. `ttl_ms` is how long the provider keeps what is not used.
+    /// Learns from the part of a request before the messages. Returns where the unchanging part ends, and the key of
+    /// its entry; `None` if there is no such part or if the whole has fewer than `least` bytes. `ttl_ms` is how long
+    /// the provider keeps an unused entry.
     pub fn see(
         &mut self,
         from: Source,
@@ -184,7 +187,7 @@ impl Systems {
         let key = EntryKey { kind: from.kind, sender: from.sender, hash: hash ^ rest.rotate_left(1) };
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         let held = entry.held;
-        // Somebody would read now what was not written; what is written now, nobody may read who does not come as well.
+        // This request would now read what was not written; what it writes itself may never be read by another one.
         let is_missed = held.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms);
         entry.held = held.filter(|at| is_fresh(*at) && !is_missed);
         if entry.held != held {
@@ -195,7 +198,7 @@ impl Systems {
             self.make_up(key, WORTH, now_ms);
         }
         let is_written = entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS);
-        // Conversations that go on mark it too, and tell nothing of whether it was there.
+        // Continuing conversations mark it too, and do not reveal whether it was there.
         let mark = if is_there && entry.kept.is_some_and(is_fresh) {
             Expected::Reads
         } else if is_warm && !is_written && !is_missed {
@@ -206,7 +209,7 @@ impl Systems {
         Some((Stable { bytes, mark }, key))
     }
 
-    /// Whether a request may write an entry: nobody else does, and what was written was read often enough.
+    /// Whether a request may write an entry: no other one is writing it, and entries were read often enough.
     pub fn may_write(&mut self, key: EntryKey, now_ms: u64) -> bool {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         if entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS) {
@@ -224,7 +227,8 @@ impl Systems {
         may
     }
 
-    /// A request that was marked so has been answered: the entry is there; or it has not. `writes`: it was let write it.
+    /// Records that a request with such a mark was answered (`is_kept`: the entry is there), or failed. `writes`: it
+    /// was allowed to write.
     pub fn answered(&mut self, key: EntryKey, is_kept: bool, writes: bool, now_ms: u64) {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         if is_kept {
@@ -239,14 +243,14 @@ impl Systems {
         }
     }
 
-    /// What the answer to the first request of a conversation tells, which was marked so: what it has read, and written.
-    /// `writes`: it was let write.
+    /// Records what the first request of a conversation that was marked like this has read and written, by its answer.
+    /// `writes`: it was allowed to write.
     pub fn told(&mut self, key: EntryKey, (has_read, has_written): (bool, bool), writes: bool, now_ms: u64) {
         if has_read {
             self.outcome(key, now_ms).missing = 0;
             return self.make_up(key, WORTH, now_ms);
         }
-        // It was not there, or is too short to be kept.
+        // It was not there, or is too short to be cached.
         if let Some(entry) = self.entries.get_mut(&key).filter(|_| !writes || !has_written) {
             entry.kept = None;
         }
@@ -277,8 +281,8 @@ impl Systems {
     }
 }
 
-/// Where instructions belong that were not seen before: to those that share most of their beginning with them, if
-/// that is at least half of what these have in common.
+/// The kind that new instructions belong to: the one that shares most of its beginning with them, if that is at least
+/// half of what the kind has in common; otherwise a new one.
 fn place(kinds: &mut Vec<Kind>, (rest, raw): (u64, u64), ends: &[(u32, u64)]) -> usize {
     let common = |kind: &Kind| kind.ends.iter().zip(ends).take_while(|(a, b)| a == b).count();
     let bytes = |count: usize| count.checked_sub(1).map_or(0, |last| ends[last].0);
@@ -304,7 +308,7 @@ fn place(kinds: &mut Vec<Kind>, (rest, raw): (u64, u64), ends: &[(u32, u64)]) ->
     kinds.len() - 1
 }
 
-/// The ends of a text's lines behind its first `least` bytes, the end of the text aside.
+/// The line ends of a text behind its first `least` bytes, except the end of the text.
 fn ends(text: &str, least: usize) -> Vec<(u32, u64)> {
     let (mut hash, mut from, mut ends) = (Xxh3::new(), 0, Vec::new());
     for end in memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1) {

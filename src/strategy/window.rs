@@ -1,4 +1,4 @@
-//! How full the model's window is, how fast it fills, and how much must go.
+//! How full the model's window is, how fast it fills, and how much must be removed.
 
 use super::estimate::Estimate;
 
@@ -11,12 +11,12 @@ pub enum Zone {
     Yellow,
     /// Time to act.
     Orange,
-    /// It must be made room now.
+    /// Room must be made now.
     Red,
 }
 
 impl Zone {
-    /// Its name in the books.
+    /// Its name in the ledger.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Green => "green",
@@ -27,12 +27,12 @@ impl Zone {
     }
 }
 
-/// What shares are shares of.
+/// What shares are relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whole {
-    /// Of what a prompt may have.
+    /// The tokens that a prompt may have.
     Usable,
-    /// Of the window; but never more than a prompt may have.
+    /// The whole window, but never more than a prompt may have.
     Window,
 }
 
@@ -43,21 +43,21 @@ pub struct Settings {
     pub trigger: f64,
     /// The share that an event aims at.
     pub target: f64,
-    /// What these are shares of.
+    /// What these shares are relative to.
     pub of: Whole,
-    /// How the prompt is counted.
+    /// How the tokens of the prompt are counted.
     pub count: Estimate,
-    /// An event is due only beyond the trigger, and not at it.
+    /// Whether an event is due only above the trigger, not at it.
     pub beyond: bool,
-    /// The number of messages at which room is made by a summary that is there, however full the window is.
+    /// The number of messages at which an existing summary is used, however full the window is.
     pub messages: Option<u32>,
-    /// Tokens that the window has at most, whatever the model takes.
+    /// The most tokens that the window is taken to have, whatever the model accepts.
     pub size: Option<u64>,
-    /// A window that is not known is taken to be four times as large as the answer may be.
+    /// Whether an unknown window is assumed to be four times as large as the longest answer.
     pub guess: bool,
-    /// Tokens kept free for the answer; `None`: what the request asks for.
+    /// Tokens reserved for the answer; `None`: as many as the request asks for.
     pub reserve_output: Option<u64>,
-    /// The most that is kept free for what the request asks for.
+    /// The most tokens reserved for what the request asks for.
     pub most_reserve: Option<u64>,
     /// Where yellow, orange and red begin, as shares of the usable window.
     pub zones: [f64; 3],
@@ -82,7 +82,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The window that counts, of which so much is known.
+    /// The window in tokens, given the `known` one, if any; `None` if there is nothing to go by.
     pub fn window(&self, known: Option<u64>, max_output: Option<u64>) -> Option<u64> {
         let guess = || max_output.filter(|_| self.guess).map(guessed);
         match (known.or_else(guess), self.size) {
@@ -92,68 +92,65 @@ impl Settings {
     }
 }
 
-/// What is taken for the window of a model of which nothing is known but how long its answer may be: many
-/// configurations know only that.
+/// The assumed window of a model of which only the longest answer is known, which is all that many configurations know.
 pub fn guessed(max_output: u64) -> u64 {
     max_output.saturating_mul(4).max(LEAST_GUESS)
 }
 
-/// Tokens that are left of a window for the history: what instructions, a summary, the definitions of tools and the
-/// answer do not take.
+/// The tokens of a window that are left for the history after instructions, a summary, tool definitions and the answer.
 pub fn history_budget(window: u64, system: u64, summary: u64, tools: u64, answer: u64) -> u64 {
     window.saturating_sub(system + summary + tools + answer)
 }
 
-/// The least window that is guessed.
+/// The smallest window that is assumed.
 const LEAST_GUESS: u64 = 8192;
-/// The least that is kept free for an answer, in tokens.
+/// The fewest tokens that are reserved for an answer.
 const LEAST_RESERVE: u64 = 4096;
-/// Small windows have one part in so many for an answer at least.
+/// In a small window, at least one part in this many is kept for an answer.
 const SHORT_ANSWER: u64 = 8;
-/// An estimate may be wrong by one part in so many of the window.
+/// An estimate may be wrong by one part in this many of the window.
 const MARGIN: u64 = 20;
 
 /// A prompt in a model's window, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauge {
-    /// The prompt.
+    /// The tokens of the prompt.
     pub prompt: u64,
-    /// What the model takes, prompt and answer together.
+    /// The model's limit for prompt and answer together.
     pub window: u64,
-    /// What is kept free for the answer.
+    /// The tokens reserved for the answer.
     pub reserve: u64,
-    /// What is kept free because the prompt is only estimated.
+    /// The tokens kept free because the prompt is only estimated.
     pub margin: u64,
 }
 
 impl Gauge {
-    /// The gauge of a request that asks for at most `max_output` tokens. No more than half of the window is
-    /// ever reserved.
+    /// The gauge of a request that asks for at most `max_output` tokens. At most half of the window is reserved.
     pub fn new(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings) -> Self {
         let asked = max_output.map(|asked| asked.min(settings.most_reserve.unwrap_or(u64::MAX)));
         let reserve = settings.reserve_output.or(asked).unwrap_or(0).max(LEAST_RESERVE).min(window / 2);
         Self { prompt, window, reserve, margin: 0 }
     }
 
-    /// The same where the prompt's tokens are an estimate from its bytes.
+    /// The same, for a prompt whose tokens are estimated from its bytes.
     #[must_use]
     pub fn estimated(self) -> Self {
         Self { margin: self.window / MARGIN, ..self }
     }
 
-    /// Tokens that a prompt may have.
+    /// The tokens that a prompt may have.
     pub fn usable(&self) -> u64 {
         self.window.saturating_sub(self.reserve + self.margin)
     }
 
-    /// Whether the prompt leaves no room for a short answer, of a few thousand tokens or as many as are `asked` for; or is
-    /// refused by a provider that counts `counted_output` tokens of the answer with it.
+    /// Whether the prompt leaves no room for a short answer (a few thousand tokens, or fewer if fewer are `asked` for),
+    /// or is rejected by a provider that counts `counted_output` tokens of the answer with it.
     pub fn leaves_no_room(&self, asked: Option<u64>, counted_output: u64) -> bool {
         let short = asked.unwrap_or(u64::MAX).min(LEAST_RESERVE).min(self.window / SHORT_ANSWER);
         (self.prompt + self.margin).saturating_add(counted_output.max(short)) > self.window
     }
 
-    /// The share of the usable window that is taken.
+    /// The share of the usable window that is used.
     pub fn utilisation(&self) -> f64 {
         self.prompt as f64 / (self.usable().max(1)) as f64
     }
@@ -170,7 +167,7 @@ impl Gauge {
         }
     }
 
-    /// A share in tokens.
+    /// Converts a share to tokens.
     pub fn share(&self, share: f64, settings: &Settings) -> f64 {
         let usable = self.usable() as f64;
         match settings.of {
@@ -179,18 +176,18 @@ impl Gauge {
         }
     }
 
-    /// Whether the prompt has reached a share, or passed it, where that is what counts.
+    /// Whether the prompt has reached a share, or exceeded it if `beyond` is set.
     pub fn reaches(&self, share: f64, settings: &Settings) -> bool {
         let (prompt, bound) = (self.prompt as f64, self.share(share, settings));
         if settings.beyond { prompt > bound } else { prompt >= bound }
     }
 
-    /// Tokens that an event aims at.
+    /// The tokens that an event aims at.
     pub fn target(&self, settings: &Settings) -> u64 {
         self.share(settings.target, settings) as u64
     }
 
-    /// Tokens that must go to come down to the target, if the trigger is reached; else 0.
+    /// The tokens that must be removed to get down to the target if the trigger is reached; otherwise 0.
     pub fn excess(&self, settings: &Settings) -> u64 {
         if !self.reaches(settings.trigger, settings) {
             return 0;
@@ -198,12 +195,12 @@ impl Gauge {
         self.prompt.saturating_sub(self.target(settings))
     }
 
-    /// Steps until red at `velocity` tokens a step; `None` when it does not grow.
+    /// Steps until red at `velocity` tokens per step; `None` if the prompt does not grow.
     pub fn steps_until_red(&self, velocity: f64, settings: &Settings) -> Option<f64> {
         self.steps_until((self.usable() as f64 * settings.zones[2]).floor(), velocity)
     }
 
-    /// Whether the prompt may reach the trigger so soon that what is to be there by then is begun now.
+    /// Whether the prompt may reach the trigger so soon that preparations must begin now.
     pub fn nears_trigger(&self, growth: Growth, settings: &Settings) -> bool {
         let trigger = self.share(settings.trigger, settings);
         let sudden = self.usable() as f64 * SUDDEN;
@@ -213,62 +210,62 @@ impl Gauge {
         paces.into_iter().any(is_within)
     }
 
-    /// Steps until the prompt has so many tokens.
+    /// Steps until the prompt has this many tokens; `None` if it does not grow.
     fn steps_until(&self, tokens: f64, velocity: f64) -> Option<f64> {
         (velocity > 0.0).then(|| ((tokens - self.prompt as f64) / velocity).max(0.0))
     }
 }
 
-/// The trigger is near when so many steps at the usual pace reach it: what is prepared takes the time of some of them.
+/// The trigger is near if this many steps at the usual pace reach it: a preparation takes as long as some of them.
 const USUAL_STEPS: f64 = 5.0;
-/// The same for steps like the largest: it has come before, and those that are alike come in a row.
+/// The same for steps as large as the largest so far: such steps come in a row.
 const LARGE_STEPS: f64 = 3.0;
-/// The share of the usable window that a step may add which is like none before: a long result, a pasted document.
+/// The share of the usable window that an unprecedented step may add: a long result, a pasted document.
 const SUDDEN: f64 = 0.1;
 
-/// Steps that the velocity is taken over.
+/// The number of steps over which the velocity is averaged.
 const STEPS: usize = 5;
-/// The fewest readings that say anything.
+/// The fewest readings that are conclusive.
 const FEWEST: usize = 3;
-/// A step this many times the usual is a spike.
+/// A velocity this many times the usual one is a spike.
 const SPIKE: f64 = 3.0;
-/// How quickly the usual follows, as the share of the newest velocity in it.
+/// How quickly the usual velocity follows: the weight of the newest.
 const FOLLOW: f64 = 0.3;
 
-/// How fast a thread grows, over its prompts' tokens.
+/// How fast a thread grows, from the tokens of its prompts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Velocity {
     last: Option<u64>,
-    /// The last steps that added anything, or nothing: where a prompt is shorter than the one before it, room was made, and
-    /// what that step has added is not known.
+    /// What the last steps added. If a prompt is shorter than the one before it, room was made, and what that step
+    /// added is unknown.
     steps: Vec<u64>,
     usual: Option<f64>,
     count: usize,
-    /// The largest step behind the second prompt, in tokens: the first one is only estimated, and a step from there on may
-    /// be no more than an error.
+    /// The largest step after the second prompt, in tokens: the first prompt is only estimated, so the step from it may
+    /// be a mere error.
     largest: u64,
 }
 
-/// What a reading says.
+/// The result of a reading.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
-    /// Tokens a step, over the last readings; 0 until there are enough.
+    /// Tokens per step, over the last readings; 0 until there are enough.
     pub velocity: f64,
-    /// The velocity is several times what was usual.
+    /// Whether the velocity is several times the usual one.
     pub spike: bool,
 }
 
 /// What a thread's steps add to its prompt, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
-    /// A step, over the last readings.
+    /// The mean of the last steps.
     pub velocity: f64,
-    /// The largest since the second prompt that is known of the thread.
+    /// The largest known step after the thread's second prompt.
     pub largest: u64,
 }
 
 impl Velocity {
-    /// Takes the next prompt's tokens.
+    /// Records the tokens of the next prompt.
     pub fn read(&mut self, tokens: u64) -> Reading {
         if let Some(step) = self.last.and_then(|last| tokens.checked_sub(last)) {
             if self.steps.len() == STEPS {
@@ -290,13 +287,13 @@ impl Velocity {
         Reading { velocity, spike }
     }
 
-    /// How the thread grows; `None` before there are enough steps to tell.
+    /// How the thread grows; `None` until there are enough steps.
     pub fn growth(&self) -> Option<Growth> {
         (self.steps.len() == STEPS).then(|| Growth { velocity: self.mean(), largest: self.largest })
     }
 
-    /// Tokens a step, over the last steps. Those from before room was made count: the talk is the same, only its level has
-    /// fallen.
+    /// Tokens per step, over the last steps. Steps from before room was made count: the talk is the same, only its
+    /// level has dropped.
     fn mean(&self) -> f64 {
         self.steps.iter().sum::<u64>() as f64 / self.steps.len().max(1) as f64
     }

@@ -1,8 +1,8 @@
-//! Which old tool results could go, and which goes first.
+//! Which old tool results may be cleared, and in what order.
 //!
-//! A policy never decides that something goes; it says what may and in what order. Protected always: what the
-//! model has not answered yet, tools and results that a rule names, and the newest results of each kind up to a
-//! number of tokens.
+//! A policy never decides that a result is cleared; it says which may be, and in what order. Always protected: results
+//! that the model has not answered yet, tools and results that a rule names, and the newest results of each kind up to
+//! a number of tokens.
 
 use super::gate::{Candidate, Rates, Reason};
 use super::history::{Class, History, Item, Outcome};
@@ -16,19 +16,20 @@ pub use placeholder::placeholder;
 pub use settings::{Arguments, Policy, Protect, Settings, Weights, Within};
 pub use worth::{Passed, rent, weight};
 
-/// Bytes of text to a token, where policies weigh sizes against each other.
+/// Bytes of text per token, where policies weigh sizes against each other.
 pub const BYTES_PER_TOKEN: u64 = 4;
-/// Bytes of a placeholder, about.
+/// Approximate size of a placeholder in bytes.
 pub const PLACEHOLDER: u32 = 160;
 
-/// What clearing a result of so many bytes makes shorter.
+/// Bytes saved by clearing a result of `bytes` bytes.
 fn frees(bytes: u32, result: &Outcome) -> u32 {
     bytes.saturating_sub(PLACEHOLDER).saturating_sub(result.stays)
 }
 
-/// Lets a request pass: what could go by now has cost once more what it costs to be read.
+/// Records that a request has passed: each result that could be cleared by now has cost the price of reading it once
+/// more.
 ///
-/// Called once for every request of the thread, in order, whatever is cleared meanwhile.
+/// Called once for every request of the thread, in order, whatever is cleared in the meantime.
 pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
     if settings.policy == Policy::Worth {
         return worth::step(history, rates, settings);
@@ -40,7 +41,7 @@ pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
     }
 }
 
-/// What may go now, in order of position. `gone` tells what was cleared already.
+/// The results that may be cleared now, in order of position. `gone` tells which were cleared already.
 pub fn candidates(
     history: &History,
     gone: &dyn Fn(usize) -> bool,
@@ -61,12 +62,13 @@ pub fn candidates(
     open.into_iter().filter(|at| !stays(at)).filter_map(candidate).collect()
 }
 
-/// Whether a result is of the newest turns, whose results stay.
+/// Whether a result belongs to the newest turns, whose results stay.
 fn is_of_late(history: &History, item: &Item, settings: &Settings) -> bool {
     history.turn().saturating_sub(item.turn) < settings.protect.turns
 }
 
-/// The places of the newest results with images that are still sent: who looks at a screen compares it with the last.
+/// The places of the newest results with images that are still sent: an agent that looks at a screen compares it with
+/// the last one.
 fn newest_images(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<usize> {
     let has_media =
         |at: &usize| history.items()[*at].result.as_deref().is_some_and(|result| result.has_media);
@@ -74,8 +76,8 @@ fn newest_images(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Set
     newest.take(settings.protect_images as usize).collect()
 }
 
-/// What may go when the window is in reach, first what is to go first: everything but what is protected by
-/// name and the step in progress.
+/// The results that may be cleared when the window is nearly full, the first to go first: all but those protected by
+/// name and those of the step in progress.
 pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<Candidate> {
     let mut all: Vec<(f64, Candidate)> = Vec::new();
     for (at, item) in history.items().iter().enumerate() {
@@ -86,7 +88,7 @@ pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Setting
             all.push((keep, Candidate { item: at, frees, rent: history.rent(at).unwrap_or_default() }));
         }
     }
-    // Older first, then larger, among what is worth the same.
+    // Among results worth the same: older first, then larger.
     all.sort_by(|(a, one), (b, other)| {
         a.total_cmp(b).then(one.item.cmp(&other.item)).then(other.frees.cmp(&one.frees))
     });
@@ -104,7 +106,7 @@ fn may_go(bytes: u32, result: &Outcome, settings: &Settings) -> bool {
         && (!result.is_error || result.superseded || settings.errors)
 }
 
-/// The places of results outside of what is protected, in order. What is gone does not count as one of the newest.
+/// The places of the results that are not protected, in order. Cleared results do not count among the newest.
 fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<usize> {
     let (mut views, mut others) = (0_u64, 0_u64);
     let protect = settings.protect;

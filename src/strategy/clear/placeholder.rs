@@ -1,13 +1,13 @@
-//! What stands in place of a cleared result.
+//! The text that replaces a cleared result.
 
 use std::borrow::Cow;
 
-/// The longest name of a tool that is written out.
+/// The longest name of a tool that is written out, in characters.
 const NAME: usize = 64;
 
-/// The text in place of a result: which tool's it was, what it said in a word, and where its text is now; `recall` is
-/// `None` where it had none. Of `media`, how many images and documents it had. Of an exit status is only said where the tool
-/// may have run something.
+/// The placeholder for a result: its tool, how long it was and how it ended, and where its full text is now. `recall`
+/// says where; it is `None` if the result had no text. `media` is the number of its images and documents. An exit
+/// status is only mentioned if the tool may have run something.
 pub fn placeholder(
     tool: &str,
     texts: &[Cow<'_, str>],
@@ -30,7 +30,7 @@ pub fn placeholder(
     format!("[plimsoll: result of {name} cleared ({said}{between}{lost}); {}]", recall.unwrap_or(again))
 }
 
-/// How much texts say, and how it ended.
+/// How many lines a result had, and how it ended.
 fn said(texts: &[Cow<'_, str>], may_run: bool, failed: &str) -> String {
     let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
     let plural = if lines == 1 { "" } else { "s" };
@@ -40,7 +40,7 @@ fn said(texts: &[Cow<'_, str>], may_run: bool, failed: &str) -> String {
     format!("{lines} line{plural}{ended}{before}{failed}")
 }
 
-/// The exit status that a command's result states in one of its first or last lines.
+/// The exit status stated in one of the first or last lines of a command's result.
 fn exit_status(texts: &[Cow<'_, str>]) -> Option<i32> {
     const NEAR: usize = 4;
     let (first, last) = (texts.first()?, texts.last()?);
@@ -48,9 +48,9 @@ fn exit_status(texts: &[Cow<'_, str>]) -> Option<i32> {
     lines.into_iter().find_map(status_in)
 }
 
-/// What a line may call it.
+/// What a line may call an exit status.
 const NAMES: [&str; 5] = ["exit code", "exit status", "exited with code", "returncode", "exit_code"];
-/// The most signs between a name and its number: `": `, ` = `.
+/// The most characters between a name and its number: `": `, ` = `.
 const BETWEEN: usize = 6;
 
 fn status_in(line: &str) -> Option<i32> {
@@ -58,7 +58,7 @@ fn status_in(line: &str) -> Option<i32> {
     NAMES.iter().find_map(|name| status_behind(line.split_once(name)?.1))
 }
 
-/// The number that a text begins with, but for a few signs.
+/// The number at the beginning of a text, after at most a few other characters.
 fn status_behind(rest: &str) -> Option<i32> {
     let is_number = |c: char| c.is_ascii_digit() || c == '-';
     let (at, _) = rest.char_indices().take(BETWEEN).find(|(_, c)| is_number(*c) || c.is_alphabetic())?;

@@ -1,23 +1,23 @@
-//! How much a result should stay, between 0 and 1. Ages and idle times count in turns.
+//! How much a result should stay, from 0 to 1. Ages and idle times are counted in turns.
 
 use crate::strategy::history::History;
 
 use super::settings::{Policy, Settings};
 
-/// Turns after which age has cost most of the score, for `oldest`, `priority` and `lru`.
+/// Turns after which age has taken most of the score, for `oldest`, `priority` and `lru`.
 const AGE: f64 = 10.0;
 const SLOW_AGE: f64 = 15.0;
 const IDLE: f64 = 5.0;
-/// The score of what was never named again.
+/// The score of a result that was never named again.
 const NEVER_NAMED: f64 = 0.3;
-/// What importance is made of: age, meaning (unknown, half), kind, references, flags.
+/// The weights of importance: age, meaning (unknown, so one half), kind, references, flags.
 const IMPORTANCE: [f64; 5] = [0.30, 0.25, 0.20, 0.15, 0.10];
-/// How important a tool result is, as a kind.
+/// The importance of tool results as a kind.
 const KIND: f64 = 0.3;
-/// References beyond this many count no more.
+/// References beyond this number no longer count.
 const REFERENCES: f64 = 5.0;
 
-/// The score of a result; what has the least goes first.
+/// The score of a result; the lowest goes first.
 pub(super) fn keep(history: &History, at: usize, settings: &Settings) -> f64 {
     let item = &history.items()[at];
     let Some(result) = item.result.as_deref() else { return 1.0 };

@@ -1,123 +1,124 @@
-//! What a user may say about clearing.
+//! The settings for clearing.
 
 use crate::conversation::NamePatterns;
 use crate::strategy::gate::Reason;
 
-/// What goes first.
+/// Which results go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// What is least likely to be needed again for what it costs.
+    /// Those least likely to be needed again in proportion to their cost.
     Worth,
     /// The oldest.
     Oldest,
-    /// What no call has named for the longest time.
+    /// Those that no call has named for the longest time.
     Lru,
-    /// The least important: by age, kind and references.
+    /// The least important, by age, kind and references.
     Priority,
-    /// What is older than its kind lives.
+    /// Those older than the lifetime of their kind.
     TypeTtl,
-    /// What stands further down again.
+    /// Those whose text is repeated further down.
     Duplicate,
     /// A weighted sum of the others.
     Hybrid,
 }
 
-/// The newest results, which stay.
+/// How many of the newest results stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protect {
-    /// Tokens of views of files.
+    /// Tokens of file views.
     pub view_tokens: u64,
-    /// Tokens of all else.
+    /// Tokens of everything else.
     pub other_tokens: u64,
     /// Turns, the present one included.
     pub turns: u32,
 }
 
-/// In which order the results that came with one request are counted as the newest.
+/// Which results that came with the same request count as newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Within {
-    /// The last one first.
+    /// The last one counts as the newest.
     Backward,
-    /// The first one first.
+    /// The first one counts as the newest.
     Forward,
 }
 
-/// When long texts in the arguments of old calls go.
+/// When long texts in the arguments of old calls are abridged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arguments {
     /// Never.
     Never,
-    /// Where the window demands room, and clearing results makes too little.
+    /// If the window demands room and clearing results frees too little.
     Window,
-    /// Then, and in any other event.
+    /// In that case, and in any other event.
     Always,
 }
 
-/// How much each policy counts in [`Policy::Hybrid`]; they add up to 1.
+/// The weight of each policy in [`Policy::Hybrid`]; they add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weights {
-    /// Age.
+    /// By age.
     pub oldest: f64,
-    /// Idleness.
+    /// By idle time.
     pub lru: f64,
-    /// Importance.
+    /// By importance.
     pub priority: f64,
-    /// Lifetime of the kind.
+    /// By the lifetime of the kind.
     pub type_ttl: f64,
-    /// That it does not stand further down again.
+    /// For results that are not repeated further down.
     pub duplicate: f64,
 }
 
-/// Everything about clearing.
+/// All settings for clearing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Whether old results are ever cleared.
     pub enabled: bool,
-    /// What goes first.
+    /// Which results go first.
     pub policy: Policy,
-    /// The newest results, which stay.
+    /// How many of the newest results stay.
     pub protect: Protect,
-    /// The newest results with images or documents, which stay unless the window demands their room.
+    /// How many of the newest results with images or documents stay, unless the window demands their room.
     pub protect_images: u32,
-    /// Views and all else share one window, and each has its own limit in it.
+    /// Views and everything else are counted together, each against its own limit.
     pub protect_together: bool,
-    /// What counts as newest among the results of one request.
+    /// Which results of the same request count as newer.
     pub within_step: Within,
-    /// Texts that protect the results they stand in.
+    /// Texts that protect the results they occur in.
     pub protected_texts: Vec<String>,
-    /// Tools whose results stay.
+    /// Tools whose results are never cleared.
     pub protected_tools: NamePatterns,
-    /// Results of errors may go like any others.
+    /// Whether error results may be cleared like any others.
     pub errors: bool,
-    /// What the model thought in earlier turns may go too.
+    /// Whether the model's reasoning in earlier turns may be removed too.
     pub reasoning: bool,
-    /// When long texts in the arguments of old calls may go too.
+    /// When long texts in the arguments of old calls are abridged.
     pub arguments: Arguments,
-    /// Results of fewer tokens stay: a placeholder would be no shorter.
+    /// Results of fewer tokens stay, because a placeholder would be no shorter.
     pub smallest: u64,
-    /// An event clears results of more than this many tokens in all, unless the window demands it.
+    /// The number of tokens that an event must exceed in what it clears, unless the window demands it.
     pub minimum_tokens: u64,
-    /// Why an event may happen.
+    /// The reasons for which an event may happen.
     pub gate: Vec<Reason>,
-    /// Events happen only at the start of a user's turn, unless the window demands them.
+    /// Whether events happen only at the start of a user's turn, unless the window demands them.
     pub at_turns: bool,
-    /// The share of the window from which on results go to make room, if that is to be before it must be made.
+    /// The share of the window from which on results are cleared to make room early; `None`: only when room must be
+    /// made.
     pub trigger: Option<f64>,
-    /// Requests of a thread before which nothing is cleared for `break-even`: most that short end soon.
+    /// Requests of a thread before which nothing is cleared for `break-even`: most threads that short end soon.
     pub settle: u32,
-    /// How much of the price of a cut the stale tokens must have cost for `break-even`.
+    /// The share of the price of a cut that the stale tokens must have cost for `break-even`.
     pub patience: f64,
-    /// Turns that a result lives, for [`Policy::TypeTtl`].
+    /// Lifetime of a result in turns, for [`Policy::TypeTtl`].
     pub ttl_turns: u32,
     /// The weights of [`Policy::Hybrid`].
     pub weights: Weights,
-    /// The share of what a thread would have cost untouched that it may cost more, at the worst moment.
+    /// How much more than untouched a thread may cost at the worst moment, as a share of what it would have cost.
     pub most_loss: f64,
-    /// Tokens of input that losing what is quoted later counts as, for [`Policy::Worth`].
+    /// The cost of losing a text that is quoted later, in tokens of input, for [`Policy::Worth`].
     pub regret_tokens: u64,
 }
 
-/// Tools whose results are the agent's memory, not its reading.
+/// Tools whose results are the agent's memory rather than its reading.
 const PROTECTED: &[&str] = &["skill*", "task", "*subtask*", "*todo*", "*plan*", "*memory*", "*ask*user*"];
 
 impl Default for Settings {
@@ -151,7 +152,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether one of the protected texts stands in a result, as it is written in a request.
+    /// Whether a result, as written in a request, contains one of the protected texts.
     pub fn protects(&self, raw: &[u8]) -> bool {
         let texts = self.protected_texts.iter().filter(|text| !text.is_empty());
         texts.into_iter().any(|text| memchr::memmem::find(raw, text.as_bytes()).is_some())

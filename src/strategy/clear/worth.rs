@@ -1,15 +1,15 @@
-//! What is least likely to be needed again for what it costs.
+//! Clears what is least likely to be needed again in proportion to its cost.
 //!
-//! Every result has a rate at which agents quote it in later calls: it depends on what the result is, and falls
-//! with its age and with the time since one of its files was named. A result may go when reading it on and on
-//! costs more than losing it is expected to. Its rent is what it has cost beyond its worth so far, so that
+//! Every result has a rate at which agents quote it in later calls. The rate depends on what the result is, and falls
+//! with its age and with the time since one of its files was named. A result may be cleared if reading it again and
+//! again costs more than losing it is expected to. Its rent is what it has cost so far beyond its worth, so that
 //! results that are doubtful to clear do not push for an event.
 //!
-//! The rates were fitted to recorded sessions of many agents: views of files make nearly all quotes, those of
-//! files that were changed since a tenth as many, and outputs of commands next to none. A diff is a view of code
-//! that somebody else wrote, as long as nothing was changed; afterwards it shows what the agent itself has written,
-//! and that stands in its calls. Parts of a file are of use while the agent is at work on that file. What shows no
-//! code is quoted soon or never.
+//! The rates were fitted to recorded sessions of many agents: nearly all quotes come from views of files, a tenth as
+//! many from views of files changed since, and next to none from outputs of commands. A diff is a view of code that
+//! somebody else wrote, as long as nothing was changed; afterwards it shows what the agent itself has written, and that
+//! is in its calls anyway. Parts of a file are useful while the agent is working on that file. Results that show no
+//! code are quoted soon or never.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use super::{BYTES_PER_TOKEN, frees, may_go};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::{Action, Class, History, Outcome};
 
-/// Quotes a request of a result of a thousand tokens, at its first request.
+/// Quotes per request of a result of a thousand tokens, at its first request.
 const VIEW: f64 = 0.12;
 const VIEW_OF_CHANGED: f64 = 0.16;
 const SUPERSEDED: f64 = 0.004;
@@ -26,29 +26,29 @@ const DIFF: f64 = 0.12;
 const DIFF_OF_OWN: f64 = 0.005;
 const LISTING: f64 = 0.02;
 const REST: f64 = 0.001;
-/// What is left of the rate where the file had been changed before it was read.
+/// Factor on the rate if the file had been changed before it was read.
 const AFTER_CHANGE: f64 = 0.5;
-/// What is left of the rate for views of a part of a file.
+/// Factor on the rate for views of a part of a file.
 const PART: f64 = 0.5;
 const PART_OF_CHANGED: f64 = 0.25;
-/// How much likelier it is that a part of a file is quoted when the file was changed in so many of the last
-/// requests: what comes next is often next to it.
+/// Factor on the rate of a part of a file that was changed in one of the last `LATE` requests: what comes next is often
+/// next to it.
 const OF_LATE: f64 = 3.0;
 const LATE: u32 = 3;
-/// What is left of it for documents, data, and files that are not the project's own.
+/// Factors on the rate for documents and data, and for files that are not the project's own.
 const DOCUMENT: f64 = 0.5;
 const FOREIGN: f64 = 0.4;
-/// How the rate grows with size, and falls with idle time and age.
+/// Exponents by which the rate grows with size and falls with idle time and age.
 const BY_SIZE: f64 = 0.8;
 const BY_IDLE: f64 = -1.1;
 const BY_AGE: f64 = -0.7;
-/// The same for what shows no code: it is quoted soon or never.
+/// The exponent by age for results that show no code: they are quoted soon or never.
 const BY_AGE_OF_REST: f64 = -1.0;
-/// A thread is expected to go on for as many requests as it has had, within bounds.
+/// A thread is expected to continue for as many requests as it has had, within these bounds.
 const HORIZON: (f64, f64) = (5.0, 60.0);
-/// Losing a result must be this much cheaper than keeping it.
+/// How many times cheaper losing a result must be than keeping it.
 const MARGIN: f64 = 1.3;
-/// The read rate that `regret_tokens` is stated for.
+/// The read rate for which `regret_tokens` is stated.
 const USUAL_READ: f64 = 0.1;
 
 const DOCUMENTS: &[&str] = &["md", "mdx", "txt", "rst", "json", "yaml", "yml", "toml", "lock", "log", "csv"];
@@ -65,7 +65,7 @@ const FOREIGN_PLACES: &[&str] = &[
     "tmp",
 ];
 
-/// Powers of the whole numbers that idle times and ages are.
+/// A table of one power of the integers that idle times and ages are.
 struct Powers(Vec<f64>);
 
 static IDLE: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_IDLE));
@@ -84,7 +84,7 @@ impl Powers {
     }
 }
 
-/// How much of a result can be quoted: by its size, and, apart, by what its file is.
+/// How much of a result can be quoted: a factor by its size, and one by what its file is.
 pub fn weight(bytes: u32, action: &Action) -> (f64, f64) {
     let size = libm::pow(f64::from(bytes) / BYTES_PER_TOKEN as f64 / 1000.0, BY_SIZE);
     let Some(view) = action.views.first() else { return (size, 1.0) };
@@ -95,16 +95,16 @@ pub fn weight(bytes: u32, action: &Action) -> (f64, f64) {
     (size, document * foreign)
 }
 
-/// What a result's rate of quotes depends on, besides the request.
+/// What a result's rate of quotes depends on, apart from the request.
 struct Rating {
-    /// The rate by what the result is, up to a request: while the agent is at work on its file.
+    /// The rate while the agent is working on its file, and the last request for which that holds.
     at_work: (f64, u32),
-    /// And from then on.
+    /// The rate after that.
     usual: f64,
-    /// It grows with the edits of the last requests.
+    /// Whether the rate grows with the edits of the last requests.
     by_edits: bool,
     size: f64,
-    /// The request that it was last of use to, and the one that showed it last.
+    /// The last request that it was of use to, and the last one that showed it.
     last: u32,
     born: u32,
     by_idle: &'static Powers,
@@ -138,9 +138,9 @@ impl Rating {
         Self { at_work, usual, by_edits, size, last, born, by_idle: &IDLE, by_age }
     }
 
-    /// The rate of quotes at a request, and the requests since it was last of use.
+    /// The rate of quotes at a request, and the number of requests since the result was last of use.
     ///
-    /// `busy` grows with the edits of the last requests: an agent that edits quotes.
+    /// `busy` grows with the edits of the last requests: agents that edit also quote.
     fn at(&self, now: u32, busy: f64) -> (f64, u32) {
         let (rate, until) = self.at_work;
         let rate = if now <= until { rate } else { self.usual };
@@ -150,7 +150,7 @@ impl Rating {
     }
 }
 
-/// What is left of the rate for a view of a file that was changed since, late or not.
+/// Factor on the rate of a view of a file that was changed since; `late`: in one of the last requests.
 fn part_of_changed(result: &Outcome, late: bool) -> f64 {
     match is_part(result) {
         true if late => PART_OF_CHANGED * OF_LATE,
@@ -159,7 +159,7 @@ fn part_of_changed(result: &Outcome, late: bool) -> f64 {
     }
 }
 
-/// What is left of it where the file had been changed before it was read.
+/// Factor on the rate if the file had been changed before it was read.
 fn again(result: &Outcome) -> f64 {
     if result.of_edited { AFTER_CHANGE } else { 1.0 }
 }
@@ -172,30 +172,31 @@ fn busy(history: &History) -> f64 {
     f64::from(1 + history.recent_edits()).sqrt()
 }
 
-/// What a lost quote costs, in bytes of plain input.
+/// The cost of a lost quote, in bytes of plain input.
 fn regret(rates: Rates, settings: &Settings) -> f64 {
     (settings.regret_tokens.saturating_mul(BYTES_PER_TOKEN)) as f64 * rates.read / USUAL_READ
 }
 
-/// A request that has passed, as far as rents go.
+/// What a past request contributes to the rents.
 #[derive(Debug, Clone, Copy)]
 pub struct Passed {
     step: u32,
-    /// What a byte cost.
+    /// The cost of reading a byte.
     read: f64,
-    /// What a lost quote would have cost, in bytes of plain input.
+    /// The cost of a lost quote at that time, in bytes of plain input.
     regret: f64,
     busy: f64,
 }
 
-/// Lets a request pass: to every old result's rent comes what it paid for it beyond its worth. Many requests may pass
-/// at once, as in a history that was not seen before, so that is reckoned result by result, not request by request.
+/// Records that a request has passed: the rent of each old result grows by what the request paid for it beyond its
+/// worth. Many requests may pass at once, as in a history not seen before, so this is computed result by result, not
+/// request by request.
 pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
     let (regret, busy) = (regret(rates, settings), busy(history));
     history.pass(Passed { step: history.step(), read: rates.read, regret, busy });
 }
 
-/// The rent of a result of so many bytes, as it is since the last of the requests that are in it.
+/// The rent of a result of `bytes` bytes, including the `passed` requests that are not yet part of it.
 pub fn rent(result: &Outcome, bytes: u32, passed: &[Passed]) -> f64 {
     let frees = frees(bytes, result);
     let Some(passed) = passed.get(result.settled..).filter(|_| frees > 0) else {
@@ -216,7 +217,7 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
     let is_open = |item: &super::super::Item, result: &Outcome| {
         let (rate, idle) = Rating::of(result).at(now, busy);
         let idle = f64::from(idle);
-        // The rate, summed up over the horizon.
+        // The rate, integrated over the horizon.
         let quotes = rate * idle / 0.25 * (1.0 - (idle / (idle + horizon)).sqrt().sqrt());
         let frees = f64::from(frees(item.bytes, result));
         frees * (rates.read * horizon + rates.rewrite()) > MARGIN * regret * quotes

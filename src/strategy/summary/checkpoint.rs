@@ -1,4 +1,4 @@
-//! The state of a conversation, to go on from elsewhere: versioned, and judged when it is read.
+//! The state of a conversation, from which another one can continue: versioned, and checked when it is read.
 
 use std::fmt::Write as _;
 
@@ -9,19 +9,19 @@ use super::{Outline, Section};
 /// The version that is written. Older ones can be read, newer ones cannot.
 pub const VERSION: u32 = 1;
 
-/// The longest text of a checkpoint that is read, in bytes.
+/// The longest text that is read as a checkpoint, in bytes.
 const MOST: usize = 1 << 20;
 
 /// The state of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The version of this form.
+    /// The version of this format.
     pub version: u32,
-    /// The conversation.
+    /// The id of the conversation.
     pub conversation: String,
     /// When it was saved, RFC 3339.
     pub saved_at: String,
-    /// What the user said first, word for word.
+    /// The user's first message, word for word.
     pub goal: String,
     /// What is demanded or forbidden.
     #[serde(default)]
@@ -29,10 +29,10 @@ pub struct Checkpoint {
     /// What is finished.
     #[serde(default)]
     pub completed: Vec<String>,
-    /// What is under way.
+    /// What is in progress.
     #[serde(default)]
     pub current: Vec<String>,
-    /// What is next.
+    /// What comes next.
     #[serde(default)]
     pub remaining: Vec<String>,
     /// What was decided, and why.
@@ -41,27 +41,27 @@ pub struct Checkpoint {
     /// What failed.
     #[serde(default)]
     pub open_issues: Vec<String>,
-    /// Names, numbers, paths.
+    /// Names, numbers and paths.
     #[serde(default)]
     pub facts: Vec<String>,
     /// Files and their state.
     #[serde(default)]
     pub files: Vec<String>,
-    /// The last summary, whole.
+    /// The full text of the last summary.
     #[serde(default)]
     pub summary: String,
 }
 
-/// Why a text is no checkpoint.
+/// Why a text is not a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It is not of the form.
+    /// It does not have the right form.
     #[error("not a checkpoint: {0}")]
     Form(#[from] serde_json::Error),
     /// It was written by a newer version.
     #[error("version {0} is newer than this one")]
     Newer(u32),
-    /// It has no version, or does not say what the conversation is for.
+    /// It lacks a version, or the goal of the conversation.
     #[error("it has no {0}")]
     Lacks(&'static str),
     /// It is too long.
@@ -70,7 +70,7 @@ pub enum Unusable {
 }
 
 impl Checkpoint {
-    /// The checkpoint of a conversation with a goal, at its last summary.
+    /// The checkpoint of a conversation with this goal, from its last summary.
     pub fn of(conversation: &str, saved_at: &str, goal: &str, outline: &Outline, summary: &str) -> Self {
         let items = |section| outline.items(section).into_iter().map(str::to_owned).collect();
         Self {
@@ -90,10 +90,10 @@ impl Checkpoint {
         }
     }
 
-    /// Reads a checkpoint.
+    /// Parses a checkpoint.
     ///
     /// # Errors
-    /// [`Unusable`]: what is read is whole and of a version that is known.
+    /// Returns [`Unusable`] unless the checkpoint is complete and of a known version.
     pub fn from_json(text: &str) -> Result<Self, Unusable> {
         if text.len() > MOST {
             return Err(Unusable::TooLong);
@@ -112,7 +112,7 @@ impl Checkpoint {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// What a new conversation that goes on from here is told.
+    /// The text that tells a new conversation to continue from here.
     pub fn to_prompt(&self) -> String {
         format!(
             "<checkpoint>\nAn earlier conversation about this work ended here. It is for reference: go on from it as \
@@ -121,7 +121,7 @@ impl Checkpoint {
         )
     }
 
-    /// The checkpoint for people.
+    /// The checkpoint as Markdown, for people.
     pub fn to_markdown(&self) -> String {
         let mut text = format!("# Checkpoint of {}\n\n{}\n\n", self.conversation, self.saved_at);
         let _ = writeln!(text, "**Goal:** {}\n", self.goal);

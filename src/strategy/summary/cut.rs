@@ -1,25 +1,25 @@
-//! Where a history is cut for a summary: which of the places where it can be.
+//! Chooses where a history is cut for a summary, among the places where it can be.
 //!
-//! Turns go before steps: a summary that ends where the user speaks is easier to go on from. Of the places that
-//! free enough, the earliest is taken: what is newest stays as it is.
+//! Turns are preferred to steps: a summary that ends where the user speaks is easier to continue from. Of the places
+//! that free enough, the earliest is taken, so that the newest messages stay as they are.
 
 use super::Settings;
 
 /// A place where a history can be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The first message behind it.
+    /// The first message after the cut.
     pub end: usize,
-    /// The user speaks there; else the model begins a step.
+    /// Whether the user speaks there; otherwise the model begins a step.
     pub is_turn: bool,
-    /// Tokens of the messages that would go.
+    /// The tokens of the messages before the cut.
     pub tokens: u64,
 }
 
-/// What has to be freed, and where the limits are.
+/// How much must be freed, and the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
-    /// Tokens that have to go.
+    /// Tokens that must be freed.
     pub wanted: u64,
     /// Tokens that a prompt may have.
     pub usable: u64,
@@ -28,20 +28,20 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Whether a summary in place of so many tokens is worth its price.
+    /// Whether a summary that replaces this many tokens is worth its price.
     fn is_met(&self, tokens: u64, settings: &Settings) -> bool {
         tokens.saturating_sub(settings.length) >= self.least.max(settings.minimum_gain).max(1)
     }
 }
 
-/// The share of the usable window that may be kept at the end, whatever the settings ask for.
+/// The fraction (one in this many) of the usable window that may be kept at the end, whatever the settings ask for.
 const MOST_KEPT: u64 = 5;
 
-/// Which of the places (in order) is taken: the earliest that frees what is wanted, at a turn if that can be; else
-/// the one that frees most, if that is worth it.
+/// Chooses one of the places, which are in order: the earliest that frees what is wanted, at a turn if possible;
+/// otherwise the last one allowed, if that is worth it.
 ///
-/// `tokens` are those of each message. The last turns and tokens stay, as the settings say; a turn is cut into
-/// only where the turns before it are not enough.
+/// `tokens` are those of each message. The last turns and tokens stay as the settings say; a turn is only cut into if
+/// the turns before it are not enough.
 pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Settings) -> Option<usize> {
     let by_tokens = kept_by_tokens(tokens, demand, settings);
     let turns = places.iter().filter(|place| place.is_turn).map(|place| place.end);
@@ -57,14 +57,14 @@ pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Setti
     demand.is_met(places[best].tokens, settings).then_some(best)
 }
 
-/// Which of the places (in order) is taken where message `first` should be the first one that stays: there, else at the
-/// nearest place before it, if that is worth it.
+/// Chooses one of the places, which are in order, so that message `first` would be the first one to stay: there,
+/// otherwise the nearest place before it, if that is worth it.
 pub fn before(places: &[Place], first: usize, demand: Demand, settings: &Settings) -> Option<usize> {
     let at = places.iter().rposition(|place| place.end <= first)?;
     demand.is_met(places[at].tokens, settings).then_some(at)
 }
 
-/// Behind which message nothing may be cut, so that the last tokens stay.
+/// The message behind which no cut may lie, so that the last tokens stay.
 fn kept_by_tokens(tokens: &[u64], demand: Demand, settings: &Settings) -> usize {
     let keep = settings.keep_tokens.min(demand.usable / MOST_KEPT);
     let (mut sum, mut at) = (0_u64, tokens.len());

@@ -1,26 +1,26 @@
-//! What can be found in a text and looked for in another: paths, identifiers, numbers, messages of errors.
+//! Finds facts in a text that can be looked for in another: paths, identifiers, numbers, error messages.
 
 use crate::conversation::boundary;
 
-/// What kind of fact it is.
+/// The kind of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A file or an address.
+    /// A file or a URL.
     Path,
-    /// A name that somebody gave.
+    /// A name chosen by somebody.
     Identifier,
-    /// A figure of at least two digits.
+    /// A number of at least two digits.
     Number,
     /// A line that reports a failure.
     Error,
 }
 
-/// Bytes of an error's line that count.
+/// Bytes of an error line that are compared.
 const LINE: usize = 160;
-/// The longest word that is looked at.
+/// The longest word that is examined, in bytes.
 const WORD: usize = 200;
 
-/// Calls `found` with each fact of a text, as it stands there.
+/// Calls `found` with each fact of a text, as spelled there.
 pub(super) fn each(text: &str, found: &mut dyn FnMut(Kind, &str)) {
     for line in text.lines() {
         errors_in(line, found);
@@ -75,7 +75,7 @@ fn is_number(word: &str) -> bool {
 
 fn is_path(word: &str) -> bool {
     let plain = word.chars().all(|c| c.is_alphanumeric() || "/._-~:@+#?&%".contains(c));
-    // A slash at the beginning alone may be the end of a tag.
+    // A word with only a leading slash may be the end of a tag.
     let has_folder = word.rfind('/').is_some_and(|at| at > 0) && !word.starts_with("//") && word != "and/or";
     let extension = word.rsplit_once('.').is_some_and(|(stem, extension)| {
         !stem.is_empty()

@@ -1,46 +1,46 @@
-//! How much of what it replaces a summary keeps: a figure that costs nothing and needs no judge.
+//! How much a summary keeps of what it replaces: a measure that costs nothing and needs no judge.
 //!
-//! It counts what can be looked for: paths, identifiers and numbers that the user, the model or a call named, and
-//! lines of errors from anywhere. What was named in several messages counts as often. What tools printed does not
-//! count otherwise: nobody wants it kept. The figure compares summaries with each other; it is not the share of
-//! what matters.
+//! It counts what can be searched for: paths, identifiers and numbers named by the user, the model or a call, and error
+//! lines from anywhere. A fact named in several messages counts once for each. Other tool output does not count,
+//! because nobody wants it kept. The measure serves to compare summaries with each other; it is not the share of what
+//! matters.
 
 use std::collections::HashMap;
 
 use super::facts::{self, Kind};
 use crate::conversation::{Conversation, PartKind};
 
-/// Facts of one kind, each counted once for each message that names it.
+/// Facts of one kind, each counted once per message that names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Those that the summary names.
+    /// Those that the summary contains.
     pub kept: u64,
     /// All of them.
     pub total: u64,
 }
 
-/// What a summary keeps, by kind.
+/// What a summary keeps, by kind of fact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fidelity {
-    /// Files and addresses.
+    /// Files and URLs.
     pub paths: Kept,
-    /// Names.
+    /// Identifiers.
     pub identifiers: Kept,
-    /// Figures.
+    /// Numbers.
     pub numbers: Kept,
-    /// Messages of errors.
+    /// Error messages.
     pub errors: Kept,
 }
 
 impl Kept {
-    /// The share that is kept; `None` where there was nothing to keep.
+    /// The share that is kept, from 0 to 1; `None` if there was nothing to keep.
     pub fn share(self) -> Option<f64> {
         (self.total > 0).then(|| self.kept as f64 / self.total as f64)
     }
 }
 
 impl Fidelity {
-    /// Measures what `summary` keeps of some messages.
+    /// Measures what `summary` keeps of these messages.
     pub fn of(conversation: &Conversation, messages: &[usize], summary: &str) -> Self {
         let mut fidelity = Self::default();
         for ((kind, fact), messages) in facts(conversation, messages) {
@@ -58,7 +58,7 @@ impl Fidelity {
         fidelity
     }
 
-    /// The mean of the kinds' shares, from 0 to 1; `None` where there was nothing to keep.
+    /// The mean of the kinds' shares, from 0 to 1; `None` if there was nothing to keep.
     pub fn score(&self) -> Option<f64> {
         let kinds = [self.paths, self.identifiers, self.numbers, self.errors];
         let shares: Vec<f64> = kinds.into_iter().filter_map(Kept::share).collect();
@@ -66,7 +66,7 @@ impl Fidelity {
     }
 }
 
-/// The facts of some messages, and how many of these name each.
+/// The facts of these messages, each with the number of messages that name it.
 fn facts(conversation: &Conversation, messages: &[usize]) -> HashMap<(Kind, String), u64> {
     let mut counts: HashMap<(Kind, String), u64> = HashMap::new();
     for &message in messages {

@@ -1,8 +1,8 @@
-//! Summaries: which part of a history one may stand for, what its writer is told, and what is taken from it.
+//! Summaries: which part of a history one may replace, the prompt for its writer, and what is accepted from the answer.
 //!
-//! Pure: a summary is written by a model, elsewhere. What comes back is data of doubtful origin: it is parsed,
-//! judged and measured here before it may stand for anything, and what the user said is carried word for word
-//! from the history itself. Nothing here sends, stores or decides when.
+//! Pure: a model writes the summary, elsewhere. What comes back is untrusted data: it is parsed, judged and measured
+//! here before it may replace anything, and the user's words are carried over verbatim from the history itself. Nothing
+//! here sends, stores or decides when.
 
 pub mod checkpoint;
 pub mod cut;

@@ -1,28 +1,28 @@
-//! What a summary says, section by section; and whether what a model wrote is one.
+//! The sections of a summary, and whether what a model wrote is one.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// What a section is about, in the order in which they are written.
+/// The sections of a summary, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Section {
     /// What the user wants, in the user's own words.
     Goal,
-    /// What the user or the surroundings demand or forbid.
+    /// What the user or the environment demands or forbids.
     Constraints,
     /// What is being done right now.
     Current,
     /// What comes next.
     Next,
-    /// What failed, with exact messages, and whether it is solved.
+    /// What failed, with the exact messages, and whether it is solved.
     Errors,
     /// What was decided, and why.
     Decisions,
     /// What is finished.
     Done,
-    /// Files, and the state they are in.
+    /// Files and their state.
     Files,
-    /// Numbers, names, paths and addresses that will be needed again.
+    /// Numbers, names, paths and URLs that will be needed again.
     Facts,
 }
 
@@ -40,7 +40,7 @@ impl Section {
         Self::Facts,
     ];
 
-    /// Its heading.
+    /// The title of the section.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Goal => "Goal",
@@ -55,7 +55,7 @@ impl Section {
         }
     }
 
-    /// What its writer is told to put there.
+    /// What the writer is told to put into the section.
     pub(super) const fn asks_for(self) -> &'static str {
         match self {
             Self::Goal => "what the user wants now, quoted word for word",
@@ -73,19 +73,19 @@ impl Section {
     }
 }
 
-/// Why a text is no summary.
+/// Why a text is not a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Useless {
-    /// The tags around it are missing: it was cut off, or is something else.
+    /// Its tags are missing: it was cut off, or is something else.
     #[error("no summary between its tags")]
     Untagged,
-    /// It has none of the sections that carry work on.
+    /// It lacks the sections that are needed to continue the work.
     #[error("it does not say what was done, or what is next")]
     Unstructured,
-    /// It is longer than what was asked for allows.
+    /// It is longer than the requested length allows.
     #[error("too long")]
     TooLong,
-    /// It says the same over and over.
+    /// It repeats itself.
     #[error("it repeats itself")]
     Repeats,
 }
@@ -96,27 +96,27 @@ pub struct Outline {
     sections: [String; Section::ALL.len()],
 }
 
-/// The tags that a summary stands between.
+/// The tags around a summary.
 pub(super) const OPEN: &str = "<summary>";
 pub(super) const CLOSE: &str = "</summary>";
 
 impl Outline {
-    /// What a section says; empty when nothing.
+    /// The text of a section; empty if it has none.
     pub fn get(&self, section: Section) -> &str {
         &self.sections[section as usize]
     }
 
-    /// The items of a section: its lines without their marks.
+    /// The items of a section: its lines without list markers.
     pub fn items(&self, section: Section) -> Vec<&str> {
         let lines = self.get(section).lines();
         let items = lines.map(|line| line.trim().trim_start_matches(['-', '*', '•']).trim());
         items.filter(|item| !item.is_empty()).collect()
     }
 
-    /// Reads what a model wrote. No more than `most` bytes are taken for a summary.
+    /// Parses what a model wrote, up to `most` bytes of it.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns why the text is not a summary.
     pub fn parse(written: &str, most: usize) -> Result<Self, Useless> {
         let (_, after) = written.split_once(OPEN).ok_or(Useless::Untagged)?;
         let (inner, _) = after.rsplit_once(CLOSE).ok_or(Useless::Untagged)?;
@@ -128,14 +128,14 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Reads the sections of a text that was written by [`Self::to_text`], or by a model. A heading below a section's own
-    /// is part of what the section says, unless it is a section's; one beside or above it ends the section.
+    /// Reads the sections of a text written by [`Self::to_text`] or by a model. A heading below a section's own level
+    /// is part of that section, unless it is the heading of another; one on the same level or above ends the section.
     pub fn read(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
         let mut outline = Self::default();
         let mut open: Option<(Section, usize)> = None;
         let mut fence_end = 0;
-        // Up to which line no fence is closed, of so many backticks or more: by the level of the open section.
+        // For each level of the open section: up to which line no fence of at least this many backticks is closed.
         let mut unclosed = [(0, 0); DEEPEST + 1];
         for (at, line) in lines.iter().enumerate() {
             let mut deepened = false;
@@ -147,7 +147,7 @@ impl Outline {
                     }
                     Heading::Other(level) => {
                         open = open.filter(|(_, of)| *of < level);
-                        // It stays below the section's heading when that is written.
+                        // The heading must stay below the section's when that is written.
                         deepened = open.is_some_and(|(_, of)| of < LEVEL) && level < DEEPEST;
                     }
                     Heading::None => {}
@@ -197,7 +197,7 @@ impl Outline {
         if lines.len() >= 12 && distinct * 2 < lines.len() { Err(Useless::Repeats) } else { Ok(()) }
     }
 
-    /// The sections that say something, under their headings.
+    /// The sections that are not empty, with their headings.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for section in Section::ALL {
@@ -211,17 +211,17 @@ impl Outline {
     }
 }
 
-/// The level of the headings that [`Outline::to_text`] writes, and that of the deepest there are.
+/// The level of the headings that [`Outline::to_text`] writes, and the deepest level there is.
 const LEVEL: usize = 2;
 const DEEPEST: usize = 6;
 
-/// What a line is. Headings have a level: how many `#` they begin with.
+/// What a line is. The level of a heading is the number of `#` that it begins with.
 enum Heading {
-    /// It opens a section.
+    /// The heading of a section.
     Of(Section, usize),
-    /// It is of no section.
+    /// A heading that belongs to no section.
     Other(usize),
-    /// It is no heading.
+    /// No heading.
     None,
 }
 
@@ -244,7 +244,7 @@ fn heading(line: &str) -> Heading {
     Section::ALL.iter().find(is).map_or(Heading::Other(level), |section| Heading::Of(*section, level))
 }
 
-/// The backticks of a line that opens a fence, at its beginning or behind the marks of lists and quotes.
+/// The number of backticks if a line opens a fence, at its beginning or after list or quote markers.
 fn fence(line: &str) -> Option<usize> {
     let is_mark = |c: char| c.is_whitespace() || c.is_ascii_digit() || "-*+•>.)".contains(c);
     let line = line.trim_start_matches(is_mark);
@@ -253,8 +253,9 @@ fn fence(line: &str) -> Option<usize> {
     (ticks >= 3 && !rest.contains('`')).then_some(ticks)
 }
 
-/// Where a fence of so many backticks ends, of which the lines from `first` on are: the line, and whether it closes the fence.
-/// A fence is never closed if a heading like that of the open section, or like those that are written, opens one before.
+/// The line where a fence of `ticks` backticks ends whose contents begin at line `first`, and whether that line closes
+/// it. A fence is never closed if a section heading of the open section's level, or of the level that is written, comes
+/// first.
 fn closing(lines: &[&str], first: usize, ticks: usize, open: Option<usize>) -> (usize, bool) {
     let opens = |line: &str| match heading(line) {
         Heading::Of(_, level) => open.is_none_or(|of| [of, LEVEL].contains(&level)),
@@ -268,7 +269,7 @@ fn closing(lines: &[&str], first: usize, ticks: usize, open: Option<usize>) -> (
     end.map_or((lines.len(), false), |end| (end, closes(lines[end])))
 }
 
-/// What models write where there is nothing to say.
+/// Whether a text is what models write if there is nothing to say.
 fn says_nothing(text: &str) -> bool {
     let word = text.trim_matches(['-', '*', '(', ')', '.', ' ', '_']).to_ascii_lowercase();
     ["", "none", "n/a", "nothing", "none yet", "not applicable", "no errors"].contains(&word.as_str())

@@ -1,13 +1,13 @@
-//! Questions that show whether two forms of a history tell a model the same.
+//! Questions that show whether two versions of a history tell a model the same.
 //!
-//! Each form is read to a judge that answers the same questions from it; the answers are then compared. What a judge
-//! writes is parsed strictly: an answer that cannot be read counts for nothing, never for agreement.
+//! A judge answers the same questions from each version; the answers are then compared. What the judge writes is parsed
+//! strictly: an unreadable answer counts for nothing, never for agreement.
 
 use std::fmt::Write as _;
 
 use super::transcript;
 
-/// What is asked.
+/// The questions.
 pub const QUESTIONS: &[&str] = &[
     "What does the user want, in the user's own words?",
     "What did the user demand, forbid or prefer?",
@@ -19,10 +19,10 @@ pub const QUESTIONS: &[&str] = &[
     "What is to be done next?",
 ];
 
-/// What stands for an answer that the history does not give.
+/// Stands for an answer that the history does not give.
 const UNKNOWN: &str = "unknown";
 
-/// Asks for the answers that a transcript gives.
+/// The prompt that asks for the answers from a transcript.
 pub fn ask(transcript: &str) -> String {
     let fence = transcript::fence(&[transcript]);
     let mut text = format!(
@@ -39,7 +39,7 @@ pub fn ask(transcript: &str) -> String {
     text
 }
 
-/// The answers in what a judge wrote, one for each question; `None` where it gave none of them.
+/// Parses the judge's answers, one for each question; `None` if there are none.
 pub fn answers(written: &str) -> Option<Vec<String>> {
     let mut answers = vec![UNKNOWN.to_owned(); QUESTIONS.len()];
     let mut found = false;
@@ -50,7 +50,7 @@ pub fn answers(written: &str) -> Option<Vec<String>> {
     found.then_some(answers)
 }
 
-/// Puts the answers from the pieces of one history together.
+/// Joins the answers from the pieces of one history.
 pub fn join(pieces: &[Vec<String>]) -> Vec<String> {
     let known = |at: usize| {
         let said = pieces.iter().map(|piece| piece[at].as_str()).filter(|answer| !is_unknown(answer));
@@ -62,7 +62,7 @@ pub fn join(pieces: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// Asks how well the second answers agree with the first.
+/// The prompt that asks how well the second answers agree with the first.
 pub fn compare(original: &[String], rewritten: &[String]) -> String {
     let fence = transcript::fence(&original.iter().chain(rewritten).map(String::as_str).collect::<Vec<_>>());
     let mut text = format!(
@@ -80,8 +80,8 @@ pub fn compare(original: &[String], rewritten: &[String]) -> String {
     text
 }
 
-/// The shares in what a judge wrote, from 0 to 1; `None` for a question that it gave no figure for, or where A did
-/// not know the answer either: there was nothing to keep.
+/// Parses the judge's scores, from 0 to 1; `None` for a question without a score, or for which A did not know the
+/// answer either, so that there was nothing to keep.
 pub fn scores(written: &str, original: &[String]) -> Vec<Option<f64>> {
     let mut scores = vec![None; QUESTIONS.len()];
     for (number, rest) in numbered(written) {
@@ -110,7 +110,7 @@ fn list<'a>(text: &mut String, questions: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// The lines that begin with the number of a question, each with what follows it.
+/// The lines that begin with the number of a question, each with the rest of the line.
 fn numbered(written: &str) -> impl Iterator<Item = (usize, &str)> {
     written.lines().filter_map(|line| {
         let line = line.trim_start_matches(|c: char| !c.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What the writer of a summary is told.
+//! The prompt for the writer of a summary.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use crate::conversation::Digest;
 
 /// Bytes of the user's task that the writer is shown.
 const GOAL: usize = 8 << 10;
-/// Bytes to a token, for lengths that are asked for.
+/// Bytes per token, for requested lengths.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// What a summary is to be written of.
+/// What a summary is written from.
 #[derive(Debug, Clone, Copy)]
 pub struct Material<'a> {
-    /// What the user said first.
+    /// The user's first message.
     pub goal: &'a str,
-    /// The summary of what was before.
+    /// The summary of everything before, if any.
     pub previous: Option<&'a str>,
     /// What is new.
     pub transcript: &'a str,
@@ -65,7 +65,7 @@ pub fn write(material: Material<'_>, settings: &Settings) -> String {
     text
 }
 
-/// How the answer is to look.
+/// The instructions for the form of the answer.
 fn format(settings: &Settings) -> String {
     let mut text = format!(
         "Now write the memory, in at most {} words, between {OPEN} and {CLOSE}, with these sections. Leave out a \
@@ -79,12 +79,12 @@ fn format(settings: &Settings) -> String {
     text
 }
 
-/// The most bytes that are taken for a summary: some more than were asked for.
+/// The most bytes accepted for a summary: three times what was asked for.
 pub fn most_bytes(settings: &Settings) -> usize {
     usize::try_from(settings.length.saturating_mul(BYTES_PER_TOKEN).saturating_mul(3)).unwrap_or(usize::MAX)
 }
 
-/// What tells prompts apart: a summary that was made by another one is not taken for this one's.
+/// Identifies a prompt: a summary written for another one is not used for this one.
 pub fn recipe(settings: &Settings) -> Digest {
     let Settings { template, focus, length, .. } = settings;
     Digest::of(&[

@@ -1,19 +1,19 @@
-//! What a user may say about summaries.
+//! The settings for summaries.
 
 use super::Split;
 
-/// What kind of work a summary is of: which facts its writer is told to look for.
+/// The kind of work that is summarised, which determines the facts that the writer is told to look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Template {
     /// Any work of an agent.
     Default,
-    /// Reading a change and judging it.
+    /// Reviewing a change.
     CodeReview,
     /// Looking for the cause of a fault.
     Debugging,
-    /// Finding out and comparing.
+    /// Research and comparison.
     Research,
-    /// Writing code by a plan.
+    /// Writing code to a plan.
     Implementation,
     /// Running and repairing systems.
     Operations,
@@ -42,7 +42,7 @@ impl Template {
         }
     }
 
-    /// What matters most in such work, for the writer.
+    /// What matters most in such work, for the writer's prompt.
     pub(super) const fn focus(self) -> &'static str {
         match self {
             Self::Default => "",
@@ -73,38 +73,40 @@ impl Template {
     }
 }
 
-/// Everything about summaries that needs no clock and no network.
+/// All settings for summaries that need no clock and no network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Whether summaries are made.
+    /// Whether summaries are written.
     pub enabled: bool,
-    /// The share of the usable window from which on one is made ready.
+    /// The share of the usable window from which on a summary is prepared.
     pub trigger: f64,
-    /// The share of what the conversation has cost that it may be dearer for one before room is wanted; 1 is no bound.
+    /// How much more the conversation may cost because of a summary before room is needed, as a share of its cost; 1 is
+    /// no limit.
     pub most_loss: f64,
-    /// How the place to cut is found.
+    /// How the place to cut is chosen.
     pub split: Split,
     /// The share of the bytes that stays, for [`Split::Share`].
     pub keep_share: f64,
-    /// The messages that stay, for [`Split::Messages`].
+    /// The number of messages that stay, for [`Split::Messages`].
     pub keep_messages: u32,
-    /// Turns that stay as they are at least, the present one included.
+    /// The fewest turns that stay as they are, the present one included.
     pub keep_turns: u32,
-    /// Tokens at the end that stay as they are at least; never more than a fifth of the usable window.
+    /// The fewest tokens at the end that stay as they are, but never more than a fifth of the usable window.
     pub keep_tokens: u64,
     /// The length that the writer is asked for, in tokens.
     pub length: u64,
-    /// Tokens that a summary must free at least.
+    /// The fewest tokens that a summary must free.
     pub minimum_gain: u64,
-    /// Every so many summaries of a thread, one is made from the originals instead of from the last one.
+    /// One in this many summaries of a thread is written from the original messages instead of from the last summary;
+    /// 0: all of them.
     pub rebase: u32,
-    /// What kind of work it is.
+    /// The kind of work.
     pub template: Template,
     /// What else the writer is told to keep.
     pub focus: String,
-    /// Bytes of a tool result that the writer sees at most.
+    /// The most bytes of a tool result that the writer is shown.
     pub result_bytes: usize,
-    /// Bytes of the user's own words that are carried word for word at most.
+    /// The most bytes of the user's own words that are carried over verbatim.
     pub user_bytes: usize,
 }
 
@@ -131,14 +133,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the summary with this number, from 1, is made from the originals: the first, and every
-    /// `rebase`-th after it.
+    /// Whether the summary with this number, counted from 1, is written from the original messages: the first one, and
+    /// every `rebase`-th after it.
     pub fn is_rebased(&self, generation: u32) -> bool {
         generation <= 1 || self.rebase == 0 || (generation - 1).is_multiple_of(self.rebase)
     }
 
-    /// Whether a text of `after` bytes in place of `before` bytes frees enough, at so many bytes to a token. A
-    /// summary that is not shorter than what it stands for is useless whatever the settings say.
+    /// Whether a text of `after` bytes in place of `before` bytes frees enough, at `bytes_per_token`. A summary that is
+    /// not shorter than what it replaces is useless whatever the settings say.
     pub fn gains(&self, before: u64, after: u64, bytes_per_token: f64) -> bool {
         let freed = before.saturating_sub(after) as f64 / bytes_per_token.max(0.5);
         after < before && freed >= self.minimum_gain as f64

@@ -1,51 +1,51 @@
-//! Where known agents cut their histories for a summary, where that is not as little as is enough.
+//! Where known agents cut their histories for a summary, if they do not remove just as much as is necessary.
 //!
-//! Each way is a figure of the history alone. What comes out is the first message that should stay; whether a history
-//! can be cut there is not decided here.
+//! Each method only looks at the history. The result is the first message that should stay; whether a history can be
+//! cut there is not decided here.
 
 use super::Settings;
 
-/// How the place is found.
+/// How the place to cut is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// As little goes as is enough.
+    /// Only as much as is necessary is removed.
     Enough,
-    /// The newest turns stay, `keep_turns` of them, and nothing else.
+    /// The newest `keep_turns` turns stay, and nothing else.
     Turns,
-    /// The newest share of the bytes stays, `keep_share` of them, in whole turns.
+    /// The newest `keep_share` of the bytes stays, in whole turns.
     Share,
-    /// The newest messages stay, `keep_messages` of them, and what else belongs to their turn.
+    /// The newest `keep_messages` messages stay, with the rest of their turn.
     Messages,
-    /// A quarter of the window stays, at most `keep_tokens` and at most `keep_turns` turns of it.
+    /// A quarter of the window stays, but at most `keep_tokens` tokens and `keep_turns` turns.
     Budget,
 }
 
-/// A message, as far as it matters here.
+/// What is needed to know of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Message {
-    /// The user speaks.
+    /// Whether it begins a turn of the user.
     pub is_turn: bool,
-    /// The model speaks, and calls nothing.
+    /// Whether the model answers in it without calling a tool.
     pub is_answer: bool,
-    /// Its bytes, as it is sent.
+    /// Its size as sent, in bytes.
     pub bytes: u64,
-    /// Its tokens, about.
+    /// Its approximate tokens.
     pub tokens: u64,
 }
 
-/// The share of the usable window that [`Split::Budget`] keeps: one part in so many.
+/// [`Split::Budget`] keeps one part in this many of the usable window.
 const QUARTER: u64 = 4;
-/// Tokens that it keeps at least.
+/// The fewest tokens that [`Split::Budget`] keeps.
 const LEAST: u64 = 2_000;
 
-/// The first message that should stay; `None` where nothing should go, or nothing is said about that.
+/// The first message that should stay; `None` if nothing should be removed, or if this method does not say.
 pub fn point(messages: &[Message], usable: u64, settings: &Settings) -> Option<usize> {
     let starts = || (0..messages.len()).filter(|at| messages[*at].is_turn);
     let found = match settings.split {
         Split::Enough => 0,
         Split::Turns => nth_last_turn(messages, settings.keep_turns),
         Split::Share => {
-            // The newest turn is what is asked now; it is not counted.
+            // The newest turn is the current question; it does not count.
             let newest = starts().next_back().unwrap_or(0);
             by_share(&messages[..newest], settings.keep_share)
         }
@@ -61,15 +61,15 @@ pub fn point(messages: &[Message], usable: u64, settings: &Settings) -> Option<u
     (found > 0).then_some(found)
 }
 
-/// Where the `turns`-th turn from the end begins; 0 if there are not so many.
+/// Where the `turns`-th turn from the end begins; 0 if there are fewer.
 fn nth_last_turn(messages: &[Message], turns: u32) -> usize {
     let starts = (0..messages.len()).rev().filter(|at| messages[*at].is_turn);
     let nth = (turns as usize).checked_sub(1);
     nth.map_or(messages.len(), |nth| starts.into_iter().nth(nth).unwrap_or(0))
 }
 
-/// Where the first turn begins before which the older share of the bytes lies. Without one everything goes if the model
-/// has had the last word, else what stands before the last turn.
+/// The first beginning of a turn that is behind the older share of the bytes. If there is none: the end if the model's
+/// answer is the last message, otherwise the beginning of the last turn.
 fn by_share(messages: &[Message], keep: f64) -> usize {
     let whole: u64 = messages.iter().map(|message| message.bytes).sum();
     let wanted = whole as f64 * (1.0 - keep);
@@ -86,7 +86,8 @@ fn by_share(messages: &[Message], keep: f64) -> usize {
     if messages.last().is_some_and(|message| message.is_answer) { messages.len() } else { last }
 }
 
-/// The last beginning of a turn up to `target`, else the first behind it; 0 if there is none: turns stay whole.
+/// The last beginning of a turn up to `target`, otherwise the first after it, so that turns stay whole; 0 if there is
+/// none.
 fn snapped(starts: &[usize], messages: usize, target: usize) -> usize {
     if target >= messages {
         return messages;
@@ -95,12 +96,12 @@ fn snapped(starts: &[usize], messages: usize, target: usize) -> usize {
     before.or_else(|| starts.iter().find(|start| **start > target)).copied().unwrap_or(0)
 }
 
-/// Tokens that stay of a window in which a prompt may have so many.
+/// The tokens to keep, if a prompt may have `usable` of them.
 fn budget(usable: u64, most: u64) -> u64 {
     (usable / QUARTER).max(LEAST).min(most)
 }
 
-/// The first message of the longest end that has at most so many tokens.
+/// The first message of the longest tail that has at most `budget` tokens.
 fn by_budget(messages: &[Message], budget: u64) -> usize {
     let (mut sum, mut at) = (0_u64, messages.len());
     while at > 0 && sum.saturating_add(messages[at - 1].tokens) <= budget {

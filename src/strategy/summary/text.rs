@@ -1,7 +1,7 @@
-//! The text that stands in place of what was summarised.
+//! The text that replaces the summarised messages.
 //!
-//! What a model wrote, and below it what no model needs to write: the user's own words, the files that calls
-//! named, the last plan. These come from the history itself, so that they are there however bad the summary is.
+//! It consists of what a model wrote and, below it, of what no model needs to write: the user's own words, the files
+//! that calls named, the last plan. These come from the history itself, so they are there however bad the summary is.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -12,16 +12,16 @@ use super::wrapper::is_wrapped;
 use crate::conversation::files::concerned;
 use crate::conversation::{Conversation, Part, PartKind, Role};
 
-/// Bytes of one thing that the user said.
+/// The most bytes of one message of the user.
 const SAID: usize = 3 << 10;
-/// Bytes of the last plan.
+/// The most bytes of the last plan.
 pub const PLAN: usize = 3 << 10;
-/// Bytes of arguments that say nothing.
+/// Arguments up to this many bytes contain no plan.
 const NO_PLAN: usize = 4;
-/// Files that are named.
+/// The most files that are named.
 const FILES: usize = 40;
 
-/// The text in place of some messages, in ascending order.
+/// Composes the text that replaces these messages, which are in ascending order.
 pub fn compose(
     conversation: &Conversation,
     messages: &[usize],
@@ -52,7 +52,7 @@ pub fn compose(
     text
 }
 
-/// Words of someone who demands, forbids or decides.
+/// Words that demand, forbid or decide something.
 const BINDING: &[&str] = &[
     "must",
     "never",
@@ -78,20 +78,20 @@ const BINDING: &[&str] = &[
     "no longer",
 ];
 
-/// Whether a text demands, forbids or decides something, as far as its words tell.
+/// Whether a text demands, forbids or decides something, judging by its words.
 pub fn is_binding(text: &str) -> bool {
     let lower = text.to_lowercase();
     BINDING.iter().any(|word| lower.contains(word))
 }
 
-/// Whether a text says what was decided, as far as its words tell.
+/// Whether a text states a decision, judging by its words.
 pub fn says_a_decision(text: &str) -> bool {
     let lower = text.to_lowercase();
     lower.contains("decid") || lower.contains("decis")
 }
 
-/// What the user said in these messages, in order: as much of it as fits. What demands, forbids or decides
-/// goes first, then what was said last.
+/// The user's own words in these messages, in order, as many as fit into `most` bytes. Messages that demand, forbid or
+/// decide something take precedence, then later ones.
 pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
     let mut all: Vec<(usize, bool, String)> = Vec::new();
     for &message in messages {
@@ -118,8 +118,8 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
     all.into_iter().map(|(_, _, text)| text).collect()
 }
 
-/// The files that the calls of these messages name, in the order of their first mention; the last ones, if there are
-/// many.
+/// The files that the calls of these messages name, in the order of their first mention; only the last ones if there
+/// are many.
 fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
     let (mut seen, mut files) = (HashSet::new(), Vec::new());
     for &message in messages {
@@ -139,8 +139,8 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
     files.split_off(skip)
 }
 
-/// What the newest call that writes a plan or a list of tasks says, unless a newer one stays in the history; of what is longer
-/// than `most` bytes, about so many. One that only reads the list has nothing to say.
+/// The arguments of the newest call that writes a plan or a list of tasks, shortened to about `most` bytes; `None` if
+/// that call is not in these messages and so stays in the history. A call that only reads the list does not count.
 pub fn last_plan(conversation: &Conversation, messages: &[usize], most: usize) -> Option<String> {
     let calls = (0..conversation.messages.len()).rev().flat_map(|message| conversation.parts_of(message));
     for (id, _) in calls.filter(|(_, part)| part.kind == PartKind::ToolCall && writes_plans(part)) {

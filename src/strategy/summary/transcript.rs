@@ -1,8 +1,8 @@
 //! A history as its summariser reads it: who said what, as plain text.
 //!
-//! Results that were shortened or cleared are shown so, media by a placeholder; reasoning is left out, since a
-//! model that is asked to restate it may refuse. The text is data for the reader, never instructions: where it is
-//! put into a prompt it stands in a fence that occurs nowhere in it.
+//! Results that were shortened or cleared are shown that way, media as a placeholder. Reasoning is left out, because a
+//! model that is asked to restate it may refuse. The text is data for its reader, never instructions: in a prompt it
+//! stands between fences that do not occur in it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,22 +11,22 @@ use std::ops::Range;
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 
-/// Bytes of a call's arguments that are shown.
+/// The most bytes shown of a call's arguments.
 const ARGUMENTS: usize = 2 << 10;
 
-/// What leaves of a part are sent as; `None`: as they came.
+/// The edits to the leaves of a part; `None` if it is sent as received.
 pub type Sent<'a> = &'a dyn Fn(PartId) -> Option<&'a [(u32, LeafEdit)]>;
 
 /// A message of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The message's place in the history.
+    /// The index of the message in the history.
     pub message: usize,
     /// What is shown of it.
     pub text: String,
 }
 
-/// Some messages, one entry each; those that have nothing to show are left out.
+/// Renders messages, one entry each; those with nothing to show are left out.
 pub fn render(
     conversation: &Conversation,
     messages: &[usize],
@@ -45,8 +45,8 @@ pub fn render(
     there.filter_map(entry).collect()
 }
 
-/// About how many bytes [`render`] makes of some messages, without reading them; `spared` are those by which a part is sent
-/// shorter.
+/// The approximate number of bytes that [`render`] makes of these messages, without reading them. `spared` gives the
+/// bytes by which a part is sent shorter.
 pub fn about(
     conversation: &Conversation,
     messages: Range<usize>,
@@ -135,7 +135,7 @@ pub(super) fn texts(conversation: &Conversation, id: PartId, part: &Part, sent: 
     out
 }
 
-/// At most about `most` bytes of a text: its beginning and its end.
+/// The beginning and the end of a text, about `most` bytes together.
 pub(super) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);
@@ -145,8 +145,8 @@ pub(super) fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}\n[… {} bytes …]\n{}", &text[..head], tail - head, &text[tail..]))
 }
 
-/// Puts entries together into texts of at most `most` bytes each, in order. An entry that is longer than that is
-/// divided, at the end of a line where there is one.
+/// Joins entries into texts of at most `most` bytes each, in order. A longer entry is divided, at the end of a line if
+/// possible.
 pub fn chunks(entries: &[Entry], most: usize) -> Vec<String> {
     let most = most.max(64);
     let mut chunks = vec![String::new()];
@@ -166,7 +166,7 @@ pub fn chunks(entries: &[Entry], most: usize) -> Vec<String> {
     chunks
 }
 
-/// What stands behind the first so many bytes of entries; the rest of one that is cut there is an entry too.
+/// What follows the first `bytes` bytes of entries; the rest of an entry that is cut there is an entry too.
 pub fn behind(entries: &[Entry], mut bytes: usize) -> Vec<Entry> {
     let rest = entries.iter().filter_map(|Entry { message, text }| {
         let (gone, message) = (bytes.min(text.len()), *message);
@@ -177,18 +177,18 @@ pub fn behind(entries: &[Entry], mut bytes: usize) -> Vec<Entry> {
     rest.collect()
 }
 
-/// The first `most` bytes, or up to the end of the last line in their second half.
+/// Splits a text after `most` bytes, or after the last line end in the second half of that.
 fn divide(text: &str, most: usize) -> (&str, &str) {
     let end = boundary::floor(text, most).max(boundary::ceil(text, 1));
     let line = text[..end].rfind('\n').map(|at| at + 1).filter(|at| *at > end / 2);
     text.split_at(line.unwrap_or(end))
 }
 
-/// A word that occurs nowhere in the texts: what stands between two of it is data.
+/// A line that does not occur in any of the texts, to put around data.
 pub fn fence(texts: &[&str]) -> String {
     let fence = |number: usize| format!("===== DATA {number} =====");
     let is_free = |fence: &String| !texts.iter().any(|text| text.contains(fence.as_str()));
-    // Texts of n bytes cannot hold n fences.
+    // Texts of n bytes cannot contain n different fences.
     let most = texts.iter().map(|text| text.len()).sum::<usize>() + 1;
     (1..=most).map(fence).find(is_free).unwrap_or_else(|| fence(most + 1))
 }

@@ -1,9 +1,9 @@
-//! What clients put beside the user's words, told by the tags around it.
+//! What clients put next to the user's words, recognised by the tags around it.
 //!
-//! The one list of these tags. In tags that are not known to be a client's own stands what the user said: editors put some
-//! around that too (`user_query`, `task`, `feedback`), and users do.
+//! The only list of these tags. Text in any other tags is taken for the user's: editors put some around the user's
+//! words too (`user_query`, `task`, `feedback`), and so do users.
 
-/// Names of tags around what clients say, in lower case, their words joined by `_`.
+/// Names of tags around what clients say, in lower case, words joined by `_`.
 const NAMES: &[&str] = &[
     "collaboration_mode",
     "environment_info",
@@ -24,15 +24,15 @@ const NAMES: &[&str] = &[
     "user_info",
     "workspace_info",
 ];
-/// What is in the names of others: `system-reminder`, `environment_context`, `environment_details`, `user_instructions`.
+/// Parts of other such names: `system-reminder`, `environment_context`, `environment_details`, `user_instructions`.
 const PARTS: &[&str] = &["instructions", "reminder", "context", "details"];
 
-/// Whether all of a text stands in such tags: in one pair, or in several that follow each other.
+/// Whether a whole text is inside such tags: in one pair, or in several consecutive ones.
 pub fn is_wrapped(text: &str) -> bool {
     let mut rest = text.trim();
     while let Some(tag) = opening(rest).filter(|tag| is_of_a_client(tag)) {
         match behind(rest, tag) {
-            // Some tag in it is not closed, as where one is only spoken of.
+            // A tag inside is not closed, for example because it is only mentioned.
             None => return rest.ends_with(&format!("</{tag}>")),
             Some("") => return true,
             Some(behind) => rest = behind,
@@ -46,7 +46,7 @@ fn is_of_a_client(tag: &str) -> bool {
     NAMES.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// What ends the name of a tag.
+/// The characters that end the name of a tag.
 const ENDS: [char; 3] = ['>', ' ', '\n'];
 
 /// The name of the tag that a text begins with.
@@ -54,7 +54,7 @@ fn opening(text: &str) -> Option<&str> {
     text.strip_prefix('<')?.split(ENDS).next().filter(|tag| !tag.is_empty())
 }
 
-/// What stands behind the pair of tags that a text begins with; `None` if that is not closed.
+/// What follows the pair of tags that a text begins with; `None` if it is not closed.
 fn behind<'t>(text: &'t str, tag: &str) -> Option<&'t str> {
     let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
     let (mut depth, mut rest) = (0, text);
