@@ -1,24 +1,24 @@
-//! Long base64 runs: a model cannot read them, and they are the dearest text there is.
+//! Removes long base64 runs: a model cannot read them, and no text costs more.
 //!
-//! A run is one unbroken stretch, or lines of one width as MIME wraps them. What surrounds it stays, a `data:` prefix
-//! too. Text that only shares the alphabet (hex, names, paths, rows of one letter) stays. So does what an agent may have
-//! to hand on, letter for letter: keys, certificates, tokens, and whatever is no longer than these are.
+//! A run is an unbroken stretch, or lines of equal width as MIME wraps them. Everything around it stays, even a `data:`
+//! prefix. Text that only shares the alphabet (hex, names, paths, rows of one letter) stays, and so does what an agent
+//! may have to pass on verbatim: keys, certificates, tokens, and anything no longer than these.
 
 use super::estimate;
 use super::marker::{one_line, thousands};
 
-/// Shorter runs stay.
+/// The fewest bytes of a run that is removed if a `data:` prefix declares it.
 const MIN_RUN: usize = 512;
-/// So do shorter ones that no `data:` prefix declares.
+/// The fewest bytes of a run that is removed if nothing declares it.
 const MIN_UNDECLARED: usize = 4096;
-/// How near to a run the line is that ends a PEM block: behind a checksum, if it has one.
+/// How far behind a run the end line of a PEM block may be, in bytes: a checksum may come first.
 const NEAR: usize = 80;
 /// Widths of wrapped lines.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=76;
-/// A shorter last line than this is left standing: it might be a word.
+/// A last line with fewer characters is not part of a run: it might be a word.
 const MIN_LAST_LINE: usize = 16;
 
-/// The text with its base64 runs replaced by notes; `None` if there is none.
+/// The text with its base64 runs replaced by notes; `None` if there are none to replace.
 pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
     let mut out = String::new();
     let mut copied = 0;
@@ -49,11 +49,11 @@ pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
     })
 }
 
-/// Whether a run is a part of a token, a public key as SSH writes it, or the body of a PEM block.
+/// Whether a run is part of a token, an SSH public key, or the body of a PEM block.
 fn is_credential(text: &str, run: &std::ops::Range<usize>) -> bool {
     let (before, encoded, after) = (&text[..run.start], &text[run.clone()], &text.as_bytes()[run.end..]);
     let is_token = before.ends_with('.') || encoded.starts_with("eyJ") && after.starts_with(b".");
-    // The length of a name, and the name: `ssh-` or `ecdsa-`.
+    // The length of the algorithm's name, and the beginning of the name: `ssh-` or `ecdsa-`.
     let is_ssh = encoded.starts_with("AAAA")
         && (encoded[4..].starts_with("B3NzaC1")
             || encoded[4..].starts_with("C3NzaC1")
@@ -69,10 +69,10 @@ fn note(bytes: usize, recall: &str) -> String {
     format!("[plimsoll: {} bytes of base64 removed here; {}]", thousands(bytes), one_line(recall))
 }
 
-/// The next maximal stretch of at least [`MIN_RUN`] bytes that base64, wrapped or not, may be made of.
+/// The next maximal stretch of at least [`MIN_RUN`] bytes that may be base64, wrapped or not.
 fn next_stretch(bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
     let mut start = from;
-    // Whatever is long enough covers the probe: text that has none is touched at few places only.
+    // Any long enough stretch covers the probe, so text without one is only touched in a few places.
     while let Some(probe) = start.checked_add(MIN_RUN - 1).filter(|&probe| probe < bytes.len()) {
         let Some(offset) = bytes[start..=probe].iter().rposition(|&byte| !may_wrap(byte)) else {
             let more = count(&bytes[probe + 1..], may_wrap);
@@ -115,7 +115,7 @@ impl Iterator for Runs<'_> {
             }
             if line.is_full() {
                 let end = self.wrapped(start, &line);
-                // `wrapped` went past the whole block, long enough or not.
+                // `wrapped` has passed the whole block, long enough or not.
                 if end - start >= MIN_RUN {
                     return Some(start..end);
                 }
@@ -126,7 +126,7 @@ impl Iterator for Runs<'_> {
 }
 
 impl Runs<'_> {
-    /// Goes past the lines as wide as the first one, and a shorter last one; returns where they end.
+    /// Passes the lines of the same width as the first, and a shorter last one. Returns where they end.
     fn wrapped(&mut self, start: usize, first: &Line) -> usize {
         let mut end = first.end;
         while self.at < self.stretch.len() {
@@ -147,16 +147,16 @@ impl Runs<'_> {
     }
 }
 
-/// A stretch of symbols, its padding, and what follows up to the next symbol.
+/// A sequence of symbols, its padding, and what follows up to the next symbol.
 struct Line {
     symbols: usize,
     padding: usize,
     standard: bool,
-    /// Whether a line end follows at once.
+    /// Whether a line end follows immediately.
     wraps: bool,
     /// Where symbols and padding end.
     end: usize,
-    /// Where the next one starts.
+    /// Where the next line starts.
     next: usize,
 }
 
@@ -171,7 +171,7 @@ impl Line {
             [b'\r' | b'\n', ..] => 1,
             _ => 0,
         };
-        // More padding than there can be is none.
+        // More padding than possible is not padding.
         let padded = if padding <= 2 { padding } else { 0 };
         Self {
             symbols,
@@ -188,7 +188,7 @@ impl Line {
         self.wraps && self.standard && self.padding == 0 && WIDTHS.contains(&self.symbols)
     }
 
-    /// Whether it is the end of lines with `width` symbols.
+    /// Whether it can be the last line of a block that is `width` symbols wide.
     const fn is_last_of(&self, width: usize) -> bool {
         let all = self.symbols + self.padding;
         self.standard && all <= width && (self.padding > 0 || (self.symbols < width && all >= MIN_LAST_LINE))
@@ -199,8 +199,8 @@ fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|&byte| !matches(byte)).unwrap_or(bytes.len())
 }
 
-/// Whether a run has what encoded data has and hex, names and paths lack: digits and letters of both cases,
-/// many different symbols, and few stretches of one kind.
+/// Whether a run has what encoded data has and hex, names and paths lack: digits and letters of both cases, many
+/// different symbols, and few stretches of one kind.
 fn looks_encoded(run: &str) -> bool {
     let (mut upper, mut lower, mut digits, mut changes, mut symbols) = (0, 0, 0, 0, 0_usize);
     let mut seen = 0_u128;

@@ -1,28 +1,28 @@
-//! What shell scripts are made of, and whether they do nothing but print files.
+//! Splits shell scripts into commands, and tells whether they do nothing but print files.
 //!
-//! No shell: words, quotes, pipes, lists and harmless redirections are understood. Whatever else a script holds is read as
-//! far as it goes, and makes it one that may do anything.
+//! This is not a shell: it understands words, quotes, pipes, lists and harmless redirections. A script with anything
+//! else is read as far as possible and counts as one that may do anything.
 
 /// Commands that print files as they are, in lower case.
 pub const VIEWERS: &[&str] =
     &["cat", "head", "tail", "nl", "bat", "batcat", "less", "more", "tac", "get-content", "gc"];
 /// Commands that neither print files nor change what others print.
 pub const NEUTRAL: &[&str] = &["cd", "pushd", "popd", "pwd", "echo", "printf", "true", ":", "export", "set"];
-/// The word that stands in a command where its output goes to a file; the file is the next one.
+/// The word in a command that stands for redirecting its output to a file; the next word is the file.
 pub const TO_FILE: &str = ">";
 /// Commands that run a script given after `-c`.
 const SHELLS: &[&str] = &["sh", "bash", "zsh", "dash", "ash", "ksh"];
-/// Longer scripts are not looked at.
+/// Longer scripts are not examined, in bytes.
 const MAX_SCRIPT: usize = 4096;
-/// How deep scripts in scripts are followed.
+/// How deep scripts within scripts are followed.
 const MAX_DEPTH: usize = 2;
 
-/// Whether a script prints at least one file, and does nothing else.
+/// Whether a script prints at least one file and does nothing else.
 pub(super) fn only_prints_files(script: &str) -> bool {
     script_effect(script, MAX_DEPTH) == Effect::Prints
 }
 
-/// The same for one command that is given as its words.
+/// The same for a single command given as words.
 pub(super) fn words_only_print_files(words: &[&str]) -> bool {
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
     command_effect(&words, MAX_DEPTH) == Effect::Prints
@@ -30,11 +30,11 @@ pub(super) fn words_only_print_files(words: &[&str]) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
-    /// Nothing that matters.
+    /// Nothing relevant.
     Nothing,
-    /// Files are printed as they are.
+    /// Prints files as they are.
     Prints,
-    /// Anything.
+    /// May do anything.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ fn command_effect(words: &[String], depth: usize) -> Effect {
     }
 }
 
-/// `sed -n`, and nothing that writes: ranges of lines, printed.
+/// `sed -n` with nothing but printed line ranges, which writes no file.
 fn sed_only_prints(arguments: &[String]) -> bool {
     let is_quiet = |flag: &String| matches!(flag.as_str(), "-n" | "--quiet" | "--silent");
     let prints = |word: &String| {
@@ -102,12 +102,12 @@ fn git_shows_a_file(arguments: &[String]) -> bool {
     matches!(arguments, [show, file] if show == "show" && is_file(file))
 }
 
-/// A script, read as far as that goes without a shell.
+/// A script, read as far as possible without a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Script {
-    /// Its pipelines in order, each of commands in order, each of words.
+    /// Its pipelines in order; each is a list of commands, each of which is a list of words.
     pub pipelines: Vec<Vec<Vec<String>>>,
-    /// It holds nothing but lists and pipes of commands, and no redirection that writes or reads a file.
+    /// Whether it contains nothing but lists and pipes of commands, and no redirection that writes or reads a file.
     pub is_plain: bool,
 }
 
@@ -146,7 +146,7 @@ impl Scanner<'_> {
                 '|' if self.rest.next_if_eq(&'|').is_some() => self.end_pipeline(),
                 '|' => {
                     self.end_command();
-                    // What is printed about errors goes the same way.
+                    // `|&`: error output goes into the pipe too.
                     self.read.is_plain &= self.rest.next_if_eq(&'&').is_none();
                 }
                 '&' if self.rest.next_if_eq(&'&').is_some() => self.end_pipeline(),
@@ -197,13 +197,13 @@ impl Scanner<'_> {
                 }
             }
         }
-        // It is never closed.
+        // The quote is never closed.
         self.read.is_plain = false;
     }
 
     /// `2>/dev/null`, `2>&1` and the like print nothing else; any other redirection writes a file.
     fn redirection(&mut self) {
-        // The number of the stream is no word.
+        // The number of the stream is not a word.
         match self.word.take() {
             Some(word) if !word.is_empty() && word.chars().all(|digit| digit.is_ascii_digit()) => {}
             word => self.words.extend(word),
@@ -243,16 +243,16 @@ impl Scanner<'_> {
     }
 }
 
-/// A text that is spelled in code.
+/// A string literal in code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Literal {
-    /// What it says, as far as that can be told.
+    /// Its text, as far as it can be decoded.
     pub text: String,
-    /// It is closed, and holds nothing that only a language's own reader could tell.
+    /// Whether it is closed and contains nothing that only a parser of the language could decode.
     pub is_plain: bool,
 }
 
-/// What a key is set to in code, by what stands behind the key: `cat a` of `: "cat a"`; `None` if that is no literal.
+/// The value of a key in code, given what follows the key: `cat a` for `: "cat a"`; `None` if it is not a literal.
 pub fn literal(behind: &str) -> Option<Literal> {
     let value = behind.trim_start_matches(['"', '\'']).trim_start().strip_prefix(':')?.trim_start();
     let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\'' | '`'))?;

@@ -1,14 +1,14 @@
-//! Where a stream of texts is cut so that one end of it fits a budget.
+//! Where to cut a sequence of texts so that its beginning or end fits a budget.
 //!
-//! Whole lines are kept. Only a line that no budget could hold is cut inside, never inside a character, a
-//! `\r\n` or, as far as that is cheap to see, what a reader takes for one character; and between words, numbers and
-//! what else stands in a list, where there is such a place near by: half a number is another number.
+//! Whole lines are kept. Only a line longer than the whole budget is cut inside: never within a character, a `\r\n` or,
+//! as far as that is cheap to see, what a reader takes for one character; and between words, numbers and items of a
+//! list if there is such a place nearby, because half a number is a different number.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
-/// What may be kept, or what there is.
+/// A budget, or the size of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) lines: usize,
@@ -20,7 +20,7 @@ impl Size {
         self.lines <= budget.lines && self.bytes <= budget.bytes
     }
 
-    /// So many thousandths of it.
+    /// This many thousandths of it.
     pub(super) fn part(self, thousandths: u16) -> Self {
         let of = |all: usize| (all as u128 * u128::from(thousandths) / 1000) as usize;
         Self { lines: of(self.lines), bytes: of(self.bytes) }
@@ -49,28 +49,28 @@ impl Lines {
         Size { lines: self.of(memchr_iter(b'\n', text.as_bytes()).count(), text), bytes: text.len() }
     }
 
-    /// The lines of a text with that many newlines.
+    /// The number of lines of a text with this many newlines.
     pub(super) fn of(self, newlines: usize, text: &str) -> usize {
         let unfinished = !text.is_empty() && (self == Self::CountTrailing || !text.ends_with('\n'));
         newlines + usize::from(unfinished)
     }
 }
 
-/// A place in a stream: before byte `at` of a text, or after the last text.
+/// A place in a sequence of texts: before byte `at` of a text, or after the last text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) text: usize,
     pub(super) at: usize,
 }
 
-/// Where the longest beginning that the budget holds ends, and its size.
+/// Where the longest beginning that fits the budget ends, and its size.
 pub(super) fn head(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> (Place, Size) {
     let mut left = budget;
     for (index, text) in texts.iter().enumerate() {
         let size = lines.size(text);
         if !size.fits(left) {
             let at = head_of(text, left, budget.bytes);
-            // What follows on the next line is gone, so an empty last line counts.
+            // What follows is cut from the next line on, so an empty last line counts.
             left = left.minus(Lines::CountTrailing.size(&text[..at]));
             return (Place { text: index, at }, budget.minus(left));
         }
@@ -79,7 +79,7 @@ pub(super) fn head(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> (Place
     (Place { text: texts.len(), at: 0 }, budget.minus(left))
 }
 
-/// Where the longest end that the budget holds starts.
+/// Where the longest end that fits the budget starts.
 pub(super) fn tail(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> Place {
     let mut left = budget;
     for (index, text) in texts.iter().enumerate().rev() {
@@ -97,8 +97,8 @@ pub(super) fn tail(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> Place 
     Place { text: 0, at: 0 }
 }
 
-/// The end of what is kept of a text that is too large, without its last line end. A line longer than `whole`
-/// could never be kept.
+/// Where to end the beginning of a text that is too large, before the last line end. A line longer than `whole` bytes
+/// could never be kept whole.
 fn head_of(text: &str, left: Size, whole: usize) -> usize {
     let bytes = text.as_bytes();
     if left.lines == 0 || left.bytes == 0 {
@@ -122,13 +122,13 @@ fn head_of(text: &str, left: Size, whole: usize) -> usize {
     last_end.map_or(0, |end| before_carriage_return(bytes, end))
 }
 
-/// The start of what is kept of a text that is too large.
+/// Where to start the end of a text that is too large.
 fn tail_of(text: &str, left: Size, whole: usize, lines: Lines) -> usize {
     let bytes = text.as_bytes();
     if left.lines == 0 || left.bytes == 0 {
         return bytes.len();
     }
-    // The newline that ends the last line starts none.
+    // The newline that ends the last line does not start another.
     let body = match lines {
         Lines::Plain if bytes.ends_with(b"\n") => &bytes[..bytes.len() - 1],
         _ => bytes,
@@ -138,7 +138,8 @@ fn tail_of(text: &str, left: Size, whole: usize, lines: Lines) -> usize {
     if by_lines >= by_bytes {
         return by_lines;
     }
-    // `by_bytes > by_lines >= 0`: there is a byte before the budget, and a line end from it on starts the rest.
+    // `by_bytes > by_lines >= 0`: there is a byte before the budget, and the first line end from that byte on precedes
+    // the rest.
     let line_end = memchr(b'\n', body.get(by_bytes - 1..).unwrap_or_default());
     let start = line_end.map_or(bytes.len(), |len| by_bytes + len);
     let line = memrchr(b'\n', &bytes[..start.min(body.len()).saturating_sub(1)]).map_or(0, |end| end + 1);
@@ -153,32 +154,32 @@ fn before_carriage_return(bytes: &[u8], end: usize) -> usize {
     if end > 0 && bytes.get(end) == Some(&b'\n') && bytes[end - 1] == b'\r' { end - 1 } else { end }
 }
 
-/// Places that are looked at to keep together what belongs together.
+/// How many places are examined to keep together what belongs together.
 const LOOK: usize = 8;
 
-/// The last good place to cut at or before `at`; `line` if there is no place after it.
+/// The last good place to cut at or before `at`; `line` if there is none after it.
 fn floor(text: &str, line: usize, at: usize) -> usize {
     let places = (line + 1..=at).rev().filter(|&place| text.is_char_boundary(place));
     let last = places.clone().next().unwrap_or(line);
     places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(last)
 }
 
-/// The first good place to cut at or after `at`; `end` if there is no place before it.
+/// The first good place to cut at or after `at`; `end` if there is none before it.
 fn ceil(text: &str, at: usize, end: usize) -> usize {
     let places = (at..end).filter(|&place| text.is_char_boundary(place));
     let first = places.clone().next().unwrap_or(end);
     places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(first)
 }
 
-/// Bytes that are given up at most of so many that could be kept of a line, for a better place to cut it.
+/// The most bytes to give up for a better place to cut a line, of the `kept` that could stay.
 const fn near(kept: usize) -> usize {
     const MOST: usize = 128;
     const PART: usize = 8;
     if kept / PART < MOST { kept / PART } else { MOST }
 }
 
-/// The first of some places between two things of a list; else the first that divides no word or number, as far as that can
-/// be told.
+/// The first of these places that is between two items of a list; otherwise the first that does not divide a word or a
+/// number, as far as that can be told.
 fn between(text: &str, places: &(impl Iterator<Item = usize> + Clone)) -> Option<usize> {
     let first = |least: Gap| {
         let mut places = places.clone().filter(|&at| text.is_char_boundary(at) && !joins(text, at));
@@ -187,7 +188,7 @@ fn between(text: &str, places: &(impl Iterator<Item = usize> + Clone)) -> Option
     [Gap::Wide, Gap::Narrow, Gap::Digits].into_iter().find_map(first)
 }
 
-/// What stands at a place.
+/// What a cut at a place would separate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Gap {
     /// Something that belongs together.
@@ -196,7 +197,7 @@ enum Gap {
     Digits,
     /// Two words.
     Narrow,
-    /// Two things of a list.
+    /// Two items of a list.
     Wide,
 }
 
@@ -206,14 +207,14 @@ fn gap(text: &str, at: usize) -> Gap {
     let (Some(before), Some(after)) = (back.next(), on.next()) else { return Gap::Wide };
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '.' | '+' | '-' | '_' | '/' | '\\');
-    // Whether what stands there has a digit on both sides, as in a list of numbers, a long number or a time.
+    // Whether the mark has a digit on both sides, as in a list of numbers, a long number or a time.
     let is_in_digits = |mark: char| match mark {
         _ if mark == before => is_digit(back.clone().next()) && is_digit(Some(after)),
         _ => is_digit(Some(before)) && is_digit(on.clone().next()),
     };
     match [before, after] {
         ['\\', _] => Gap::None,
-        // Before the escape of a character is better than within it.
+        // Before a character escape is better than within it.
         [_, '\\'] if on.clone().next() == Some('u') => Gap::Digits,
         pair if pair.iter().any(|c| c.is_whitespace()) => Gap::Wide,
         [',' | '}' | ']', _] if !is_in_digits(before) => Gap::Wide,
@@ -224,7 +225,7 @@ fn gap(text: &str, at: usize) -> Gap {
     }
 }
 
-/// Whether the characters before and after a place make one: line ends, marks, emoji sequences.
+/// Whether the characters before and after a place form one: line ends, combining marks, emoji sequences.
 fn joins(text: &str, at: usize) -> bool {
     let Some(next) = text[at..].chars().next() else { return false };
     let before = text[..at].chars().next_back();

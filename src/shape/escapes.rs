@@ -1,8 +1,8 @@
-//! Terminal escapes, backspaces and carriage-return progress: what a screen would no longer show.
+//! Removes terminal escapes, backspaces and carriage-return progress: what a screen would no longer show.
 //!
-//! Of a line that was overwritten, the last state stays: in a text with escapes or backspaces, which a terminal was
-//! sent, always; elsewhere where it can be told to be progress. `\r\n` line ends stay as they are. All other control
-//! characters stay too; nothing is ever added.
+//! Of an overwritten line, the last state stays: always in a text with escapes or backspaces, which was written for a
+//! terminal; elsewhere only if it is recognised as progress. `\r\n` line ends and all other control characters stay as
+//! they are; nothing is ever added.
 
 use memchr::{memchr2, memchr3, memrchr};
 
@@ -12,7 +12,7 @@ const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const BACKSPACE: u8 = 0x08;
 
-/// The text as a screen would show it in the end; `None` if it has nothing to strip.
+/// The text as a screen would finally show it; `None` if there is nothing to strip.
 pub(super) fn strip(text: &str) -> Option<String> {
     let stripped = if memchr::memchr(ESC, text.as_bytes()).is_some() {
         let stripped = without_sequences(text);
@@ -30,13 +30,13 @@ pub(super) fn strip(text: &str) -> Option<String> {
     stripped
 }
 
-/// Everything but the escape sequences. What does not form one loses only its introducer.
+/// Everything but the escape sequences. An incomplete sequence only loses its introducer.
 fn without_sequences(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(offset) = memchr::memchr(ESC, &bytes[at..]) {
-        // Both ends are at ASCII bytes or at the end of a sequence of them: character boundaries.
+        // Both ends are at ASCII bytes or after a sequence of them, which are character boundaries.
         out.push_str(&text[at..at + offset]);
         at += offset + sequence_len(&bytes[at + offset..]);
     }
@@ -44,7 +44,7 @@ fn without_sequences(text: &str) -> String {
     out
 }
 
-/// The length of the sequence that `bytes` begin with; the first of them is ESC.
+/// The length of the sequence at the beginning of `bytes`, whose first byte is ESC.
 fn sequence_len(bytes: &[u8]) -> usize {
     match bytes.get(1) {
         Some(b'[') => {
@@ -62,7 +62,7 @@ fn sequence_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The length of a control string with its terminator (BEL or ESC `\`); 0 if its line does not hold one.
+/// The length of a control string with its terminator (BEL or ESC `\`); 0 if there is none on its line.
 fn string_len(bytes: &[u8]) -> usize {
     match memchr3(BEL, ESC, b'\n', bytes) {
         Some(end) if bytes[end] == BEL => end + 1,
@@ -75,7 +75,7 @@ fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|&&byte| matches(byte)).count()
 }
 
-/// Whether a backspace, or a carriage return that is no part of a line end, is in the text.
+/// Whether the text contains a backspace, or a carriage return that is not part of a line end.
 fn is_overwritten(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -89,7 +89,7 @@ fn is_overwritten(text: &str) -> bool {
     false
 }
 
-/// The text with what `lasting` leaves of each line's states.
+/// The text with each line reduced to the states that `lasting` returns.
 fn last_states<'t>(text: &'t str, lasting: impl Fn(&'t str) -> Vec<&'t str>) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -109,12 +109,12 @@ fn last_states<'t>(text: &'t str, lasting: impl Fn(&'t str) -> Vec<&'t str>) -> 
     out
 }
 
-/// What a terminal shows of a line in the end.
+/// What a terminal finally shows of a line.
 fn last_state(line: &str) -> Vec<&str> {
     vec![memrchr(b'\r', line.as_bytes()).map_or(line, |at| &line[at + 1..])]
 }
 
-/// Appends a line as it looks after its backspaces: they move left, what follows is written over.
+/// Appends a line after applying its backspaces: each moves the cursor left, and what follows overwrites.
 fn push_overstruck(out: &mut String, line: &str) {
     if memchr::memchr(BACKSPACE, line.as_bytes()).is_none() {
         out.push_str(line);

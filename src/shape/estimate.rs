@@ -1,9 +1,10 @@
-//! Whether a replacement is worth it: fewer bytes, and fewer tokens for any tokenizer we know of.
+//! Whether a replacement is worth it: fewer bytes, and fewer tokens in any known tokenizer.
 //!
-//! Bytes alone deceive: a run of spaces or of `=` is a token or two, a short note is a dozen. So what goes is
-//! counted from below and what comes from above. Never used where a figure is shown or stored.
+//! Bytes alone are misleading: a run of spaces or of `=` is a token or two, a short note is a dozen. So the removed
+//! text is counted by a lower bound and the added text by an upper bound. Never used for figures that are shown or
+//! stored.
 
-/// Whether text that weighs `removed` may give way to `added`. `removed` is the pieces of what goes.
+/// Whether the `removed` pieces of text are worth replacing by `added`.
 pub(super) fn worth<'a>(removed: impl Iterator<Item = &'a str>, added: &str) -> bool {
     let enough = at_most(added) + 1;
     let (mut bytes, mut tokens) = (0, 0);
@@ -16,15 +17,15 @@ pub(super) fn worth<'a>(removed: impl Iterator<Item = &'a str>, added: &str) -> 
     bytes > added.len() && tokens >= enough
 }
 
-/// No more tokens than this are in `text`, if it is a sentence of ours.
+/// An upper bound on the tokens of `text`, if it is a sentence of ours.
 pub(super) const fn at_most(text: &str) -> usize {
     text.len().div_ceil(2)
 }
 
-/// No fewer tokens than this are in `text`; counting stops soon after `enough`.
+/// A lower bound on the tokens of `text`; counting stops soon after `enough`.
 ///
-/// Every run of letters, of digits or of marks is at least one token, white space may cost nothing, and no
-/// vocabulary holds much longer pieces than the ones assumed here.
+/// Every run of letters, of digits or of marks is at least one token, white space may cost nothing, and no vocabulary
+/// has much longer pieces than assumed here.
 pub(super) fn at_least(text: &str, enough: usize) -> usize {
     let (mut tokens, mut run, mut last, mut byte_before) = (0, 0_usize, Class::Space, 0);
     for &byte in text.as_bytes() {
@@ -35,7 +36,7 @@ pub(super) fn at_least(text: &str, enough: usize) -> usize {
             Class::Space => false,
             Class::Letter => run.is_multiple_of(16),
             Class::Digit => run.is_multiple_of(3),
-            // Rows of one mark are merged far more than others.
+            // Rows of one mark merge into far longer tokens than others.
             Class::Mark if same && byte == byte_before => run.is_multiple_of(64),
             Class::Mark => run.is_multiple_of(8),
             Class::Wide => run.is_multiple_of(12),

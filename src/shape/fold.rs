@@ -1,17 +1,17 @@
-//! Runs of identical lines: the line once and how often it came again.
+//! Folds runs of identical lines: the line once, and how often it was repeated.
 //!
-//! Lines must be the same byte for byte, so nothing is lost but their number, and that is told.
+//! The lines must be equal byte for byte, so nothing is lost but their number, which is stated.
 
 use memchr::memchr;
 
 use super::estimate;
 use super::marker::thousands;
 
-/// Runs shorter than this stay as they are.
+/// Shorter runs stay as they are.
 const MIN_RUN: usize = 4;
-/// How a note begins. Notes are never folded themselves, so folding once is folding for good.
+/// The beginning of a note. Notes are never folded, so folding twice changes nothing more.
 const NOTE: &str = "[plimsoll: the line above repeated ";
-/// Tokens of a note.
+/// The tokens of a note.
 const NOTE_TOKENS: usize = 16;
 
 /// The text with its runs folded; `None` if no run is worth it.
@@ -27,7 +27,7 @@ pub(super) fn fold(text: &str) -> Option<String> {
         if let Some(note) = note(line, more) {
             out.push_str(&text[copied..=end]);
             out.push_str(&note);
-            // The last of the run leaves its line end, if it has one.
+            // The last line of the run keeps its line end, if it has one.
             copied = if text[..at].ends_with('\n') { at - 1 } else { at };
         }
     }
@@ -51,7 +51,7 @@ fn repeats<'a>(mut text: &'a str, line: &str) -> (usize, &'a str) {
     (times, text)
 }
 
-/// What stands for `more` repetitions of a line; `None` if they had better stay.
+/// The note that replaces `more` repetitions of a line; `None` if they should stay.
 fn note(line: &str, more: usize) -> Option<String> {
     if more + 1 < MIN_RUN || line.starts_with(NOTE) {
         return None;

@@ -1,17 +1,17 @@
-//! The text that stands where something was cut: filled from a template, and recognised again.
+//! The text where something was cut: filled from a template, and recognised again.
 //!
-//! A text that carries our own marker was shaped before (by a gateway in front of this one, or it came back
-//! from the agent). Recognition is structural: the fixed parts at a place where we would put them, and
-//! figures that add up. What a tool prints cannot pass for it by accident.
+//! A text that contains our own marker was shaped before, by a gateway in front of this one or because the agent sent
+//! it back. Recognition is structural: the fixed parts must be where we would put them, and the figures must add up.
+//! Tool output cannot pass for a marker by accident.
 
 use std::borrow::Cow;
 
 use memchr::{memchr_iter, memmem};
 
-/// What stands between a marker and the text around it.
+/// Separates a marker from the text around it.
 pub(super) const GAP: &str = "\n\n";
 
-/// A template whose places are known.
+/// A parsed template.
 pub(super) struct Template<'a> {
     parts: Vec<Part<'a>>,
     /// Newlines in the filled template.
@@ -29,7 +29,7 @@ enum Part<'a> {
 /// How a figure is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Digits {
-    /// In groups: `48,213`.
+    /// With separators: `48,213`.
     Grouped,
     /// Without separators.
     Plain,
@@ -44,13 +44,13 @@ impl Digits {
     }
 }
 
-/// A marker in a text.
+/// A marker found in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) removed: usize,
-    /// If the template tells it.
+    /// `None` if the template does not state it.
     pub(super) total: Option<usize>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Template<'a> {
         Self { parts, newlines: memchr_iter(b'\n', template.as_bytes()).count() }
     }
 
-    /// The marker of a cut that took `removed` of `total` bytes.
+    /// The marker of a cut that removed `removed` of `total` bytes.
     pub(super) fn fill(&self, removed: usize, total: usize, recall: &str) -> String {
         let mut out = String::new();
         for part in &self.parts {
@@ -95,8 +95,8 @@ impl<'a> Template<'a> {
         out
     }
 
-    /// Whether a filled template can be told from other text: it begins with text of its own, has words, says
-    /// how much was removed, and its places can be told apart.
+    /// Whether a filled template can be told from other text: it begins with text of its own, contains words, says how
+    /// much was removed, and its placeholders are separated.
     pub(super) fn is_recognisable(&self) -> bool {
         let begins = |part: &Part<'_>| match part {
             Part::Literal(first) => !first.contains('\n') && !first.starts_with(char::is_whitespace),
@@ -120,7 +120,7 @@ impl<'a> Template<'a> {
             && self.parts.windows(2).all(is_clear)
     }
 
-    /// The places in a text where a marker stands as we would have put it: alone, or set off by [`GAP`].
+    /// The places in a text where a marker is as we would have put it: alone, or set off by [`GAP`].
     ///
     /// The template must be recognisable.
     pub(super) fn find_in<'t>(&'t self, text: &'t str) -> impl Iterator<Item = Marker> + 't {
@@ -147,7 +147,7 @@ impl<'a> Template<'a> {
 
 type Figures = (Option<usize>, Option<usize>);
 
-/// Matches the whole of `text`; there is at most one [`Part::Recall`], and a literal after every other place.
+/// Matches the whole of `text`; there is at most one [`Part::Recall`], and a literal after every other placeholder.
 fn match_all(parts: &[Part<'_>], mut text: &str, mut figures: Figures) -> Option<Figures> {
     for (index, part) in parts.iter().enumerate() {
         match part {
@@ -186,7 +186,7 @@ pub fn thousands(figure: usize) -> String {
     out
 }
 
-/// The text without line ends: markers and notes keep to their lines.
+/// The text without line ends: markers and notes do not spread over more lines.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ").into() } else { text.into() }
 }

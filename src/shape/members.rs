@@ -1,5 +1,5 @@
-//! Results whose texts are named members: what a short one says (a status, where the next page begins) stands nowhere in
-//! the long ones. The short ones stay, beside the stream that the others are, and what they take of its budget is left out.
+//! Results whose texts are named members: what a short one says (a status, where the next page begins) is nowhere in
+//! the long ones. The short ones stay, next to the sequence of the others, and are deducted from its budget.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use super::Leaf;
 use super::cut::Size;
 use super::truncate::Truncation;
 
-/// What stands where a text was that cannot be removed.
+/// Replaces a text that cannot be removed.
 pub const GONE: &str = "…";
 
-/// What short members may have in all, and no more than a quarter of the budget.
+/// The most that all short members together may take, and no more than a quarter of the budget.
 const MOST: Size = Size { lines: 16, bytes: 1 << 10 };
 
 /// [`Truncation::apply`] for members.
@@ -34,14 +34,14 @@ pub(super) fn was_applied(truncation: Truncation<'_>, texts: &[Cow<'_, str>]) ->
 struct Divided<'t> {
     /// The texts that are not short.
     stream: Vec<Cow<'t, str>>,
-    /// For each text.
+    /// Whether each text is short.
     is_short: Vec<bool>,
-    /// How the stream is truncated.
+    /// How the others are truncated.
     within: Truncation<'t>,
 }
 
-/// A text with a marker is part of a stream that was cut, and what is gone already takes nothing: what was truncated once
-/// is divided so that it is left alone.
+/// A text with a marker belongs to what was cut, and an already removed text takes no room: a result that was truncated
+/// is divided in such a way that it is left alone.
 fn divide<'t>(truncation: Truncation<'t>, texts: &'t [Cow<'_, str>]) -> Divided<'t> {
     let Truncation { budget, lines, template, .. } = truncation;
     let most = Size { lines: MOST.lines.min(budget.lines / 4), bytes: MOST.bytes.min(budget.bytes / 4) };

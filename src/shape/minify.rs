@@ -1,12 +1,12 @@
-//! A JSON document without its insignificant white space.
+//! Removes the insignificant white space of a JSON document.
 //!
-//! Only if the whole text is one strictly valid object or array; the bytes of strings and numbers and the
-//! order of keys are never touched.
+//! Only if the whole text is one strictly valid object or array; the bytes of strings and numbers and the order of keys
+//! are never touched.
 
 use memchr::memchr2;
 use serde::de::IgnoredAny;
 
-/// The document without white space outside its strings; `None` if the text is no document, or has none.
+/// The document without white space outside its strings; `None` if the text is no document or has no such white space.
 pub(super) fn minify(text: &str) -> Option<String> {
     let document = text.trim_matches([' ', '\t', '\r', '\n']);
     let bytes = document.as_bytes();
@@ -14,7 +14,7 @@ pub(super) fn minify(text: &str) -> Option<String> {
         return None;
     }
     let gains = document.len() < text.len() || Pieces::of(document).any(|piece| piece.is_none());
-    // Parsing `IgnoredAny` does not recurse: depth is no danger.
+    // Parsing `IgnoredAny` does not recurse, so depth is not a danger.
     if !gains || serde_json::from_str::<IgnoredAny>(document).is_err() {
         return None;
     }
@@ -23,7 +23,7 @@ pub(super) fn minify(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// A document as pieces that stay (`Some`) and white space that goes (`None`).
+/// A document as pieces that stay (`Some`) and white space that is removed (`None`).
 struct Pieces<'a> {
     document: &'a str,
     at: usize,

@@ -1,8 +1,8 @@
-//! Shapers: what a newborn tool result is shortened to.
+//! Shapers: how a newborn tool result is shortened.
 //!
-//! Each shaper is one file and a pure function of the text. [`shape`] runs them in a fixed order. Nothing here
-//! knows a protocol, a store or a clock; the same input and settings always give the same output, the output
-//! is shorter, and it is left alone when it comes back.
+//! Each shaper is one file and a pure function of the text. [`shape`] runs them in a fixed order. Nothing here knows a
+//! protocol, a store or a clock; the same input and settings always give the same output, the output is shorter, and it
+//! is left alone when it comes back.
 
 mod base64;
 pub mod command;
@@ -36,21 +36,20 @@ pub use marker::thousands;
 use settings::{Keep, TruncateRule};
 use truncate::Truncation;
 
-/// One tool result as the shapers see it.
+/// A tool result as the shapers see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its texts in order, decoded. There may be several, with images between.
+    /// Its texts in order, decoded. There may be several, with images between them.
     pub leaves: &'a [Cow<'a, str>],
-    /// Whether they are values of named members, of which none can be removed.
+    /// Whether these are the values of named members, none of which can be removed.
     pub members: bool,
     /// The name of the tool that was called.
     pub tool: Option<&'a str>,
-    /// The call's arguments as they were sent: JSON as a rule, but any text is possible.
+    /// The arguments of the call as sent: usually JSON, but any text is possible.
     pub arguments: Option<&'a str>,
     /// Whether the result reports an error.
     pub is_error: bool,
-    /// A sentence that says where the full text will be found: `full output: /path`, `re-run the tool for the
-    /// rest`.
+    /// A phrase that says where the full text can be found: `full output: /path`, `re-run the tool for the rest`.
     pub recall: &'a str,
 }
 
@@ -59,9 +58,9 @@ pub struct Subject<'a> {
 pub enum Leaf {
     /// It stays as it is.
     Keep,
-    /// This text takes its place; it is never blank.
+    /// It is replaced by this text, which is never blank.
     Replace(String),
-    /// It goes, with the block that holds it. Another text of the same result says so.
+    /// It is removed together with its block. Another text of the same result says so.
     Remove,
 }
 
@@ -70,7 +69,7 @@ pub enum Leaf {
 pub struct Shaped {
     /// One for each text of the subject.
     pub leaves: Vec<Leaf>,
-    /// What was done.
+    /// The shapers that were applied.
     pub rules: Rules,
     /// Bytes of all texts before.
     pub bytes_before: usize,
@@ -80,16 +79,16 @@ pub struct Shaped {
     pub lossy: bool,
 }
 
-/// A result that would shrink by fewer bytes is left alone: a decision has to be stored, and an agent that works
-/// on the very thing that is stripped had better see it.
+/// The fewest bytes that a result must shrink by: a decision has to be stored, and an agent that works on the very
+/// thing that is stripped should rather see it.
 const MIN_GAIN: usize = 64;
-/// How often the shapers may enable one another before a text is given up as it is.
+/// How many times the shapers may enable one another before a text is left as it is.
 const MAX_PASSES: usize = 4;
 
 /// Shortens a result; `None` leaves it as it is.
 ///
-/// Views of files are only truncated, since their text is quoted back in edits. So are errors, by a limit of
-/// their own, keeping both ends. Exempt tools are left alone.
+/// Views of files are only truncated, because their text is quoted in edits. So are errors, with a limit of their own
+/// and both ends kept. Exempt tools are left alone.
 pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     if subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool)) {
         return None;
@@ -118,7 +117,7 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         let truncation = Truncation { recall, ..truncation };
         if subject.members { members::apply(truncation, &texts) } else { truncation.apply(&texts) }
     };
-    // Whether it is cut must not hang on what came before: it may come back as it leaves.
+    // Whether the text is cut must not depend on what came before: it may come back as it leaves.
     let cut = condensed(subject, rules).and_then(|recall| cut_with(&recall));
     let cut = cut.or_else(|| cut_with(subject.recall));
     let was_cut = || {
@@ -146,8 +145,8 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     shaped(subject, leaves, rules)
 }
 
-/// What a marker says of the full text where it was condensed before the cut: the other figures are of what that left, and
-/// the full text has other ones.
+/// What a marker says about the full text if that was condensed before the cut: the other figures are those of the
+/// condensed text, and the full text has different ones.
 fn condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
     let bytes = || thousands(subject.leaves.iter().map(|leaf| leaf.len()).sum());
     (!rules.is_empty()).then(|| format!("condensed from {} bytes; {}", bytes(), subject.recall))
@@ -167,7 +166,7 @@ fn budget(subject: &Subject<'_>, settings: &Settings) -> Size {
     Size { lines: rule.max_lines, bytes: rule.max_bytes }
 }
 
-/// Everything but truncation, until nothing changes any more; `None` if nothing does, or if no visible
+/// Applies everything but truncation until nothing changes any more; `None` if nothing changes at all, or if no visible
 /// character would be left.
 fn condense(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)> {
     let (mut shorter, mut rules) = pass(text, settings, recall)?;
@@ -194,7 +193,7 @@ fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)
         }
     };
     apply(Rule::Escapes, settings.escapes, &escapes::strip);
-    // Before folding: a folded document is none, and a minified one has no lines to fold.
+    // Before folding: a folded document is no longer one, and a minified one has no lines to fold.
     apply(Rule::Minify, settings.minify, &minify::minify);
     apply(Rule::Fold, settings.fold, &fold::fold);
     apply(Rule::Base64, settings.base64, &|text| base64::elide(text, recall));
@@ -204,7 +203,7 @@ fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)
     }
 }
 
-/// What becomes of the subject's texts, given what became of them before and in the cut.
+/// What becomes of each text, combining what was condensed with the cut.
 fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Leaf>>) -> Vec<Leaf> {
     let condensed = |text: Cow<'_, str>| match text {
         Cow::Borrowed(_) => Leaf::Keep,

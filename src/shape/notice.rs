@@ -1,6 +1,6 @@
-//! The notices that agents put into results which they cut themselves.
+//! The notices that agents put into results which they have cut themselves.
 //!
-//! Many cut at our own default limits, and their notice comes on top. Such a text is left alone: a second
+//! Many cut at the same limits as our defaults, and their notice comes on top. Such a text is left alone: a second
 //! notice for a few hundred bytes would only confuse.
 
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ const ENDINGS: &[&str] = &[
     "Full output saved to: ",
     "The tool call succeeded but the output was truncated.",
 ];
-/// What stands anywhere in it, right after a figure.
+/// What occurs anywhere in it, right after a figure.
 const INSIDES: &[&str] = &[
     " tokens truncated…",
     " chars truncated…",
@@ -45,7 +45,7 @@ const INSIDES: &[&str] = &[
     " more lines not shown. Use offset=",
 ];
 
-/// Whether the client has cut the result already, and says so.
+/// Whether the client has already cut the result, and says so.
 pub(super) fn is_cut_by_client(texts: &[Cow<'_, str>]) -> bool {
     texts.iter().any(|text| {
         let bytes = text.as_bytes();

@@ -1,14 +1,14 @@
-//! Which states of a line a later one stands for.
+//! Which states of an overwritten line can be dropped in favour of a later one.
 //!
-//! A terminal's progress is one line drawn again and again behind carriage returns. So is, to look at, a whole file whose
-//! lines end with them, and it must not lose any. Only what can be told to be progress is taken for it: states that say
-//! the same of how far something is, and none of which goes back.
+//! Progress on a terminal is one line drawn again and again after carriage returns. A file whose lines end with
+//! carriage returns looks the same, and must not lose any. So only what can be recognised as progress is treated as
+//! such: states with the same label that say how far something is, none of which goes back.
 
 use memchr::memmem;
 
-/// The states of a line that stay, in order: of a run of progress the last one, of anything else all.
+/// The states of a line that stay, in order: the last one of each run of progress, and all others.
 pub(super) fn lasting(line: &str) -> Vec<&str> {
-    // What begins a line anew before it has begun overwrites nothing.
+    // A carriage return at the beginning of a line overwrites nothing.
     let states: Vec<&str> = line.trim_start_matches('\r').split('\r').collect();
     if states.len() == 1 {
         return states;
@@ -24,12 +24,13 @@ pub(super) fn lasting(line: &str) -> Vec<&str> {
     kept
 }
 
-/// How many of the first states are of one progress, and whether none of them goes back; 1 if the first is of none.
+/// How many of the first states belong to one progress, and whether none of them goes back; 1 if the first is not
+/// progress.
 fn run(states: &[&str]) -> (usize, bool) {
     let Some(mut last) = states.first().and_then(|state| Progress::of(state)) else { return (1, true) };
     let (mut length, mut goes_on) = (1, true);
     for (at, state) in states.iter().enumerate().skip(1) {
-        // Blanks that wipe a state before the next one are none of their own.
+        // Blanks that wipe a state before the next one are not a state of their own.
         if state.trim_start_matches(' ').is_empty() {
             continue;
         }
@@ -40,18 +41,18 @@ fn run(states: &[&str]) -> (usize, bool) {
     (length, goes_on)
 }
 
-/// What a state says of how far something is.
+/// What a state says about progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Progress<'a> {
-    /// Of what.
+    /// The label in front of the figure or the bar.
     label: &'a str,
-    /// How far; nothing where only a bar, a speed or a turning sign says it.
+    /// How far it is; 0 if only a bar, a speed or a spinner shows it.
     part: f64,
 }
 
-/// What columns of a table stand between.
+/// What separates the columns of a table.
 const COLUMNS: [char; 5] = [',', ';', '\t', '|', '"'];
-/// A sign that turns, frame by frame.
+/// The frames of a spinner.
 const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 
 impl<'a> Progress<'a> {
@@ -75,7 +76,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// What bars and turning signs are drawn with.
+/// Whether bars and spinners are drawn with this character.
 const fn is_block(letter: char) -> bool {
     matches!(letter, '\u{2580}'..='\u{259f}' | '\u{2800}'..='\u{28ff}')
 }
@@ -91,7 +92,7 @@ fn percentage(state: &str) -> Option<f64> {
     number.parse().ok()
 }
 
-/// So many of so many, in brackets: `(1/4)`, `[12/345]`.
+/// A count in brackets as a share: `(1/4)`, `[12/345]`.
 fn counted(state: &str) -> Option<f64> {
     let (_, rest) = state.split_once(['(', '['])?;
     let (inside, _) = rest.split_once([')', ']'])?;
@@ -113,7 +114,7 @@ fn has_bar(state: &str) -> bool {
         && inside.0.bytes().all(|byte| matches!(byte, b'#' | b'=' | b'>' | b'*' | b'-' | b'.' | b' '))
 }
 
-/// Whether it is a row of times that are spent and left, as of curl.
+/// Whether it is a row of times spent and left, as curl prints it.
 fn is_meter(state: &str) -> bool {
     let is_clock =
         |word: &&str| word.matches(':').count() == 2 && word.bytes().all(|b| b == b':' || b.is_ascii_digit());

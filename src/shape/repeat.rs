@@ -1,12 +1,12 @@
-//! Repeat pointers: what stands for a result that is byte-identical to an earlier one still in view.
+//! Repeat pointers: the text that replaces a result that is byte-identical to an earlier one still in view.
 //!
-//! Whether there is one is for the caller to know; here is only the text.
+//! The caller determines whether there is such a result; this module only makes the text.
 
 use super::marker::{one_line, thousands};
 
-/// The pointer to the equal output of an earlier call, of `bytes` bytes.
+/// The pointer to the equal output of an earlier call, which has `bytes` bytes.
 ///
-/// `recall` is a sentence that says where the full text is.
+/// `recall` is a phrase that says where the full text is.
 pub fn pointer(tool: Option<&str>, call_id: &str, bytes: usize, recall: &str) -> String {
     let of = tool.map_or_else(String::new, |tool| format!(" of {}", one_line(tool)));
     format!("{BEGINNING}{of}{}{} bytes; {}]", named(call_id), thousands(bytes), one_line(recall))

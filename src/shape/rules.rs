@@ -2,30 +2,30 @@
 
 use std::fmt;
 
-/// One shaper.
+/// A shaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Rule {
-    /// Terminal escapes and overwritten lines were removed.
+    /// Removes terminal escapes and overwritten lines.
     Escapes,
-    /// Repeated lines were folded into one and a count.
+    /// Folds repeated lines into one and a count.
     Fold,
-    /// Insignificant white space of a JSON document was removed.
+    /// Removes insignificant white space from a JSON document.
     Minify,
-    /// Base64 was replaced by a note.
+    /// Replaces base64 by a note.
     Base64,
-    /// The text was cut.
+    /// Cuts the text.
     Truncate,
-    /// The text was replaced by a pointer to an equal one.
+    /// Replaces the text by a pointer to an equal one.
     Repeat,
 }
 
 impl Rule {
-    /// Every shaper, in the order in which decisions and the books name them. They are applied in another.
+    /// All shapers, in the order in which decisions and the ledger list them. They are applied in a different order.
     pub const ALL: [Self; 6] =
         [Self::Escapes, Self::Fold, Self::Minify, Self::Base64, Self::Truncate, Self::Repeat];
 
-    /// The name that the books and the metrics use.
+    /// The name used in the ledger and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Escapes => "escapes",
@@ -61,7 +61,7 @@ impl Rules {
         self.0 |= rule.bit();
     }
 
-    /// Adds all of another set.
+    /// Adds all shapers of another set.
     pub const fn extend(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -71,7 +71,7 @@ impl Rules {
         self.0 & rule.bit() != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,4 +1,4 @@
-//! What the shapers can be told. Owned here, filled by `config`.
+//! The settings of the shapers. Owned here, filled by `config`.
 
 pub use crate::conversation::NamePatterns;
 
@@ -17,8 +17,8 @@ pub struct Settings {
     pub repeat: bool,
     /// The smallest result, in bytes, that a pointer may replace.
     pub repeat_min_bytes: usize,
-    /// Tools whose results show a file as it is. Their text is quoted back in edits, so only truncation and
-    /// repeat pointers apply to them.
+    /// Tools whose results show a file as it is. Their text is quoted in edits, so only truncation and repeat pointers
+    /// apply to them.
     pub views: NamePatterns,
     /// Truncation.
     pub truncate: Truncate,
@@ -27,32 +27,32 @@ pub struct Settings {
 /// Settings of truncation.
 #[derive(Debug, Clone)]
 pub struct Truncate {
-    /// What applies when no entry of `tools` matches.
+    /// What applies if no entry of `tools` matches.
     pub base: TruncateRule,
     /// Per-tool overrides; the first entry whose pattern matches wins.
     pub tools: Vec<(NamePatterns, TruncateRule)>,
-    /// Tools whose results stay whole.
+    /// Tools whose results are never truncated.
     pub exempt: NamePatterns,
-    /// The limit, in bytes, for results that report an error; they are kept whole up to it, and keep both ends
-    /// beyond it. No limit of lines applies to them.
+    /// The limit, in bytes, for results that report an error. Longer ones are cut and keep both ends; no limit on lines
+    /// applies to them.
     pub error_max_bytes: usize,
     /// Count the empty line after a final newline. Newlines count as bytes in any case.
     pub count_trailing_newline: bool,
-    /// The text that stands where bytes were removed: `{removed}`, `{total}`, `{recall}` are filled in,
+    /// The text that is put where bytes were removed: `{removed}`, `{total}` and `{recall}` are filled in,
     /// `{removed_plain}` and `{total_plain}` without separators.
     ///
-    /// It comes on top of the limits if it can be recognised when it is seen again: if it begins with text of its
-    /// own, has eight letters or more, what was removed once, and the others at most once, all of them apart. Any
-    /// other one is paid for out of the limits, and stands alone where they have room for no more.
+    /// It comes on top of the limits if it can be recognised later: if it begins with text of its own, contains at
+    /// least eight letters, what was removed exactly once, and the other placeholders at most once, all of them
+    /// separated. Any other template is deducted from the limits, and stands alone if they leave room for nothing else.
     pub marker: String,
 }
 
 /// Limits and direction of one truncation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TruncateRule {
-    /// The most lines that are kept whole, and the most that are left of more.
+    /// The most lines that are kept whole, and the most that remain of more.
     pub max_lines: usize,
-    /// The most bytes that are kept whole, and the most that are left of more.
+    /// The most bytes that are kept whole, and the most that remain of more.
     pub max_bytes: usize,
     /// Which end is kept.
     pub keep: Keep,
@@ -65,15 +65,15 @@ pub enum Keep {
     Head,
     /// The end.
     Tail,
-    /// Both, half of the budget each.
+    /// Both, with half of the budget each.
     Both,
-    /// Both, and of the budget so many thousandths at the beginning.
+    /// Both, with this many thousandths of the budget at the beginning.
     Parts(u16),
 }
 
-/// The marker of a cut, as shipped.
+/// The default marker of a cut.
 pub const MARKER: &str = "[plimsoll: {removed} of {total} bytes removed here; {recall}]";
-/// Tools that show files, as shipped.
+/// The default tools that show files.
 pub const VIEWS: &[&str] = &[
     "read",
     "read_*",
@@ -97,12 +97,12 @@ pub const VIEWS: &[&str] = &[
     "*find_symbol",
     "*get_symbols_overview",
 ];
-/// Tools that run commands, as shipped: the end of their output matters as much as its beginning.
+/// The default tools that run commands: the end of their output matters as much as its beginning.
 pub const SHELLS: &[&str] =
     &["*bash*", "*shell*", "*terminal*", "*exec*", "*run_command*", "*execute_command*"];
 /// Tools that start processes and write to them.
 pub(super) const PROCESSES: &[&str] = &["*start_process", "*interact_with_process", "*write_stdin"];
-/// Other tools with results whose end matters as much, as shipped: runs, builds, tests, logs.
+/// Other default tools whose results matter at the end as much: runs, builds, tests, logs.
 pub const RUNS: &[&str] = &[
     "run",
     "run_*",

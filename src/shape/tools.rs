@@ -1,7 +1,7 @@
-//! What tools read files and what tools run commands, told from their names and arguments.
+//! Which tools read files and which run commands, judging by their names and arguments.
 //!
-//! The one list of both: what is not condensed and what is worth keeping must not be told apart. A guess in any case; nothing
-//! here looks at what a tool has answered.
+//! The only list of both, so that what is not condensed and what is worth keeping are decided alike. In any case a
+//! guess; nothing here looks at the answer of a tool.
 
 use std::sync::LazyLock;
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::settings::{NamePatterns, PROCESSES, SHELLS, VIEWS};
 use crate::conversation::files::{PATH_LISTS, PATHS};
 
-/// Members of arguments that hold the command that a shell is given, most usual first.
+/// Arguments that contain the command for a shell, most usual first.
 pub const COMMANDS: &[&str] = &["command", "cmd", "script", "commands", "input", "code"];
-/// Those that say at which line of a file to begin.
+/// Arguments that say at which line of a file to begin.
 pub const FIRST: &[&str] = &[
     "offset",
     "start_line",
@@ -30,7 +30,7 @@ pub const FIRST: &[&str] = &[
     "from",
     "begin",
 ];
-/// Those that say at which to end.
+/// Arguments that say at which line to end.
 pub const LAST: &[&str] = &[
     "end_line",
     "endLine",
@@ -46,7 +46,7 @@ pub const LAST: &[&str] = &[
     "end",
     "to",
 ];
-/// Those that say how many to show.
+/// Arguments that say how many lines to show.
 pub const COUNT: &[&str] = &[
     "limit",
     "length",
@@ -60,13 +60,13 @@ pub const COUNT: &[&str] = &[
     "count",
     "head",
 ];
-/// Those that say how many to show of the end.
+/// Arguments that say how many lines to show from the end.
 pub const TAIL: &[&str] = &["tail"];
-/// Those that say around which line.
+/// Arguments that say around which line to show a file.
 pub const AROUND: &[&str] = &["line_number", "lineNumber", "line"];
-/// Those with a pair of numbers, the first line and the last.
+/// Arguments with a pair of numbers, the first line and the last.
 pub const PAIRS: &[&str] = &["view_range", "line_range", "lineRange", "lines", "range"];
-/// Those that ask for a part of a file by other means than its lines.
+/// Arguments that ask for a part of a file other than by lines.
 pub const PARTS: &[&str] = &[
     "name_path",
     "name_path_pattern",
@@ -79,7 +79,7 @@ pub const PARTS: &[&str] = &[
     "section",
     "cell_id",
 ];
-/// Those that change nothing of which lines are shown.
+/// Arguments that do not affect which lines are shown.
 const ASIDE: &[&str] = &[
     "description",
     "explanation",
@@ -95,7 +95,7 @@ const ASIDE: &[&str] = &[
     "branch",
 ];
 
-/// What is in the names of tools that do anything else with a file.
+/// Words in the names of tools that do anything else with a file.
 const OTHERWISE: &[&str] = &[
     "list",
     "dir",
@@ -176,7 +176,7 @@ const OTHERWISE: &[&str] = &[
     "submit",
     "watch",
 ];
-/// How the names of files end that are no text.
+/// Extensions of files that are not text.
 const NO_TEXT: &[&str] =
     &["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "svgz", "pdf", "mp3", "mp4", "wav", "mov", "zip"];
 
@@ -187,7 +187,7 @@ fn patterns(globs: &[&str]) -> NamePatterns {
     NamePatterns::new(globs.iter().copied()).expect("the shipped patterns are globs")
 }
 
-/// The name of a tool without what a server or a namespace puts before it, in lower case, its words joined alike.
+/// The name of a tool without the prefix of a server or a namespace, in lower case, words joined by `_`.
 pub fn bare(tool: &str) -> String {
     let name = tool.to_ascii_lowercase();
     let name = name.rsplit("__").next().unwrap_or(&name);
@@ -200,8 +200,8 @@ pub fn runs_commands(tool: &str) -> bool {
     RUNNERS.matches(tool) || RUNNERS.matches(&bare(tool))
 }
 
-/// Whether the call of a tool shows files as they are: by its name, or, where that says nothing, because it is given the
-/// name of one and no more than what lines of it to show.
+/// Whether the call of a tool shows files as they are: by its name or, if that says nothing, because its arguments are
+/// a file name and at most which lines to show.
 pub fn reads_files(tool: &str, arguments: &Map<String, Value>) -> bool {
     let name = bare(tool);
     if READERS.matches(tool) || READERS.matches(&name) {
@@ -211,7 +211,7 @@ pub fn reads_files(tool: &str, arguments: &Map<String, Value>) -> bool {
     is_given_a_file(&name, arguments)
 }
 
-/// Whether it is not known by its name to do anything else, and is given a file and what lines of it to show.
+/// Whether the name does not suggest anything else, and the arguments are a file and at most which lines of it to show.
 pub(super) fn is_given_a_file(name: &str, arguments: &Map<String, Value>) -> bool {
     let is_range =
         |key: &str| [FIRST, LAST, COUNT, TAIL, AROUND, PAIRS, ASIDE].iter().any(|keys| keys.contains(&key));

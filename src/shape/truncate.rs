@@ -1,7 +1,7 @@
-//! Truncation: a result that is too large keeps one end or both, and says how much went and where it is.
+//! Truncation: a result that is too large keeps one end or both, and says how much was removed and where it is.
 //!
-//! All texts of a result are one stream with one budget. What is kept never exceeds it; the marker comes on
-//! top, as long as it can be recognised again. Nothing is cut because of the notice of an earlier cut.
+//! All texts of a result are one sequence with one budget. What is kept never exceeds it; the marker comes on top, as
+//! long as it can be recognised again. Nothing is cut because of the notice of an earlier cut.
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
@@ -15,7 +15,7 @@ use super::marker::{GAP, Template};
 use super::notice;
 use super::settings::{Keep, Truncate};
 
-/// How one result is truncated.
+/// How a result is truncated.
 #[derive(Clone, Copy)]
 pub(super) struct Truncation<'a> {
     pub(super) budget: Size,
@@ -23,7 +23,7 @@ pub(super) struct Truncation<'a> {
     pub(super) lines: Lines,
     pub(super) template: &'a Template<'a>,
     pub(super) recall: &'a str,
-    /// Bytes of the result that are no part of the stream. They are none of the budget's.
+    /// Bytes of the result that are not part of the sequence and do not count against the budget.
     pub(super) beside: usize,
 }
 
@@ -45,7 +45,7 @@ impl Truncation<'_> {
         (estimate::worth(cut.removed(texts), &added) && !leaves.iter().any(is_blank)).then_some(leaves)
     }
 
-    /// Whether the texts are what [`Self::apply`] gives: our marker, figures that add up, the rest in budget.
+    /// Whether the texts are a result of [`Self::apply`]: our marker, figures that add up, the rest within budget.
     pub(super) fn was_applied(&self, texts: &[Cow<'_, str>]) -> bool {
         if !self.template.is_recognisable() {
             return false;
@@ -54,9 +54,9 @@ impl Truncation<'_> {
         texts.iter().any(|text| self.has_marker(text, &all))
     }
 
-    /// Whether a text of the stream, which is as large as `all`, has a marker that tells the truth about it.
+    /// Whether a text of the sequence, which has the size `all`, contains a marker whose figures are right.
     fn has_marker(&self, text: &str, all: &LazyCell<Size, impl FnOnce() -> Size>) -> bool {
-        // Newlines are counted once, from marker to marker, and only if there is one.
+        // Newlines are counted once, from marker to marker, and only if there is a marker.
         let own = LazyCell::new(|| self.lines.size(text).lines);
         let own_newlines = LazyCell::new(|| memchr_iter(b'\n', text.as_bytes()).count());
         let (mut newlines, mut counted) = (0, 0);
@@ -83,7 +83,7 @@ impl Truncation<'_> {
 
     fn fit(&self, texts: &[Cow<'_, str>], budget: Size) -> bool {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        // A text has no more lines than bytes, or one more: most need not be counted.
+        // A text has at most one line more than bytes: most need not be counted.
         bytes <= budget.bytes && (bytes + texts.len() <= budget.lines || self.size(texts).fits(budget))
     }
 
@@ -94,8 +94,8 @@ impl Truncation<'_> {
         }
     }
 
-    /// What is kept. A marker that could not be told from other text is paid for out of the budget, so that
-    /// the result fits.
+    /// The budget for what is kept. A marker that could not be told from other text is deducted from it, so that the
+    /// result fits.
     fn marked_budget(&self, total: usize) -> Option<Size> {
         if self.template.is_recognisable() {
             return Some(self.budget);
@@ -105,14 +105,14 @@ impl Truncation<'_> {
         if beside.fits(self.budget) {
             return Some(self.budget.minus(beside));
         }
-        // It stands alone where there is room for no more.
+        // It stands alone if there is room for nothing else.
         self.lines.size(&marker).fits(self.budget).then_some(Size { lines: 0, bytes: 0 })
     }
 }
 
 impl Truncate {
-    /// The lines and bytes that its marker takes of any limits at least, whatever it is filled with: where they are less,
-    /// nothing is cut. `None`: it comes on top of them.
+    /// The fewest lines and bytes that its marker takes of the limits, whatever it is filled with: if they are less,
+    /// nothing is cut. `None`: the marker comes on top of the limits.
     pub fn least_of_marker(&self) -> Option<(usize, usize)> {
         let template = Template::parse(&self.marker);
         let Size { lines, bytes } = self.lines().size(&template.fill(0, 0, ""));
@@ -125,7 +125,7 @@ impl Truncate {
     }
 }
 
-/// Everything from one place up to another goes.
+/// A cut removes everything from one place up to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
     from: Place,
@@ -133,7 +133,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// The cut that leaves what the budget holds; `None` if nothing would go.
+    /// The cut that leaves what fits the budget; `None` if nothing would be removed.
     fn new(texts: &[Cow<'_, str>], budget: Size, keep: Keep, lines: Lines) -> Option<Self> {
         let none = Size { lines: 0, bytes: 0 };
         let (head, tail) = match keep {
@@ -155,13 +155,13 @@ impl Cut {
         (from < to).then_some(Self { from, to })
     }
 
-    /// Whether the second end would be a text of its own without a visible character: no provider takes it.
+    /// Whether the kept end would be a text of its own without a visible character: no provider accepts it.
     fn leaves_blank_tail(self, texts: &[Cow<'_, str>]) -> bool {
         let Place { text, at } = self.to;
         at > 0 && self.marker_text() != text && texts[text][at..].trim().is_empty()
     }
 
-    /// The text that gets the marker: the first one that is cut and survives, else the first that is cut.
+    /// The text that gets the marker: the first one that is cut and survives, otherwise the first that is cut.
     const fn marker_text(self) -> usize {
         if self.from.at == 0 && self.to.at > 0 { self.to.text } else { self.from.text }
     }
@@ -192,7 +192,7 @@ impl Cut {
     }
 }
 
-/// What is kept, with the marker between.
+/// What is kept, with the marker in between.
 fn marked(head: &str, marker: &str, tail: &str) -> String {
     let present: Vec<&str> = [head, marker, tail].into_iter().filter(|piece| !piece.is_empty()).collect();
     present.join(GAP)

@@ -1,8 +1,8 @@
 //! Whether a call shows files as they are.
 //!
-//! Agents quote such text back to find the place of an edit, so it must not be condensed. A tool counts by its
-//! name, or, if it runs commands, by a command that does nothing but print files. In doubt it does not count.
-//! Nothing is run, and no argument is ever changed.
+//! Agents quote such text to locate an edit, so it must not be condensed. A tool is recognised by its name or, if it
+//! runs commands, by a command that does nothing but print files. In doubt it does not count. Nothing is run, and no
+//! argument is ever changed.
 
 use serde_json::{Map, Value};
 
@@ -10,11 +10,11 @@ use super::command;
 use super::settings::Settings;
 use super::tools;
 
-/// Longer arguments are no mere view.
+/// Calls with longer arguments, in bytes, are not mere views.
 const MAX_ARGUMENTS: usize = 16 * 1024;
 
-/// Whether the call shows files: the tool's name is one of `views`, or it is a shell whose command only prints files, or it
-/// is given a file and nothing but what lines of it to show.
+/// Whether the call shows files: the tool's name is one of `views`, it is a shell whose command only prints files, or
+/// its arguments are a file and at most which lines of it to show.
 pub fn is_view(tool: Option<&str>, arguments: Option<&str>, settings: &Settings) -> bool {
     let Some(tool) = tool else { return false };
     let name = tools::bare(tool);
