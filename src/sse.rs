@@ -1,24 +1,24 @@
 //! Incremental framing of server-sent events.
 //!
-//! Bytes go in as they arrive, split anywhere; the data of each complete event comes out. It is only used on a
-//! copy of a stream: it never blocks, never fails, and forgets what is too large instead of growing.
+//! Bytes go in as they arrive, split anywhere; the data of each complete event comes out. It is only used on a copy of
+//! a stream: it never blocks, never fails, and drops what is too large instead of growing.
 //!
-//! Some servers leave out the empty line between events. Within one JSON document no object or list begins right behind
-//! the end of another: there, an event has ended.
+//! Some servers omit the empty line between events. Within a JSON document no object or list begins directly after the
+//! end of another, so there an event has ended.
 
 use memchr::memchr2;
 
 /// The largest event that is kept, in bytes. An OpenAI `response.completed` event repeats the whole answer.
 const MAX_EVENT: usize = 16 << 20;
 
-/// The mark of UTF-8 that some servers put in front of a text. It is no part of it.
+/// The byte order mark that some servers put in front of a text. It is not part of it.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// What the lines of a stream begin with.
+/// What the lines of a stream may begin with.
 const FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
 
-/// Whether a body is a stream of events, by the way it begins, white space and a mark aside; `None`: more of it is
-/// needed.
+/// Whether a body is an event stream, judging by its beginning without white space and byte order mark; `None` if more
+/// of it is needed.
 pub(crate) fn is_stream(body: &[u8]) -> Option<bool> {
     let body = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
     if FIELDS.iter().any(|field| body.starts_with(field)) {
@@ -33,22 +33,22 @@ pub(crate) fn is_stream(body: &[u8]) -> Option<bool> {
 pub struct Framer {
     /// The unfinished line.
     line: Vec<u8>,
-    /// Data of the unfinished event, lines joined by a newline.
+    /// The data of the unfinished event, lines joined by a newline.
     data: Vec<u8>,
     /// Whether the unfinished event has a data line.
     pending: bool,
-    /// The last line ended with a carriage return: a newline that follows belongs to it.
+    /// Whether the last line ended with a carriage return: a newline that follows belongs to it.
     after_return: bool,
-    /// Bytes of the unfinished line were thrown away.
+    /// Whether bytes of the unfinished line were dropped.
     cut_line: bool,
-    /// Data of the unfinished event was thrown away.
+    /// Whether data of the unfinished event was dropped.
     cut_event: bool,
-    /// The first line has been taken.
+    /// Whether the first line has been read.
     begun: bool,
 }
 
 impl Framer {
-    /// Takes the next bytes and calls `event` with the data of every event they complete.
+    /// Takes the next bytes and calls `event` with the data of every event that they complete.
     pub fn push(&mut self, mut bytes: &[u8], event: &mut dyn FnMut(&[u8])) {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
@@ -71,13 +71,13 @@ impl Framer {
         self.keep(bytes);
     }
 
-    /// The stream has ended: an event without its empty line still counts, as servers forget it.
+    /// Ends the stream. An event without its empty line still counts, because servers forget it.
     pub fn finish(&mut self, event: &mut dyn FnMut(&[u8])) {
         self.end_line(event);
         self.take_line(b"", event);
     }
 
-    /// The unfinished line ends here. One that was thrown away takes its event along.
+    /// Ends the unfinished line. If it was dropped, so is its event.
     fn end_line(&mut self, event: &mut dyn FnMut(&[u8])) {
         let line = std::mem::take(&mut self.line);
         self.cut_event |= std::mem::take(&mut self.cut_line);
@@ -121,7 +121,7 @@ impl Framer {
     }
 }
 
-/// Whether two lines of data cannot be of one JSON document, though they stand in one event.
+/// Whether two lines of data cannot belong to the same JSON document, although they are in the same event.
 pub(crate) fn are_apart(before: &[u8], after: &[u8]) -> bool {
     matches!(before.trim_ascii_end(), [.., b'}' | b']'])
         && matches!(after.trim_ascii_start(), [b'{' | b'[', ..])

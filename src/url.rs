@@ -1,27 +1,28 @@
-//! What parts of URLs mean: who may have the name of a host, what escapes stand for, and which parameters are credentials.
+//! Meaning of parts of URLs: who may own the name of a host, what escapes stand for, and which parameters are
+//! credentials.
 //!
-//! Looks nothing up, and forbids nothing: what follows is for those to say who ask.
+//! Looks nothing up and forbids nothing: conclusions are up to the caller.
 
 use std::net::IpAddr;
 
 use http::uri::Authority;
 
-/// What a host is called by, and so who may have that name.
+/// What kind of name a host has, and so who may own it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostName {
-    /// An address.
+    /// An IP address.
     Address,
-    /// `localhost` or below it: the machine of who asks.
+    /// `localhost` or a name below it: the local machine.
     Localhost,
-    /// One that nobody can register: without a dot, as those of containers, or below `internal`, which is set apart for
-    /// private networks, and where containers find the machine that they run on.
+    /// A name that nobody can register: one without a dot, as containers have, or below `internal`, which is reserved
+    /// for private networks and under which containers find their host.
     Private,
-    /// One that may be anyone's. What is no name counts as such, and what stands behind credentials.
+    /// A name that may be anyone's. Anything that is not a name counts as one, and so does a host after credentials.
     Public,
 }
 
 impl HostName {
-    /// What the host of an authority is called by, whatever its port.
+    /// The kind of name in an authority, whatever its port.
     pub fn of(authority: &Authority) -> Self {
         let host = authority.host();
         if authority.as_str().contains('@') {
@@ -48,7 +49,7 @@ impl HostName {
     }
 }
 
-/// The bytes that a part of a URL stands for; an error is a `%` that begins no escape.
+/// The bytes that a part of a URL stands for; an error is a `%` that does not begin an escape.
 fn bytes(text: &str) -> impl Iterator<Item = Result<u8, u8>> {
     let mut rest = text.as_bytes().iter();
     std::iter::from_fn(move || {
@@ -63,27 +64,27 @@ fn bytes(text: &str) -> impl Iterator<Item = Result<u8, u8>> {
     })
 }
 
-/// A part of a URL as it was meant: `%40` stands for `@`, and what is no such escape for itself.
+/// Decodes a part of a URL: `%40` stands for `@`, and a `%` that does not begin an escape for itself.
 pub fn decoded(text: &str) -> Vec<u8> {
     bytes(text).map(|byte| byte.unwrap_or_else(|percent| percent)).collect()
 }
 
-/// The same as a text; `None` if a `%` begins no escape, or what it stands for is no UTF-8.
+/// The same as text; `None` if a `%` does not begin an escape, or the result is not UTF-8.
 pub fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes(text).collect::<Result<_, _>>().ok()?).ok()
 }
 
-/// Names of parameters that carry a key.
+/// Names of parameters that contain an API key.
 const KEYS: [&str; 3] = ["key", "api_key", "api-key"];
-/// Those that carry what is renewed.
+/// Names of parameters that contain a token, which is renewed from time to time.
 const TOKENS: [&str; 2] = ["access_token", "token"];
 
-/// The values of a query's parameters that are credentials, as they are written.
+/// The values of a query's parameters that are credentials, as written.
 pub fn credentials(query: &str) -> impl Iterator<Item = &str> {
     values(query, |name| KEYS.contains(&name) || TOKENS.contains(&name))
 }
 
-/// The values of those that are keys.
+/// The values of a query's parameters that are API keys, if not empty.
 pub fn keys(query: &str) -> impl Iterator<Item = &str> {
     values(query, |name| KEYS.contains(&name)).filter(|key| !key.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The texts in a call's arguments.
+//! The texts in the arguments of a call.
 
 use std::borrow::Cow;
 
@@ -7,23 +7,23 @@ use super::{Arguments, Conversation, Digest, PartId};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{self, Edit, Edits, Span, string};
 
-/// Texts of arguments of fewer bytes are always sent as they came. However a call is spelled, it is no shorter than they.
+/// Arguments of fewer bytes are always sent as received. However a call is spelled, it is no shorter than its texts.
 pub const LONG: usize = 1024;
 
-/// How many lists and objects a text may stand in, the outermost object among them.
+/// How many nested lists and objects a text may be in, the outermost object included.
 const DEPTH: usize = 4;
 
-/// The arguments of one call: JSON, or a text as a whole.
+/// The arguments of a call: JSON, or one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts<'a> {
-    /// The JSON, or the text.
+    /// The JSON or the text.
     said: Cow<'a, str>,
-    /// Where the literals of its texts stand, in order; `None`: it is no JSON, but one text.
+    /// The string literals of its texts, in order; `None` if it is not JSON but one text.
     literals: Option<Vec<Span>>,
 }
 
 impl Conversation {
-    /// A call's arguments as text: the JSON of a value, the content of a string.
+    /// The arguments of a call as text: the JSON of a value, or the content of a string.
     pub fn arguments(&self, id: PartId) -> Option<Cow<'_, str>> {
         match self.part(id)?.arguments? {
             Arguments::Value(span) => {
@@ -33,7 +33,7 @@ impl Conversation {
         }
     }
 
-    /// A digest of a call: of its tool and of its arguments, however they are spelled. `None` where it has no name.
+    /// A digest of a call's tool and arguments, whatever the spelling of the arguments. `None` if the call has no name.
     pub fn call_digest(&self, id: PartId) -> Option<Digest> {
         let tool = self.part(id)?.tool.as_deref()?;
         let arguments = self.arguments(id).unwrap_or_default();
@@ -49,8 +49,9 @@ impl Conversation {
         Some(hash.finish())
     }
 
-    /// The texts of a call's arguments; `None` where there are none, or they are neither an object nor a text. What looks
-    /// like JSON and cannot be read as an object is no text: somebody less strict may read it.
+    /// The texts in the arguments of a call; `None` if there are no arguments, or if they are neither an object nor a
+    /// text. Arguments that look like JSON but cannot be read as an object are not taken for a text, since a less
+    /// strict parser may read them.
     pub fn argument_texts(&self, id: PartId) -> Option<Texts<'_>> {
         let said = self.arguments(id)?;
         let object = scan::document(said.as_bytes()).ok().filter(|root| root.kind == Kind::Object);
@@ -71,7 +72,7 @@ fn looks_like_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[', '"'])
 }
 
-/// Notes the literals of all texts in a value; `false` if it cannot be read.
+/// Collects the literals of all texts in a value; `false` if it cannot be read.
 fn gather(document: &[u8], value: Value, depth: usize, found: &mut Vec<Span>) -> bool {
     match value.kind {
         Kind::String => {
@@ -88,17 +89,17 @@ fn gather(document: &[u8], value: Value, depth: usize, found: &mut Vec<Span>) ->
 }
 
 impl Texts<'_> {
-    /// How many there are.
+    /// The number of texts.
     pub fn len(&self) -> usize {
         self.literals.as_ref().map_or(1, Vec::len)
     }
 
-    /// Whether there are none.
+    /// Whether there are no texts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A text; `None` if there is no such one, or its literal holds what is no text.
+    /// A text; `None` if there is none with this index, or if its literal is not valid text.
     pub fn get(&self, at: usize) -> Option<Cow<'_, str>> {
         match &self.literals {
             Some(literals) => string::decode(literals.get(at)?.of(self.said.as_bytes())),
@@ -106,12 +107,12 @@ impl Texts<'_> {
         }
     }
 
-    /// Whether one of them could say this, and be read as a text again.
+    /// Whether one of the texts could be replaced by this one and still be read as a text.
     pub fn takes(&self, text: &str) -> bool {
         self.literals.is_some() || !looks_like_json(text)
     }
 
-    /// All that is said beside the texts, piece by piece.
+    /// Everything other than the texts, piece by piece.
     pub fn beside(&self) -> Vec<&str> {
         let (mut pieces, mut from) = (Vec::new(), 0);
         for literal in self.literals.iter().flatten() {
@@ -122,7 +123,7 @@ impl Texts<'_> {
         pieces
     }
 
-    /// The edits that have some texts say something else; `None` if one of them is not there.
+    /// The edits that replace these texts; `None` if one of them does not exist.
     pub fn edits<'t>(&self, texts: impl IntoIterator<Item = (usize, &'t str)>) -> Option<Vec<Edit>> {
         let whole = Span::new(0, self.said.len());
         let edit = |(at, text): (usize, &str)| match &self.literals {
@@ -132,7 +133,7 @@ impl Texts<'_> {
         texts.into_iter().map(edit).collect()
     }
 
-    /// The arguments with some texts saying something else; `None` if one of them is not there, or named twice.
+    /// The arguments with these texts replaced; `None` if one of them does not exist or is given twice.
     pub fn with<'t>(&self, texts: impl IntoIterator<Item = (usize, &'t str)>) -> Option<String> {
         let edits = Edits::new(self.edits(texts)?).ok()?;
         String::from_utf8(edits.apply(self.said.as_bytes())).ok()

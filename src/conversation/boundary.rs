@@ -1,11 +1,11 @@
 //! Where a text may be cut: between two characters, never within one.
 
-/// The last place between characters at or before `at`.
+/// The last character boundary at or before `at`.
 pub fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The first place between characters at or after `at`; the text's end where that is behind it.
+/// The first character boundary at or after `at`; the end of the text if `at` is beyond it.
 pub fn ceil(text: &str, at: usize) -> usize {
     (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }

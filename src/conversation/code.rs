@@ -1,14 +1,15 @@
-//! Results that are for code which the provider runs, and not for a model.
+//! Results that are read by code which the provider runs, not by a model.
 //!
-//! Where a model writes code that calls the client's tools, the code reads what they answer, and needs all of it. None of it
-//! is in the prompt. So nothing of such a result can be edited, cleared, pointed to or from, and it counts for nothing.
+//! If a model writes code that calls the client's tools, that code reads the results and needs them in full. None of it
+//! is in the prompt. So nothing of such a result can be edited, cleared, pointed to or replaced by a pointer, and it
+//! counts as nothing.
 
 use std::sync::Arc;
 
 use super::{Conversation, MessageIndex, Part, PartKind};
 
 impl Part {
-    /// Has nothing of a result read but its place.
+    /// Forgets everything about a result but its place.
     pub fn leave_to_code(&mut self) {
         (self.leaves, self.slots, self.media, self.content) = (Box::default(), None, None, None);
         self.is_for_code = true;
@@ -21,7 +22,7 @@ impl Part {
 }
 
 impl Conversation {
-    /// Leaves to code what its calls have come to. Messages are read one by one, and only the call says who made it.
+    /// Marks the results of calls made by code. Messages are read one by one, and only the call says who made it.
     #[must_use]
     pub fn with_code_apart(mut self) -> Self {
         let is_call = |part: &Part| part.is_for_code && part.kind == PartKind::ToolCall;

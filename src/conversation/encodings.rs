@@ -1,8 +1,9 @@
-//! Images and documents that stand in places which are not looked into: what the provider's own tools have brought, and
-//! members that only some servers have.
+//! Images and documents in places that are not examined: results of the provider's own tools, and members that only
+//! some servers have.
 //!
-//! They are told by what they are, since nobody knows all names: a literal that is a `data:` URL, or nothing but base64.
-//! What is sealed is another thing: reasoning, or what a search has found, which the provider opens, and reads as text.
+//! They are recognised by their form, since nobody knows all names: a literal that is a `data:` URL, or nothing but
+//! base64. Sealed members are different: they hold reasoning or search results, which the provider decrypts and reads
+//! as text.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -10,14 +11,14 @@ use super::media::MEDIA;
 use super::{MessageIndex, PartKind};
 use crate::json::{Span, string};
 
-/// Bytes of a literal within which a `data:` URL says what it holds.
+/// Bytes of a literal within which a `data:` URL says what it contains.
 const NEAR: usize = 200;
-/// What the names of sealed members have in them, in lower case.
+/// Parts of the names of sealed members, in lower case.
 const SEALED: [&[u8]; 2] = [b"encrypted", b"signature"];
 
 impl MessageIndex {
-    /// The same, with the encodings noted that stand in parts of which only the place is known, and beside all parts. `raw`
-    /// is the message that it was read from.
+    /// Notes the encodings in parts of which only the place is known, and outside of all parts. `raw` is the message
+    /// that the index was read from.
     #[must_use]
     pub fn with_encodings(mut self, raw: &[u8]) -> Self {
         if raw.len() <= MEDIA {
@@ -42,8 +43,8 @@ impl MessageIndex {
     }
 }
 
-/// Bytes of plain JSON, or of a piece of it that begins and ends in no string, by which the encodings in it are longer than
-/// what each counts for.
+/// The bytes by which the encodings in a piece of JSON are longer than what each counts as. The piece begins and ends
+/// outside of strings.
 pub fn excess(json: &[u8]) -> usize {
     if json.len() <= MEDIA {
         return 0;
@@ -61,7 +62,7 @@ pub fn excess(json: &[u8]) -> usize {
     sum
 }
 
-/// Where the literal ends whose text begins here.
+/// Where a literal ends, given where its text begins.
 fn end(json: &[u8], mut at: usize) -> usize {
     while let Some(found) = memchr2(b'"', b'\\', json.get(at..).unwrap_or_default()) {
         if json[at + found] == b'"' {
@@ -72,7 +73,7 @@ fn end(json: &[u8], mut at: usize) -> usize {
     json.len()
 }
 
-/// Whether what stands before this is the name of a member.
+/// Whether a literal is the name of a member, given what follows it.
 fn is_name(behind: &[u8]) -> bool {
     behind.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
@@ -82,7 +83,7 @@ fn names_sealed(name: &[u8]) -> bool {
     SEALED.iter().any(|word| memmem::find(&name, word).is_some())
 }
 
-/// Whether a literal encodes what is no text.
+/// Whether a literal encodes something other than text.
 fn is_encoding(literal: &[u8]) -> bool {
     let said = &literal[1..literal.len() - 1];
     if !string::begins_with(literal, "data:") {
@@ -93,8 +94,8 @@ fn is_encoding(literal: &[u8]) -> bool {
     !string::begins_with(literal, "data:text/") && data.is_some_and(is_base64)
 }
 
-/// Whether a text as it is written is in the alphabet of base64, the one for URLs included. Some programs escape a stroke,
-/// others a sign. What has a line's end may be a list of names, or something printed.
+/// Whether a text, as written, consists of base64 characters, including those for URLs. Some programs escape slashes,
+/// others other signs. A text with line ends may be a list of names or some output.
 fn is_base64(said: &[u8]) -> bool {
     let is_symbol = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
     let mut rest = said;

@@ -1,11 +1,11 @@
-//! Files that the arguments of calls name: in members, in lists, in patches.
+//! Files named in the arguments of calls: in members, in lists, in patches.
 //!
-//! The one list of such members: what is shown, kept and told of files must not be told apart. A guess in any case; no
-//! tool is known by its name here.
+//! The only list of such members, so that everything about files is based on the same ones. In any case a guess; no
+//! tool is recognised by its name here.
 
 use serde_json::{Map, Value};
 
-/// Members of arguments that name a file.
+/// Arguments that name a file.
 pub const PATHS: &[&str] = &[
     "file_path",
     "path",
@@ -22,32 +22,32 @@ pub const PATHS: &[&str] = &[
     "pathInProject",
     "abs_path",
 ];
-/// Those that name several, each as a text or an object of its own.
+/// Arguments that name several files, each as a string or an object.
 pub const PATH_LISTS: &[&str] = &["paths", "file_paths", "filePaths", "files", "include"];
 
-/// The most items taken of one list, and files of one kind of one patch.
+/// The most items taken from a list, and the most files of one kind from a patch.
 pub const MOST: usize = 32;
 
-/// What names a file in arguments, as it is spelled.
+/// The values of all arguments that may name a file, as spelled.
 pub fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let named = PATHS.iter().filter_map(|key| arguments.get(*key)?.as_str());
     named.filter(|path| !path.is_empty())
 }
 
-/// The files that arguments name, as they are spelled. Beside another name, what is called a file is what it says.
+/// The files that arguments name, as spelled. If there is another name, `file` is taken for the contents.
 pub fn named(arguments: &Map<String, Value>) -> Vec<&str> {
     let named: Vec<&str> = spelled(arguments).filter(|path| !path.contains('\n')).collect();
     let content = arguments.get("file").and_then(Value::as_str).filter(|_| named.len() > 1);
     named.into_iter().filter(|path| Some(*path) != content).collect()
 }
 
-/// What the lists in arguments have of files.
+/// The items of all lists of files in arguments.
 pub fn items(arguments: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     PATH_LISTS.iter().filter_map(|key| arguments.get(*key)?.as_array()).flatten().take(MOST)
 }
 
-/// The files that a call with these arguments is about, as they are spelled: those that it names, else those of its lists
-/// and of its patches.
+/// The files that a call with these arguments is about, as spelled: those named directly, otherwise those in lists and
+/// patches.
 pub fn concerned(arguments: &str) -> Vec<String> {
     let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else { return left(arguments) };
     let named = named(&map);
@@ -65,18 +65,18 @@ pub fn concerned(arguments: &str) -> Vec<String> {
 
 /// The first line of a patch.
 const BEGIN: &str = "*** Begin Patch";
-/// What a line of one begins with that names a file.
+/// The beginnings of the lines of a patch that name a file.
 const CHANGES: [&str; 3] = ["*** Update File: ", "*** Add File: ", DELETE];
 const DELETE: &str = "*** Delete File: ";
-/// What one begins with that names another file for what the line before it names.
+/// The beginning of a line that gives the file in the line before it a new name.
 const MOVE: &str = "*** Move to: ";
 
-/// The files that a patch changes, as they are spelled.
+/// The files that a patch changes, as spelled.
 pub fn changed(text: &str) -> impl Iterator<Item = &str> {
     CHANGES.into_iter().flat_map(|verb| behind(text, verb))
 }
 
-/// The files that the patches in arguments leave: a patch is one of the texts, or a word of a command line.
+/// The files that exist after the patches in arguments: a patch is one of the texts, or a word of a command line.
 pub fn left_by(arguments: &Map<String, Value>) -> Vec<String> {
     let words = arguments
         .values()
@@ -84,7 +84,7 @@ pub fn left_by(arguments: &Map<String, Value>) -> Vec<String> {
     words.filter_map(Value::as_str).flat_map(left).collect()
 }
 
-/// The files that a patch leaves, as they are spelled, in its order.
+/// The files that exist after a patch, as spelled, in the order of the patch.
 pub fn left(text: &str) -> Vec<String> {
     let Some(begin) = text.find(BEGIN) else { return Vec::new() };
     let verbs = CHANGES.into_iter().filter(|verb| *verb != DELETE).chain([MOVE]);
@@ -93,10 +93,10 @@ pub fn left(text: &str) -> Vec<String> {
     found.into_iter().map(|path| path.trim_matches(['\'', '"']).to_owned()).collect()
 }
 
-/// What stands behind a verb on its lines.
+/// What follows a verb on each of its lines.
 fn behind<'t>(text: &'t str, verb: &'static str) -> impl Iterator<Item = &'t str> {
     text.split(verb).skip(1).take(MOST).map(|rest| {
-        // The patch may be inside of a JSON string, where a line ends with an escape.
+        // The patch may be inside a JSON string, where a line ends with an escape.
         let end = rest.find(['\n', '"']).unwrap_or(rest.len());
         let line = &rest[..end];
         line.split("\\n").next().unwrap_or(line).trim()

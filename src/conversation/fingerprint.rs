@@ -1,20 +1,20 @@
 //! Identities of messages, histories and texts that survive a restart.
 //!
-//! A message's fingerprint leaves out what clients change without changing the conversation: cache marks, the
-//! spelling of JSON, a string instead of one text block, reasoning that the provider drops by itself. A chain
-//! names a whole history: it is equal exactly when all fingerprints up to a message are.
+//! A message's fingerprint ignores what clients change without changing the conversation: cache marks, the spelling of
+//! JSON, a string instead of one text block, reasoning that the provider drops anyway. A chain identifies a whole
+//! history: two chains are equal exactly if all fingerprints up to their message are.
 
 use std::fmt;
 use std::hash::BuildHasherDefault;
 
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256 value cut to 16 bytes.
+/// A SHA-256 value truncated to 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 16]);
 
 impl Digest {
-    /// The digest of some pieces, one after the other.
+    /// The digest of the concatenated pieces.
     pub fn of(pieces: &[&[u8]]) -> Self {
         let mut hasher = Hasher::default();
         for piece in pieces {
@@ -23,7 +23,7 @@ impl Digest {
         hasher.finish()
     }
 
-    /// Its first half.
+    /// The first eight bytes.
     pub fn half(self) -> u64 {
         u128::from_le_bytes(self.0) as u64
     }
@@ -51,7 +51,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// The digest of all that was added.
+    /// The digest of everything added.
     pub fn finish(self) -> Digest {
         let full = self.0.finalize();
         let mut short = [0; 16];
@@ -60,10 +60,10 @@ impl Hasher {
     }
 }
 
-/// For tables whose keys are hashes already.
+/// The hasher for tables whose keys are hashes already.
 pub type Hashed = BuildHasherDefault<Folded>;
 
-/// The halves of a key in one.
+/// Combines the halves of a key.
 #[derive(Default)]
 pub struct Folded(u64);
 
@@ -81,15 +81,15 @@ impl std::hash::Hasher for Folded {
     }
 }
 
-/// What a message says, whatever its spelling.
+/// Identifies what a message says, whatever its spelling.
 pub type Fingerprint = Digest;
 
-/// A history: everything up to and including one message.
+/// Identifies a history: everything up to and including one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Chain(pub Digest);
 
 impl Chain {
-    /// The empty history of one principal in one dialect. Histories of different roots are never equal.
+    /// The empty history of one principal in one dialect. Histories with different roots are never equal.
     pub fn root(dialect: &str, principal: &[u8]) -> Self {
         Self(Digest::of(&[b"plimsoll 1\0", dialect.as_bytes(), b"\0", principal]))
     }

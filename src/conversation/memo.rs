@@ -1,24 +1,24 @@
-//! Remembering messages that were indexed before.
+//! Remembers messages that were indexed before.
 
 use std::sync::Arc;
 
 use super::MessageIndex;
 
-/// A memory of indexed messages, by a hash of their raw bytes. Filled by the shell, bounded there.
+/// Remembers indexed messages by a hash of their raw bytes. Filled by the shell, bounded there.
 pub trait Memo {
-    /// The key of a message's raw bytes in one dialect. Keys need not be stable over restarts.
+    /// The key of a message's raw bytes in one dialect. Keys may change when the process restarts.
     fn key(&self, dialect: &str, raw: &[u8]) -> u128;
     /// The index of the message with this key, if it is remembered.
     fn get(&self, key: u128) -> Option<Arc<MessageIndex>>;
     /// Remembers an index.
     fn put(&self, key: u128, index: &Arc<MessageIndex>);
 
-    /// The list that began with the message of this key when it was last read, if it is remembered.
+    /// The list that last began with the message of this key, if it is remembered.
     fn trail(&self, _first: u128) -> Option<Trail> {
         None
     }
 
-    /// Remembers a list that is not empty.
+    /// Remembers a list, which must not be empty.
     fn follow(&self, _trail: Trail) {}
 }
 
@@ -28,15 +28,15 @@ pub type Trail = Arc<[Step]>;
 /// A message of a list that was read.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Its raw bytes, an object's.
+    /// The length of its raw bytes, which are an object.
     pub length: u32,
-    /// Their key.
+    /// The key of its raw bytes.
     pub key: u128,
-    /// What was read from them.
+    /// Its index.
     pub index: Arc<MessageIndex>,
 }
 
-/// Remembers nothing.
+/// A memo that remembers nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoMemo;
 

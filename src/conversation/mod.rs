@@ -1,7 +1,7 @@
 //! The neutral, read-only index of a request.
 //!
-//! A protocol folder fills it from the body; planners and shapers read it. It holds positions, kinds and
-//! identities, and decodes text on demand. Nothing is ever serialised from it, and it knows no wire format.
+//! A protocol folder fills it from the body; planners and shapers read it. It holds positions, kinds and identities,
+//! and decodes text on demand. Nothing is ever serialised from it, and it knows no wire format.
 
 mod arguments;
 pub mod boundary;

@@ -1,7 +1,7 @@
 //! Messages, parts and leaves.
 //!
-//! A leaf is one string literal of the body that a model reads as text. Spans inside a [`MessageIndex`] count
-//! from the start of the message, so that one index serves wherever the message stands.
+//! A leaf is a string literal in the body that a model reads as text. Spans in a [`MessageIndex`] count from the start
+//! of the message, so that one index serves wherever the message is.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -15,20 +15,20 @@ use super::{Digest, Fingerprint};
 use crate::json::scan::Member;
 use crate::json::{self, Span};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Instructions inside the message list (`system`, `developer`).
+    /// Instructions in the message list (`system`, `developer`).
     System,
     /// The user, or tool results sent in the user's name.
     User,
     /// The model.
     Assistant,
-    /// A message that is one tool result.
+    /// A message that is a tool result.
     Tool,
 }
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PartKind {
     /// Plain text.
@@ -37,53 +37,53 @@ pub enum PartKind {
     ToolCall,
     /// The client's answer to such a call.
     ToolResult,
-    /// Reasoning: never edited.
+    /// Reasoning; never edited.
     Thinking,
     /// Images, documents, audio.
     Media,
-    /// What the provider ran by itself: a call, its result, or both in one. Never edited; call and result go only
-    /// together, with their messages. A call says its tool.
+    /// Something that the provider ran itself: a call, its result, or both in one. Never edited; call and result are
+    /// only dropped together, with their messages. A call names its tool.
     Hosted,
     /// Anything else; never edited, never dropped.
     Opaque,
 }
 
-/// How a call's arguments are written.
+/// How the arguments of a call are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arguments {
     /// As a JSON value.
     Value(Span),
-    /// As a string literal that holds JSON or free text.
+    /// As a string literal that contains JSON or free text.
     Encoded(Span),
 }
 
-/// One string literal with text.
+/// A string literal with text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leaf {
     /// The literal, quotes included.
     pub span: Span,
-    /// Which slot of the part's list goes when the leaf is removed; without one it can only be replaced.
+    /// Which slot of the part's list is removed with the leaf; a leaf without one can only be replaced.
     pub slot: Option<u32>,
-    /// Its block carries a cache mark, which would go with it.
+    /// Whether its block carries a cache mark, which would be removed with it.
     pub is_marked: bool,
-    /// It is blank, and stays so: any word in it would make an error of its result.
+    /// Whether it must stay blank: any word in it would make its result an error.
     pub stays_blank: bool,
 }
 
 impl Leaf {
-    /// One that stands by itself.
+    /// A leaf that is not in a list.
     pub const fn alone(span: Span) -> Self {
         Self { span, slot: None, is_marked: false, stays_blank: false }
     }
 
-    /// One that is an item of its part's list.
+    /// A leaf that is an item of its part's list.
     pub const fn in_slot(span: Span, slot: u32) -> Self {
         Self { slot: Some(slot), ..Self::alone(span) }
     }
 }
 
-/// The list that a part's leaves stand in, when they are blocks of an array; for reasoning, the list or the object that
-/// it stands in itself, when its message goes on without it.
+/// The list that a part's leaves are in, if they are blocks of an array; for reasoning, the list or the object that
+/// contains it, if its message remains valid without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
     /// The array or the object, brackets included.
@@ -93,50 +93,52 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// The item that something stands in.
+    /// The index of the item that contains a span.
     pub fn of(&self, span: Span) -> Option<usize> {
         self.items.iter().position(|item| item.start <= span.start && span.end <= item.end)
     }
 }
 
-/// One element of a message.
+/// An element of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What it is.
+    /// The kind of part.
     pub kind: PartKind,
-    /// The value it was read from.
+    /// The value that it was read from.
     pub span: Span,
     /// The id that pairs a call with its result.
     pub call_id: Option<Box<str>>,
-    /// The tool's name, where the part itself says it.
+    /// The name of the tool, if the part itself has it.
     pub tool: Option<Box<str>>,
-    /// A call's arguments.
+    /// The arguments of a call.
     pub arguments: Option<Arguments>,
-    /// Its text, in the order of its slots.
+    /// Its texts, in the order of its slots.
     pub leaves: Box<[Leaf]>,
-    /// The array its leaves stand in, or, for reasoning, what it itself stands in.
+    /// The array that contains its leaves or, for reasoning, what contains the part itself.
     pub slots: Option<Slots>,
-    /// A result's images and documents.
+    /// The images and documents of a result.
     pub media: Option<Box<Media>>,
-    /// The client says that the tool failed.
+    /// Whether the client says that the tool failed.
     pub is_error: bool,
-    /// A call that goes as it came: something is signed over it, or depends on what it says.
+    /// Whether a call must be sent as received: there is a signature over it, or something depends on its contents.
     pub is_sealed: bool,
-    /// A call that code makes which the provider runs, or what such a call came to: no model reads that.
+    /// Whether it is a call made by code which the provider runs, or the result of one: no model reads that.
     pub is_for_code: bool,
-    /// A result with tools that were found: what the model calls later is defined by it alone. It stays, with its call.
+    /// Whether a result contains tool definitions that were found: later calls depend on it alone. It stays, with its
+    /// call.
     pub has_tools: bool,
-    /// A summary of the provider's own, in place of all before it.
+    /// Whether it is a summary made by the provider, which replaces everything before it.
     pub is_summary: bool,
-    /// A digest of all that a tool result says, whatever its spelling; `None` for other kinds, and for what code reads.
+    /// A digest of all contents of a tool result, whatever their spelling; `None` for other kinds, and for what code
+    /// reads.
     pub content: Option<Digest>,
-    /// Bytes by which what encodes images and documents in it, in places that are not looked into, is longer than what each
-    /// of these counts for.
+    /// Bytes by which the encodings of images and documents in it, in places that are not examined, are longer than
+    /// what each counts as.
     pub encoded: u32,
 }
 
 impl Part {
-    /// A part of which nothing is known but where it stands.
+    /// A part of which only the kind and the place are known.
     pub fn new(kind: PartKind, span: Span) -> Self {
         Self {
             kind,
@@ -158,33 +160,33 @@ impl Part {
     }
 }
 
-/// What was read from one message. Positions count from the message's first byte.
+/// The contents of a message. Positions count from its first byte.
 #[derive(Debug, Clone)]
 pub struct MessageIndex {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
     /// Its parts in order.
     pub parts: Box<[Part]>,
     /// What it says.
     pub fingerprint: Fingerprint,
-    /// Whether cache marks may stand in it.
+    /// Whether it may contain cache marks.
     pub is_marked: bool,
-    /// What stands in it that matters to all of the prompt.
+    /// Contents that matter to the whole prompt.
     pub shows: Shows,
-    /// Bytes of it that no tokenizer reads as text: what encodes images and documents.
+    /// Bytes of it that no tokenizer reads as text: encodings of images and documents.
     pub encoded: usize,
-    /// Made when it is first asked for.
+    /// Computed on first use.
     blocks: OnceLock<Box<[BlockKey]>>,
 }
 
-/// What a provider's prompt cache knows a part by, and what it counts for there.
+/// The identity of a part in a provider's prompt cache, and its weight there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockKey {
-    /// A hash of what the part says, its mark excluded.
+    /// A hash of the part's contents, without its mark.
     pub key: u128,
-    /// What it weighs in a prompt, in bytes of ordinary text.
+    /// Its weight in a prompt, in bytes of ordinary text.
     pub weight: u32,
-    /// The cache mark that the part carries, if any.
+    /// The cache mark on the part, if any.
     pub mark: Option<Hold>,
 }
 
@@ -197,42 +199,42 @@ impl PartialEq for MessageIndex {
 impl Eq for MessageIndex {}
 
 impl MessageIndex {
-    /// What was read.
+    /// An index without marks and special contents.
     pub fn new(role: Role, parts: Vec<Part>, fingerprint: Fingerprint) -> Self {
         let encoded = parts.iter().map(|part| part.span.len() - part.read_len()).sum();
         let (shows, blocks) = (Shows::default(), OnceLock::new());
         Self { role, parts: parts.into(), fingerprint, is_marked: false, shows, encoded, blocks }
     }
 
-    /// The same, with what is known of cache marks in it.
+    /// The same, and whether it may contain cache marks.
     #[must_use]
     pub fn marked(self, is_marked: bool) -> Self {
         Self { is_marked, ..self }
     }
 
-    /// The same, with what stands in it that matters to all of the prompt.
+    /// The same, with the contents that matter to the whole prompt.
     #[must_use]
     pub fn showing(self, shows: Shows) -> Self {
         Self { shows, ..self }
     }
 
-    /// The keys of its parts, in order. `make` depends on the message's bytes alone.
+    /// The keys of its parts, in order. `make` must depend on the message's bytes alone.
     pub fn blocks(&self, make: impl FnOnce() -> Box<[BlockKey]>) -> &[BlockKey] {
         self.blocks.get_or_init(make)
     }
 
-    /// Roughly the memory it takes, in bytes.
+    /// The approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
         let parts: usize = self.parts.iter().map(Part::weight).sum();
         std::mem::size_of::<Self>() + parts
     }
 
-    /// Whether it carries tool results.
+    /// Whether it contains tool results.
     pub fn has_results(&self) -> bool {
         self.parts.iter().any(|part| part.kind == PartKind::ToolResult)
     }
 
-    /// Whether it carries parts that decisions are about: results, reasoning, and calls that say a great deal.
+    /// Whether it contains parts that decisions are made about: results, reasoning, and long calls.
     pub fn is_decided_about(&self) -> bool {
         self.parts.iter().any(|part| match part.kind {
             PartKind::ToolResult | PartKind::Thinking => true,
@@ -241,14 +243,14 @@ impl MessageIndex {
         })
     }
 
-    /// Whether it is a message of the user's own, the start of a turn.
+    /// Whether it is the user's own message, which starts a turn.
     pub fn starts_turn(&self) -> bool {
         self.role == Role::User && !self.has_results()
     }
 }
 
 impl Part {
-    /// Its bytes as far as they are read as text. The envelope counts: providers write one around what they read, too.
+    /// Bytes of it that are read as text. The envelope counts, because providers put one around what they read, too.
     pub fn read_len(&self) -> usize {
         match self.kind {
             PartKind::Media => self.span.len().min(MEDIA),
@@ -273,32 +275,32 @@ impl Part {
 /// A message of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Where it stands in the body.
+    /// Its place in the body.
     pub span: Span,
     /// What was read from it.
     pub index: Arc<MessageIndex>,
 }
 
 impl Message {
-    /// Its bytes as far as they are read as text.
+    /// Bytes of it that are read as text.
     pub fn read_len(&self) -> usize {
         self.span.len() - self.index.encoded
     }
 }
 
-/// A part of a request: the message's place and the part's place in it.
+/// Identifies a part of a request by the index of its message and its index in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId {
-    /// Index of the message.
+    /// The index of the message.
     pub message: u32,
-    /// Index of the part in it.
+    /// The index of the part in the message.
     pub part: u32,
 }
 
-/// The index of one request body.
+/// The index of a request body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
-    /// The body it was read from.
+    /// The body that it was read from.
     pub body: Bytes,
     /// The members of the outermost object.
     pub members: Box<[Member]>,
@@ -306,51 +308,51 @@ pub struct Conversation {
     pub array: Span,
     /// The messages in order.
     pub messages: Vec<Message>,
-    /// The model that is asked for, where the body says it.
+    /// The requested model, if the body names it.
     pub model: Option<Box<str>>,
-    /// A session id that the body carries.
+    /// The session id in the body, if any.
     pub session: Option<Box<str>>,
-    /// The client asks for a stream.
+    /// Whether the client asks for a stream.
     pub stream: bool,
-    /// The most tokens that the answer may have, where the body says it.
+    /// The most tokens that the answer may have, if the body says it.
     pub max_output: Option<u64>,
-    /// How long the provider's cache is asked to keep the prompt, in milliseconds; `None`: no longer than by itself.
+    /// How long the provider's cache is asked to keep the prompt, in milliseconds; `None`: its default.
     pub requested_ttl_ms: Option<u64>,
-    /// What the request continues, if the provider keeps the history: an answer's id, or the history's own. What
-    /// came before is then not in the body.
+    /// What the request continues, if the provider keeps the history: the id of an answer, or of the history itself.
+    /// Everything before is then not in the body.
     pub continues: Option<Box<str>>,
-    /// That is the history's own name: with this request it stands for more than it did.
+    /// Whether that is the id of the history itself, which stands for a longer history after this request.
     pub grows: bool,
-    /// The provider keeps the history with the answer: requests may go on from that by its id.
+    /// Whether the provider keeps the history with the answer, so that later requests may continue from its id.
     pub is_kept: bool,
-    /// Hashes of what the provider has sealed the summary with that the history begins with, if it does with one of its.
+    /// Hashes of the seals on the provider's own summary that the history begins with, if it begins with one.
     pub seals: Vec<u128>,
-    /// Of some messages the body has no more than a name: the provider has what they say.
+    /// Whether the body only has the ids of some messages, whose contents the provider has.
     pub refers: bool,
-    /// The client asks the provider, with a word of the dialect's own, to sum up the history.
+    /// Whether the client asks the provider, in the dialect's own way, to summarise the history.
     pub asks_for_summary: bool,
-    /// The client has the provider take old parts out of the prompt, or sum them up, where it finds it too long.
+    /// Whether the client has the provider remove or summarise old parts of the prompt if it is too long.
     pub asks_for_edits: bool,
-    /// The client has the provider take old results out of the prompt by itself: one that stands in the body may be out of
-    /// the model's view.
+    /// Whether the client has the provider remove old results from the prompt by itself, so that one in the body may be
+    /// out of the model's view.
     pub hides_results: bool,
-    /// The client has the provider take what the model thought in earlier turns out of the prompt, or does without
-    /// reasoning altogether.
+    /// Whether the client has the provider remove the reasoning of earlier turns from the prompt, or uses no reasoning
+    /// at all.
     pub forgets_reasoning: bool,
-    /// The instructions around the messages, where they are one text that may be sent as two: its literal.
+    /// The literal of the instructions outside of the messages, if they are one text that may be sent as two.
     pub system: Option<Span>,
-    /// What all that stands before the messages ends with, where a mark may be put on it: the instructions' literal, or a
-    /// block of them, or a tool's definition.
+    /// The end of everything before the messages, if a mark may be put on it: the literal of the instructions, a block
+    /// of them, or the definition of a tool.
     pub frame_end: Option<Span>,
-    /// Instructions around the messages that the model reads behind these, and of which the provider keeps nothing: the
-    /// value of their member.
+    /// The value of the member with instructions that the model reads after the messages, and of which the provider
+    /// keeps nothing.
     pub late: Option<Span>,
-    /// Where the client marks the prompt for the provider's cache; `None`: the dialect has no marks, or they are not read.
+    /// The client's cache marks; `None`: the dialect has no marks, or they are not read.
     pub marks: Option<Marks>,
 }
 
 impl Conversation {
-    /// A part, if there is one with this id.
+    /// The part with this id, if there is one.
     pub fn part(&self, id: PartId) -> Option<&Part> {
         self.messages.get(id.message as usize)?.index.parts.get(id.part as usize)
     }
@@ -372,18 +374,18 @@ impl Conversation {
             .map(move |(part, value)| (PartId { message: message as u32, part: part as u32 }, value))
     }
 
-    /// Bytes of the messages of which this holds that no tokenizer reads as text.
+    /// Bytes that no tokenizer reads as text, in the messages that satisfy `is_sent`.
     pub fn encoded(&self, is_sent: impl Fn(usize) -> bool) -> usize {
         let messages = self.messages.iter().enumerate();
         messages.filter(|(at, _)| is_sent(*at)).map(|(_, message)| message.index.encoded).sum()
     }
 
-    /// Bytes around the messages that may stand before them in the prompt.
+    /// Bytes outside of the messages that may precede them in the prompt.
     pub fn frame_bytes(&self) -> usize {
         self.body.len() - self.array.len() - self.late_bytes()
     }
 
-    /// Bytes around the messages that stand behind them in the prompt.
+    /// Bytes outside of the messages that follow them in the prompt.
     pub fn late_bytes(&self) -> usize {
         self.late.map_or(0, Span::len)
     }
@@ -393,7 +395,8 @@ impl Conversation {
         json::string::decode(self.system?.of(&self.body))
     }
 
-    /// Whether the provider's figures are of what the body holds: it neither has more of the history, nor takes any out.
+    /// Whether the provider's usage figures are for exactly what is in the body: it neither has more of the history,
+    /// nor removes any.
     pub fn is_whole(&self) -> bool {
         !self.is_held_elsewhere() && !self.asks_for_edits
     }
@@ -403,13 +406,13 @@ impl Conversation {
         self.continues.is_some() || self.refers
     }
 
-    /// Whether the history carries reasoning.
+    /// Whether the history contains reasoning.
     pub fn has_reasoning(&self) -> bool {
         let mut parts = self.messages.iter().flat_map(|message| &*message.index.parts);
         parts.any(|part| part.kind == PartKind::Thinking)
     }
 
-    /// Where a span of a message's index stands in the body.
+    /// Converts a span of a message's index to a span of the body.
     pub fn absolute(&self, message: u32, span: Span) -> Span {
         span.shift(self.messages[message as usize].span.start as usize)
     }
@@ -419,30 +422,30 @@ impl Conversation {
         self.absolute(message, span).of(&self.body)
     }
 
-    /// The text of a leaf; `None` when its literal holds what is no text.
+    /// The text of a leaf; `None` if its literal is not valid text.
     pub fn text(&self, id: PartId, leaf: usize) -> Option<Cow<'_, str>> {
         json::string::decode(self.literal(id, leaf)?)
     }
 
-    /// The texts of a part's leaves; `None` when one of them cannot be read.
+    /// The texts of a part's leaves; `None` if one of them cannot be read.
     pub fn texts(&self, id: PartId) -> Option<Vec<Cow<'_, str>>> {
         (0..self.part(id)?.leaves.len()).map(|leaf| self.text(id, leaf)).collect()
     }
 
-    /// The text of a leaf as it is written, quotes included.
+    /// The literal of a leaf as written, quotes included.
     pub fn literal(&self, id: PartId, leaf: usize) -> Option<&[u8]> {
         let leaf = self.part(id)?.leaves.get(leaf)?;
         Some(self.bytes_of(id.message, leaf.span))
     }
 
-    /// Whether a leaf says something: text that can be read, and not only white space.
+    /// Whether a leaf has readable text that is not only white space.
     pub fn says_something(&self, id: PartId, leaf: usize) -> bool {
         self.literal(id, leaf).is_some_and(json::string::begins_with_words)
             || self.text(id, leaf).is_some_and(|text| !text.trim().is_empty())
     }
 
-    /// The first message after the last one of the model: what comes with this request for the first time,
-    /// if the history was sent before.
+    /// The index of the first message after the model's last one: what is sent for the first time with this request,
+    /// provided that the history was sent before.
     pub fn tail(&self) -> usize {
         self.messages
             .iter()

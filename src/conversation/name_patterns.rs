@@ -1,4 +1,4 @@
-//! Things by their names: tools, models, clients, origins.
+//! Patterns for the names of tools, models, clients and origins.
 
 use glob::{MatchOptions, Pattern, PatternError};
 
@@ -13,7 +13,7 @@ impl NamePatterns {
     /// Compiles the patterns.
     ///
     /// # Errors
-    /// The first pattern that is no glob, with what is wrong with it.
+    /// Returns the first pattern that is not a glob, with what is wrong with it.
     pub fn new<I: IntoIterator<Item = S>, S: Into<String>>(patterns: I) -> Result<Self, PatternError> {
         let patterns: Vec<String> = patterns.into_iter().map(Into::into).collect();
         let compiled = patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<_, _>>()?;
@@ -26,7 +26,7 @@ impl NamePatterns {
         self.compiled.iter().any(|pattern| pattern.matches_with(name, options))
     }
 
-    /// The patterns as they were written.
+    /// The patterns as written.
     pub fn patterns(&self) -> &[String] {
         &self.patterns
     }

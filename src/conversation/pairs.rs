@@ -1,8 +1,8 @@
 //! Which call a result answers.
 //!
-//! Servers use ids again: some count the calls of each answer anew, some give all calls the same. Only the calls of one
-//! answer are looked at, the nearest that has one with the result's id, and among several of these the first call is
-//! answered by the first result.
+//! Servers reuse ids: some number the calls of each answer from the start, some give all calls the same id. Only the
+//! calls of one answer are considered, the nearest one with a call of the result's id; if several of its calls have
+//! that id, the first call is answered by the first result.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,13 +11,13 @@ use super::{Conversation, Part, PartId, PartKind, Role};
 
 /// The calls of one answer that have the same id.
 struct Named {
-    /// Which answer it is.
+    /// The number of the answer.
     answer: usize,
-    /// The place of the first among all calls.
+    /// The place of the first one among all calls.
     first: usize,
-    /// Those of the others: few servers give two calls the same.
+    /// The places of the others: few servers give two calls the same id.
     others: Vec<usize>,
-    /// How many results have come since.
+    /// The number of results so far.
     results: usize,
 }
 
@@ -34,7 +34,7 @@ impl Named {
 }
 
 impl Conversation {
-    /// All calls in order, each with its result if it has one: as [`Self::result_of`] says, in one pass.
+    /// All calls in order, each with its result if it has one: the same as [`Self::result_of`] for each, in one pass.
     pub fn calls(&self) -> Vec<(PartId, Option<PartId>)> {
         let (mut all, mut named) = (Vec::new(), HashMap::<&str, Named>::with_capacity(self.messages.len()));
         let (mut answer, mut answering) = (0, false);
@@ -67,8 +67,8 @@ impl Conversation {
         all
     }
 
-    /// The call that a result answers. What is answered once more is still the last call. A dialect without ids has its
-    /// index make them up.
+    /// The call that a result answers. Results beyond the number of calls belong to the last call. For a dialect
+    /// without ids, its index makes them up.
     pub fn call_of(&self, result: PartId) -> Option<PartId> {
         let id = self.part(result)?.call_id.as_deref()?;
         let (mut answered, mut last) = (0, None);
@@ -99,18 +99,18 @@ impl Conversation {
         results.map(|(result, _)| result).nth(before)
     }
 
-    /// The tool that a result is of: what it says itself, else what its call says.
+    /// The tool that a result comes from: named by itself, otherwise by its call.
     pub fn tool_of(&self, result: PartId) -> Option<&str> {
         let own = self.part(result)?.tool.as_deref();
         own.or_else(|| self.part(self.call_of(result)?)?.tool.as_deref())
     }
 
-    /// The parts of a message that have an id.
+    /// The parts of a message with this id.
     fn named<'c>(&'c self, message: usize, id: &'c str) -> impl Iterator<Item = (PartId, &'c Part)> {
         self.parts_of(message).filter(move |(_, part)| part.call_id.as_deref() == Some(id))
     }
 
-    /// The first of the messages in a row that the model has said with this one.
+    /// The first of the consecutive messages of the model that this one belongs to.
     fn answer_with(&self, message: usize) -> usize {
         let before = self.messages[..message].iter().rev();
         message - before.take_while(|message| message.index.role == Role::Assistant).count()

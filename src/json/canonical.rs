@@ -1,7 +1,7 @@
-//! A form of a value in which spelling does not matter, for hashing.
+//! A canonical form of values for hashing.
 //!
-//! White space, escapes in strings and the order of keys make no difference; everything else does. The form is
-//! fed piece by piece to a sink and is unambiguous: every piece is tagged and text carries its length.
+//! White space, escapes in strings and the order of keys make no difference; everything else does. The form is fed to a
+//! sink piece by piece and is unambiguous: every piece is tagged, and text is preceded by its length.
 
 use super::scan::{self, Kind, Odd, Value};
 use super::string;
@@ -9,7 +9,7 @@ use super::string;
 /// Feeds the canonical form of `value` to `sink`, leaving out members named in `skip`, at any depth.
 ///
 /// # Errors
-/// [`Odd`] when the bytes are not what `value` says.
+/// Returns [`Odd`] if the bytes are not what `value` says.
 pub fn feed(document: &[u8], value: Value, skip: &[&str], sink: &mut dyn FnMut(&[u8])) -> Result<(), Odd> {
     let bytes = value.span.of(document);
     match value.kind {
@@ -47,7 +47,7 @@ pub fn feed(document: &[u8], value: Value, skip: &[&str], sink: &mut dyn FnMut(&
     }
 }
 
-/// Feeds text as a string value of it would be fed.
+/// Feeds a text in the same form as a string value of the same text.
 pub fn text_piece(text: &str, sink: &mut dyn FnMut(&[u8])) {
     piece(b's', text.as_bytes(), sink);
 }

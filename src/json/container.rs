@@ -1,17 +1,17 @@
-//! Changes of the items of an array or the members of an object, as edits.
+//! Changes to the items of an array or the members of an object, as edits.
 //!
-//! All comma logic is here. The changes of one container are given together, because deletions of neighbours
-//! share a comma.
+//! All handling of commas is here. The changes to a container are given together, because deletions of neighbours share
+//! a comma.
 
 use super::{Edit, Span};
 
-/// What happens to the elements of one container.
+/// The changes to the elements of a container.
 #[derive(Debug, Clone, Default)]
 pub struct Patch {
     /// Indices of elements to drop.
     pub drop: Vec<usize>,
-    /// Elements to insert, each before the element with that index (the count: at the end), as JSON text.
-    /// Several at one index stand in the order given.
+    /// Elements to insert, each before the element with that index (at the end if it is the number of elements), as
+    /// JSON text. Several at one index keep the given order.
     pub insert: Vec<(usize, String)>,
 }
 
@@ -22,8 +22,8 @@ impl Patch {
     }
 }
 
-/// The edits that carry out `patch` on a container whose brackets are at the ends of `container` and whose
-/// elements (items, or members from key to value) are at `elements`. Indices out of range are ignored.
+/// The edits that apply `patch` to a container whose brackets are at the ends of `container` and whose elements (items,
+/// or members from key to value) are at `elements`. Indices out of range are ignored.
 pub fn edits(container: Span, elements: &[Span], patch: &Patch) -> Vec<Edit> {
     let mut dropped = vec![false; elements.len()];
     for index in &patch.drop {
@@ -36,7 +36,7 @@ pub fn edits(container: Span, elements: &[Span], patch: &Patch) -> Vec<Edit> {
     out
 }
 
-/// Each maximal run of dropped elements goes with the comma before it, or, at the front, the one behind it.
+/// Each maximal run of dropped elements is deleted with the comma before it or, at the front, the one after it.
 fn deletions(elements: &[Span], dropped: &[bool]) -> Vec<Edit> {
     let mut out = Vec::new();
     let mut index = 0;
@@ -59,7 +59,8 @@ fn deletions(elements: &[Span], dropped: &[bool]) -> Vec<Edit> {
     out
 }
 
-/// An insertion is anchored on the survivor before it, else the one behind it, else on the container itself.
+/// An insertion is anchored on the remaining element before it, otherwise on the one after it, otherwise on the
+/// container itself.
 fn insertions(
     container: Span,
     elements: &[Span],

@@ -1,15 +1,15 @@
 //! Byte edits and their application.
 //!
-//! Edits know nothing of JSON: whoever makes them knows what stands there.
+//! Edits know nothing of JSON: whoever makes them knows what is in the document.
 
 use super::Span;
 
-/// One replacement: the bytes of `at` become `text`. An empty span is an insertion.
+/// A replacement: the bytes of `at` become `text`. An empty span is an insertion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     /// What is replaced.
     pub at: Span,
-    /// What stands there afterwards.
+    /// What replaces it.
     pub text: String,
 }
 
@@ -30,11 +30,11 @@ impl Edit {
     }
 }
 
-/// Edits of one document: sorted, disjoint. Insertions at one place keep the order they were given in.
+/// Edits of one document: sorted, disjoint. Insertions at the same place keep the order in which they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edits(Vec<Edit>);
 
-/// Two edits touch the same bytes.
+/// Two edits affect the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("edits overlap at byte {0}")]
 pub struct Overlap(u32);
@@ -43,7 +43,7 @@ impl Edits {
     /// Sorts edits and checks that they are disjoint.
     ///
     /// # Errors
-    /// [`Overlap`] with the position of the first conflict.
+    /// Returns [`Overlap`] with the position of the first conflict.
     pub fn new(mut edits: Vec<Edit>) -> Result<Self, Overlap> {
         edits.sort_by_key(|edit| (edit.at.start, edit.at.end));
         match edits.windows(2).find(|pair| pair[1].at.start < pair[0].at.end) {
@@ -62,7 +62,7 @@ impl Edits {
         self.0.iter()
     }
 
-    /// The document after the edits. Edits that reach beyond it are cut at its end.
+    /// The document after the edits. Edits that extend beyond its end are cut there.
     pub fn apply(&self, document: &[u8]) -> Vec<u8> {
         let added: usize = self.0.iter().map(|edit| edit.text.len()).sum();
         let removed: usize = self.0.iter().map(|edit| edit.at.len()).sum();

@@ -1,9 +1,9 @@
 //! Lossless reading and splicing of raw JSON.
 //!
-//! A document is never turned into a tree and printed again: [`scan`] finds where values stand, [`string`]
-//! decodes and encodes one literal, [`container`] turns changes of an array or object into [`edit`]s, and the
-//! edits are applied to the original bytes. What is odd (duplicate keys, escapes in keys, deep nesting,
-//! malformed text) is refused here with [`Odd`], which callers take as "pass it through unread".
+//! A document is never turned into a tree and printed again: [`scan`] locates values, [`string`] decodes and encodes a
+//! literal, [`container`] turns changes to an array or object into [`edit`]s, and the edits are applied to the original
+//! bytes. Anything odd (duplicate keys, escapes in keys, deep nesting, malformed text) is rejected here with [`Odd`],
+//! which callers take to mean "pass it through unread".
 //!
 //! Knows nothing of protocols.
 

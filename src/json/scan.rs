@@ -1,14 +1,14 @@
-//! One pass over raw JSON that says where values stand.
+//! Locates values in raw JSON in one pass.
 //!
-//! Nothing is decoded or copied. The grammar is checked (separators, literals, numbers, balance), string
-//! contents are not: an escape that is wrong makes decoding of that one string fail later, nothing else.
-//! Nesting is bounded, recursion is not used, and the cost is linear whatever the input.
+//! Nothing is decoded or copied. The grammar is checked (separators, literals, numbers, balance), the contents of
+//! strings are not: an invalid escape only makes decoding that one string fail later. Nesting is bounded, recursion is
+//! not used, and the cost is linear for any input.
 
 use memchr::memchr;
 
 use super::{Span, string};
 
-/// The deepest nesting that is read; anything deeper is refused.
+/// The deepest nesting that is read; anything deeper is rejected.
 pub const MAX_DEPTH: u32 = 127;
 
 /// Why a document is not read.
@@ -17,16 +17,16 @@ pub enum Odd {
     /// The text is not JSON.
     #[error("not valid JSON")]
     Syntax,
-    /// The text goes on after the value.
+    /// The text continues after the value.
     #[error("text after the JSON value")]
     Trailing,
-    /// Nesting above [`MAX_DEPTH`].
+    /// Nesting is deeper than [`MAX_DEPTH`].
     #[error("nesting too deep")]
     Depth,
-    /// A key of an object that is read stands there twice.
+    /// An object that is read has the same key twice.
     #[error("duplicate key")]
     DuplicateKey,
-    /// A key of an object that is read is written with escapes that it does not need.
+    /// An object that is read has a key with unnecessary escapes.
     #[error("key with escapes")]
     EscapedKey,
     /// 4 GiB or more.
@@ -34,7 +34,7 @@ pub enum Odd {
     TooLarge,
 }
 
-/// What kind of value stands somewhere.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `{…}`
@@ -63,14 +63,14 @@ pub struct Value {
 /// A member of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// The key's literal, quotes included.
+    /// The literal of the key, quotes included.
     pub key: Span,
     /// The value.
     pub value: Value,
 }
 
 impl Member {
-    /// The key without its quotes, as it is spelled: with escapes it is no name that is looked for, as [`members`]
+    /// The key without its quotes, as spelled. A key with escapes is not one that is looked for, as [`members`]
     /// guarantees.
     pub fn name(self, document: &[u8]) -> &[u8] {
         let literal = self.key.of(document);
@@ -83,10 +83,10 @@ impl Member {
     }
 }
 
-/// The one value that a document consists of.
+/// The single value that a document consists of.
 ///
 /// # Errors
-/// [`Odd`] when the text is anything but one JSON value with optional white space around it.
+/// Returns [`Odd`] if the text is anything but one JSON value with optional white space around it.
 pub fn document(text: &[u8]) -> Result<Value, Odd> {
     if u32::try_from(text.len()).is_err() {
         return Err(Odd::TooLarge);
@@ -98,24 +98,24 @@ pub fn document(text: &[u8]) -> Result<Value, Odd> {
     if cursor.at == text.len() { Ok(value) } else { Err(Odd::Trailing) }
 }
 
-/// What an object document holds: its members, and the items of one of them.
+/// The contents of an object document: its members, and the items of one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The members, in order.
     pub members: Vec<Member>,
-    /// The items of the member that was asked for; `None` if there is no such member or it is no array.
+    /// The items of the requested member; `None` if there is no such member or it is not an array.
     pub items: Option<Vec<Value>>,
 }
 
-/// Given the items of an array before a place, tells the length of the object there if the very same bytes were read
-/// as one before.
+/// Given the items of an array before a position, returns the length of the object there if exactly the same bytes were
+/// read as one before.
 pub type Known<'k> = &'k mut dyn FnMut(&[Value], usize) -> Option<usize>;
 
-/// Reads a document that is an object, and the items of the array named `list` in it, in one pass: what
-/// [`document`], [`members`] and [`items`] find in three. Items that are `known` are stepped over.
+/// Reads a document that is an object, and the items of the array named `list` in it, in one pass: what [`document`],
+/// [`members`] and [`items`] find in three. Items that are `known` are skipped.
 ///
 /// # Errors
-/// As these three; [`Odd::Syntax`] when the document is no object.
+/// The same as for these three; [`Odd::Syntax`] if the document is not an object.
 pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd> {
     if u32::try_from(text.len()).is_err() {
         return Err(Odd::TooLarge);
@@ -141,8 +141,8 @@ pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd
 /// The members of an object, in order.
 ///
 /// # Errors
-/// [`Odd::DuplicateKey`] or [`Odd::EscapedKey`] when two readers could take the object for different ones;
-/// [`Odd::Syntax`] when `object` is no object.
+/// Returns [`Odd::DuplicateKey`] or [`Odd::EscapedKey`] if two parsers could read the object differently, and
+/// [`Odd::Syntax`] if `object` is not an object.
 pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
     unambiguous(document, members_unchecked(document, object)?)
 }
@@ -154,8 +154,8 @@ fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, Odd> 
     if twice { Err(Odd::DuplicateKey) } else { Ok(found) }
 }
 
-/// Whether two keys are the same behind their escapes, none of which may be there for nothing: it could hide a name that
-/// is looked for. Words of other alphabets are written with escapes, and so are paths; no name that is looked for is.
+/// Whether two keys are equal once decoded. Escapes must be necessary, since others could hide a name that is looked
+/// for. Words in other alphabets are written with escapes, and so are paths; no name that is looked for is.
 fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, Odd> {
     let mut names = Vec::with_capacity(members.len());
     for member in members {
@@ -174,7 +174,7 @@ fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, O
 /// The members of an object, in order, whatever their keys.
 ///
 /// # Errors
-/// [`Odd::Syntax`] when `object` is no object.
+/// Returns [`Odd::Syntax`] if `object` is not an object.
 pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
     Cursor::within(document, object).members(&mut |cursor, _| cursor.value())
 }
@@ -182,7 +182,7 @@ pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, O
 /// The items of an array, in order.
 ///
 /// # Errors
-/// [`Odd::Syntax`] when `array` is no array.
+/// Returns [`Odd::Syntax`] if `array` is not an array.
 pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, Odd> {
     Cursor::within(document, array).items(&mut |_, _| None)
 }
@@ -212,7 +212,7 @@ struct Cursor<'a> {
 type ReadValue<'r, 'a> = &'r mut dyn FnMut(&mut Cursor<'a>, &[u8]) -> Result<Value, Odd>;
 
 impl<'a> Cursor<'a> {
-    /// At the start of a span, not able to go beyond its end.
+    /// A cursor at the start of a span that cannot go beyond its end.
     fn within(document: &'a [u8], span: Span) -> Self {
         Self { text: &document[..span.range().end.min(document.len())], at: span.range().start }
     }
@@ -233,7 +233,7 @@ impl<'a> Cursor<'a> {
             self.expect(b':')?;
             self.space();
             let text = self.text;
-            // A string that was read has both its quotes.
+            // A string that was read has both quotes.
             let value = value(self, &text[start + 1..key.range().end - 1])?;
             found.push(Member { key, value });
             self.space();
@@ -300,7 +300,7 @@ impl<'a> Cursor<'a> {
         Ok(Value { kind, span: Span::new(start, self.at) })
     }
 
-    /// From an opening bracket to one past its partner. `open` has a bit per level: 1 for an object.
+    /// Reads from an opening bracket up to and including the matching one. `open` has a bit per level: 1 for an object.
     fn container(&mut self) -> Result<(), Odd> {
         let (mut open, mut depth) = (0_u128, 0_u32);
         loop {
@@ -342,7 +342,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes the bracket that closes the innermost container, if it stands here.
+    /// Takes the bracket that closes the innermost container, if it is next.
     fn close(&mut self, open: &mut u128, depth: &mut u32) -> bool {
         let bracket = if *open & 1 == 1 { b'}' } else { b']' };
         let closed = self.take(bracket);
@@ -406,7 +406,8 @@ impl<'a> Cursor<'a> {
         if self.at > start { Ok(()) } else { Err(Odd::Syntax) }
     }
 
-    /// From an opening quote to one past the closing one: the first quote behind an even run of backslashes.
+    /// Reads from an opening quote up to and including the closing one: the first quote after an even number of
+    /// backslashes.
     fn string(&mut self) -> Result<(), Odd> {
         self.expect(b'"')?;
         let mut from = self.at;

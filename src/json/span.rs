@@ -1,13 +1,14 @@
 //! Byte ranges of a document.
 //!
-//! A span does not say of which document it is, nor from where it counts: [`Span::shift`] and [`Span::relative_to`] move it.
+//! A span does not say which document it belongs to, nor from where it counts: [`Span::shift`] and
+//! [`Span::relative_to`] move it.
 
 use std::ops::Range;
 
-/// A half-open byte range. Documents over 4 GiB are refused before a span of them is made.
+/// A half-open byte range. Documents over 4 GiB are rejected before any span of them is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Span {
-    /// First byte.
+    /// The first byte.
     pub start: u32,
     /// One past the last byte; never below `start`.
     pub end: u32,
@@ -20,12 +21,12 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// Number of bytes.
+    /// The number of bytes.
     pub fn len(self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// Whether it holds no byte.
+    /// Whether it contains no byte.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
@@ -42,12 +43,12 @@ impl Span {
         Self::new(self.start as usize - base, self.end as usize - base)
     }
 
-    /// As an index for slices.
+    /// The span as an index for slices.
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// The bytes of `document` it covers; empty if it lies outside.
+    /// The bytes of `document` in the span; empty if it is out of range.
     pub fn of(self, document: &[u8]) -> &[u8] {
         document.get(self.range()).unwrap_or_default()
     }

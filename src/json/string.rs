@@ -1,15 +1,15 @@
-//! String literals: decoding and encoding.
+//! Decoding and encoding of string literals.
 //!
-//! A literal is given as it stands in the document, quotes included. Decoding is exact or refused: no character is put in
-//! place of one that cannot be read.
+//! A literal is given as written in the document, quotes included. Decoding is exact or refused: no character is
+//! substituted for one that cannot be read.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use memchr::memchr;
 
-/// The text of a literal (quotes included); `None` when it holds what is no text: a lone surrogate, an unknown
-/// escape, a raw control character, bytes that are not UTF-8.
+/// The text of a literal (quotes included); `None` if it is not valid text: a lone surrogate, an unknown escape, a raw
+/// control character, or bytes that are not UTF-8.
 pub fn decode(literal: &[u8]) -> Option<Cow<'_, str>> {
     let inner = literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.iter().any(|byte| *byte < 0x20) {
@@ -32,8 +32,8 @@ pub fn decode(literal: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// Whether the first thing in a literal that is no white space is a character of ASCII that stands for itself. What
-/// comes behind it is not looked at.
+/// Whether the first thing in a literal other than white space is an unescaped ASCII character. What follows is not
+/// examined.
 pub fn begins_with_words(literal: &[u8]) -> bool {
     let mut rest = literal.get(1..).unwrap_or_default();
     loop {
@@ -45,8 +45,7 @@ pub fn begins_with_words(literal: &[u8]) -> bool {
     }
 }
 
-/// Whether the text of a literal begins with these words of ASCII, however they are spelled. What comes behind them is
-/// not looked at.
+/// Whether the text of a literal begins with these ASCII words, however they are spelled. What follows is not examined.
 pub fn begins_with(literal: &[u8], words: &str) -> bool {
     let inner = literal.strip_prefix(b"\"").unwrap_or_default();
     // No spelling of a character is longer than `\u0041`.
@@ -65,7 +64,7 @@ pub fn begins_with(literal: &[u8], words: &str) -> bool {
     text.starts_with(words)
 }
 
-/// Where in a literal the first so many bytes of its text end; `None` where there is no such place.
+/// The offset in a literal at which the first `bytes` bytes of its text end; `None` if there is no such place.
 pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
     let inner = std::str::from_utf8(literal.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()?;
     let (mut rest, mut left) = (inner, bytes);
@@ -82,7 +81,7 @@ pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
     Some(1 + inner.len() - rest.len())
 }
 
-/// Reads one escape (after its backslash) into `text`; gives what follows it.
+/// Decodes one escape (after its backslash) into `text`; returns what follows it.
 fn escape<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
     let plain = match rest.as_bytes().first()? {
         byte @ (b'"' | b'\\' | b'/') => *byte as char,
@@ -123,7 +122,7 @@ fn hex4(text: &str) -> Option<u32> {
     }
 }
 
-/// How many UTF-16 units the text of a literal has, for estimates; nothing is checked or decoded.
+/// The number of UTF-16 code units of a literal's text, for estimates; nothing is checked or decoded.
 pub fn utf16_len(literal: &[u8]) -> usize {
     let unit = |byte: u8| usize::from(byte & 0xc0 != 0x80) + usize::from(byte >= 0xf0);
     let mut units = literal.iter().map(|byte| unit(*byte)).sum::<usize>().saturating_sub(2);
@@ -136,7 +135,7 @@ pub fn utf16_len(literal: &[u8]) -> usize {
     units
 }
 
-/// `text` as a literal, quotes included. Only what JSON demands is escaped.
+/// Encodes `text` as a literal, quotes included. Only what JSON requires is escaped.
 pub fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');

@@ -1,11 +1,11 @@
 //! The histories within a request, and where a request may be taken to end.
 //!
-//! Nothing here is looked up: what stands in the request says it all.
+//! Nothing is looked up: everything is in the request itself.
 
 use crate::conversation::{Chain, Conversation, Digest, Message, PartId, PartKind, Role};
 
-/// The messages at the beginning that are instructions in text, where anything follows them: clients put the date, the
-/// state of a repository or a number of their own there, so that they are told by what follows.
+/// The number of messages at the beginning that are instructions in text, if anything follows them. Clients put the
+/// date, the state of a repository or a number of their own there, so histories are identified by what follows.
 fn instructions(conversation: &Conversation) -> usize {
     let instructs = |message: &&Message| {
         let index = &message.index;
@@ -15,22 +15,22 @@ fn instructions(conversation: &Conversation) -> usize {
     if count < conversation.messages.len() { count } else { 0 }
 }
 
-/// The words at the end of a request's last message, behind other parts of it: what clients say of how things stand, and
-/// leave out of the next request, or say otherwise there.
+/// The texts at the end of a request's last message, after other parts of it: clients put the current state there, and
+/// leave it out of the next request or replace it.
 #[derive(Clone)]
 pub(super) struct LastWords {
-    /// Which message has them.
+    /// The index of the message.
     message: usize,
-    /// The history up to that.
+    /// The history before that message.
     before: Chain,
-    /// The parts of the message, as they came.
+    /// Digests of the message's parts, as received.
     parts: Box<[Digest]>,
-    /// How many of them stand in front of the words, at least.
+    /// How many parts precede these texts, at least.
     kept: usize,
 }
 
 impl LastWords {
-    /// Those of a request, if it has any.
+    /// The last words of a request, if it has any.
     pub(super) fn of(conversation: &Conversation, chains: &[Chain]) -> Option<Self> {
         let message = conversation.messages.len().checked_sub(1)?;
         let index = &conversation.messages[message].index;
@@ -43,8 +43,8 @@ impl LastWords {
         Some(Self { message, before: *chains.get(message)?, parts, kept })
     }
 
-    /// The part of a request from which on they do not stand in it, if it goes on from all that stands in front of them:
-    /// the model has answered that.
+    /// The part of a later request from which on they are missing, provided that it continues from everything before
+    /// them and that the model has answered that.
     pub(super) fn left_out_of(
         &self,
         conversation: &Conversation,
@@ -62,40 +62,40 @@ impl LastWords {
     }
 }
 
-/// The parts of a message as they came.
+/// Digests of a message's parts, as received.
 fn parts_of(conversation: &Conversation, message: usize) -> impl Iterator<Item = Digest> {
     let parts = conversation.parts_of(message);
     parts.map(|(id, part)| Digest::of(&[conversation.bytes_of(id.message, part.span)]))
 }
 
-/// The messages up to the model's last answer; 0 if there is none.
+/// The number of messages up to the model's last answer; 0 if there is none.
 pub(super) fn answered(messages: &[Message]) -> usize {
     let mut messages = messages.iter();
     messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
 }
 
-/// Whether a request may be taken to end with the first so many messages: seldom with the model's words, and not within
-/// its instructions.
+/// Whether a request may be taken to end after a number of messages: not with the model's words, and not within its
+/// instructions.
 pub(super) fn may_end(conversation: &Conversation) -> impl Fn(usize) -> bool {
     let instructions = instructions(conversation);
     move |count| count > instructions && conversation.messages[count - 1].index.role != Role::Assistant
 }
 
-/// The shortest history of so many messages or more that a request may be taken to end with, or all of it.
+/// The shortest history of at least `least` messages that a request may be taken to end with, or all of it.
 pub(super) fn first_end(conversation: &Conversation, least: usize) -> usize {
     let (all, may_end) = (conversation.messages.len(), may_end(conversation));
     (least..=all).find(|count| may_end(*count)).unwrap_or(all)
 }
 
-/// The histories behind the first `sent` messages that a request may be taken to end with.
+/// The histories longer than the first `sent` messages that a request may be taken to end with.
 pub(super) fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -> Vec<Chain> {
     let (fresh, may_end) = (sent + 1..chains.len(), may_end(conversation));
     fresh.filter(|count| may_end(*count)).map(|count| chains[count]).collect()
 }
 
-/// The histories up to each message, the empty one first. Of instructions at the beginning nothing but their number has a
-/// part in them: places in a history are counted with them. The first message behind them is what the conversation
-/// begins with, and names the histories within them as well.
+/// The histories up to each message, the empty one first. Only the number of instructions at the beginning is part of
+/// them, because places in a history include those. The first message after the instructions begins the conversation,
+/// and identifies the histories within the instructions as well.
 pub(super) fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
     let (instructions, history) = conversation.messages.split_at(instructions(conversation));
     let mut chains = Vec::with_capacity(conversation.messages.len() + 1);

@@ -1,5 +1,5 @@
-//! Lines on their way to standard error. Whoever says something never waits for whoever reads it: a pipe that nobody
-//! empties, or a terminal that is held (Ctrl-S), would stop the gateway with it.
+//! Writes log lines to standard error. Logging never waits for a reader: a pipe that nobody empties, or a terminal that
+//! is held (Ctrl-S), would stop the gateway.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,45 +7,45 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Lines that may wait to be written.
+/// The most lines that may wait to be written.
 const WAITING: usize = 512;
-/// How long the end waits for them.
+/// How long the end of the process waits for them.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What is written next.
+/// A message to the writing thread.
 enum Next {
     Line(Vec<u8>),
-    /// All before it is written.
+    /// Asks to be notified when everything before is written.
     Told(SyncSender<()>),
 }
 
-/// Lines that a thread of their own writes.
+/// Lines that are written by a separate thread.
 pub(super) struct Lines {
     next: SyncSender<Next>,
-    /// How many found no room since the last one that did.
+    /// How many lines were dropped since the last one that was not.
     lost: AtomicU64,
-    /// What is said of these.
+    /// Makes the line that reports how many were dropped.
     say: fn(u64) -> String,
 }
 
 impl Lines {
-    /// Has lines written there; `say` writes the one that stands for those which found no room.
+    /// Starts a thread that writes lines to `there`; `say` makes the line that reports how many were dropped.
     ///
     /// # Errors
-    /// There is no thread for it.
+    /// Returns an error if the thread cannot be started.
     pub(super) fn to(there: impl Write + Send + 'static, say: fn(u64) -> String) -> io::Result<Self> {
         let (next, lines) = sync_channel(WAITING);
         thread::Builder::new().name("log".to_owned()).spawn(move || write(there, &lines))?;
         Ok(Self { next, lost: AtomicU64::new(0), say })
     }
 
-    /// Whether there was room for a line.
+    /// Queues a line. Returns whether there was room.
     fn put(&self, line: Vec<u8>) -> bool {
         let full = |error| matches!(error, TrySendError::Full(_));
         !self.next.try_send(Next::Line(line)).is_err_and(full)
     }
 
-    /// Says how many lines are lost, if any are; whether there was room for that.
+    /// Reports how many lines were dropped, if any. Returns whether there was room for that.
     fn own_up(&self) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         let is_said = lost == 0 || self.put((self.say)(lost).into_bytes());
@@ -55,7 +55,7 @@ impl Lines {
         is_said
     }
 
-    /// Waits until all is written, but not for long.
+    /// Waits until everything is written, but not for long.
     pub(super) fn finish(&self) {
         let (tell, told) = sync_channel(1);
         if self.own_up() && self.next.try_send(Next::Told(tell)).is_ok() {
@@ -65,7 +65,7 @@ impl Lines {
 }
 
 impl Write for &Lines {
-    /// A line at a time.
+    /// Takes one line at a time.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if !self.own_up() || !self.put(line.to_vec()) {
             self.lost.fetch_add(1, Ordering::Relaxed);

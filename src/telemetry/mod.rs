@@ -1,4 +1,4 @@
-//! What the gateway says about itself, on standard error. Never bodies, never credentials.
+//! What the gateway logs about itself on standard error. Never bodies, never credentials.
 
 mod lines;
 
@@ -10,16 +10,16 @@ use tracing_subscriber::prelude::*;
 
 use lines::Lines;
 
-/// How lines are written.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// For people.
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Lines that may still be on their way: who lets go of it waits for them, but not for long.
+/// Log lines that may still be on their way: dropping it waits for them, but not for long.
 #[must_use]
 pub struct Log(Arc<Lines>);
 
@@ -29,11 +29,11 @@ impl Drop for Log {
     }
 }
 
-/// Starts logging what passes `filter` (a level, or a list such as `info,plimsoll::store=debug`). A second call
-/// changes nothing. What nobody reads is lost, and how much that was is said to who reads on.
+/// Starts logging whatever passes `filter` (a level, or a list such as `info,plimsoll::store=debug`). A second call
+/// changes nothing. Lines that nobody reads are dropped, and their number is reported to whoever continues to read.
 ///
 /// # Errors
-/// There is no thread for it.
+/// Returns an error if the writing thread cannot be started.
 pub fn start(filter: &str, format: Format) -> io::Result<Log> {
     let filter = filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
     let lost = match format {

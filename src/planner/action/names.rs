@@ -1,20 +1,21 @@
-//! Tools by their names.
+//! Recognises tools by their names.
 
 use serde_json::{Map, Value};
 
 use crate::shape::tools;
 use crate::strategy::Class;
 
-/// What a name says.
+/// What a name says about a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A shell: its command says more.
+    /// It is a shell: its command says more.
     Shell,
-    /// A tool of that class.
+    /// It has this class.
     Of(Class),
 }
 
-/// Names of tools that neither read files nor run commands, without what a server or a namespace puts before them, in lower case.
+/// Names of tools that neither read files nor run commands, in lower case, without the prefix of a server or a
+/// namespace.
 const TOOLS: &[(Kind, &[&str])] = &[
     (
         Kind::Of(Class::Edit),
@@ -76,7 +77,7 @@ const TOOLS: &[(Kind, &[&str])] = &[
     (Kind::Of(Class::Fetch), &["webfetch", "websearch", "web_fetch", "web_search"]),
 ];
 
-/// Tools that show or change files, as their `command` says.
+/// Tools that show or change files, depending on their `command`.
 const EDITORS: &[&str] = &["str_replace_editor", "str_replace_based_edit_tool", "text_editor"];
 
 /// The kind of a tool.

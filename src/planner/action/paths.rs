@@ -1,11 +1,11 @@
-//! Paths in arguments, patches and command lines, as they are compared.
+//! Paths in arguments, patches and command lines, normalised for comparison.
 
 use serde_json::{Map, Value};
 
 use crate::conversation::files;
 use crate::shape::command;
 
-/// The spelling that paths are compared by.
+/// The spelling by which paths are compared.
 pub(super) fn normal(path: &str) -> Box<str> {
     let path = path.trim_matches(|c| c == '\'' || c == '"').replace('\\', "/");
     path.trim_end_matches('/').to_lowercase().into()
@@ -16,7 +16,7 @@ pub(super) fn named(arguments: &Map<String, Value>) -> Vec<Box<str>> {
     files::spelled(arguments).map(normal).collect()
 }
 
-/// The files that a list in arguments names, each with what is said of it.
+/// The files in the lists of arguments, each with the object that names it.
 pub(super) fn listed(arguments: &Map<String, Value>) -> Vec<(Box<str>, Map<String, Value>)> {
     let file = |item: &Value| match item {
         Value::String(path) => Some((normal(path), Map::new())),
@@ -31,7 +31,7 @@ pub(super) fn patched(text: &str) -> Vec<Box<str>> {
     files::changed(text).map(normal).collect()
 }
 
-/// The literals after a key, in code that is no JSON: `tools.exec_command({cmd: "cat a"})`.
+/// The literals after a key, one per line, in code that is not JSON: `tools.exec_command({cmd: "cat a"})`.
 pub(super) fn literals_after(text: &str, key: &str) -> Option<String> {
     let mut found = String::new();
     for literal in text.split(key).skip(1).filter_map(command::literal) {
@@ -41,7 +41,7 @@ pub(super) fn literals_after(text: &str, key: &str) -> Option<String> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Whether a word of a command line looks like a file: it has a directory, or a name with an ending.
+/// Whether a word of a command line looks like a file: it has a directory, or a name with an extension.
 pub(super) fn is_path(word: &str) -> bool {
     let word = word.trim_matches(|c| c == '\'' || c == '"');
     if word.is_empty()

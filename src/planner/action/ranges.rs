@@ -1,15 +1,15 @@
-//! Which lines of its files a pipeline prints, as far as its commands tell.
+//! Which lines of its files a pipeline prints, as far as its commands show.
 
 use crate::shape::command::{self, TO_FILE, VIEWERS};
 use crate::strategy::View;
 
-/// The first line and the last, as a view has them.
+/// The first line and the last, as in a view.
 type Range = (u32, u32);
 
-/// As many lines are printed by `head` and `tail` unless they are told otherwise.
+/// The number of lines that `head` and `tail` print by default.
 const USUAL: &str = "10";
 
-/// The lines that a pipeline prints of each of so many `files`; its first command shows these.
+/// The lines that a pipeline prints of each of its `files`, which its first command shows.
 pub(super) fn shown(stages: &[&[String]], files: usize) -> Range {
     let prints_all = |words: &&[String]| !words.iter().any(|word| word == TO_FILE);
     if !stages.iter().all(prints_all) {
@@ -18,7 +18,7 @@ pub(super) fn shown(stages: &[&[String]], files: usize) -> Range {
     let mut range = View::ALL;
     for (at, words) in stages.iter().enumerate() {
         let selected = selected(words);
-        // Several files go through as one.
+        // Several files pass through as one.
         let program = words.first().map(|program| command::name(program)).unwrap_or_default();
         let is_of_each = at == 0 && !matches!(program.as_str(), "sed" | "awk");
         range = if files > 1 && selected != View::ALL && !is_of_each {
@@ -30,7 +30,7 @@ pub(super) fn shown(stages: &[&[String]], files: usize) -> Range {
     range
 }
 
-/// The lines that a command prints of what it reads.
+/// The lines that a command prints of its input.
 fn selected(words: &[String]) -> Range {
     let Some((program, arguments)) = words.split_first() else { return View::PART };
     let has = |starts: &[&str]| {
@@ -79,7 +79,7 @@ fn tail(arguments: &[String]) -> Range {
     lines.map_or(View::PART, |lines| (from(lines), u32::MAX))
 }
 
-/// How many lines `head` or `tail` is told to print, as it is spelled; `None` where these are no lines.
+/// How many lines `head` or `tail` prints, as spelled in its arguments; `None` if it does not count lines.
 fn count(arguments: &[String]) -> Option<&str> {
     let mut count = USUAL;
     let mut words = arguments.iter().map(String::as_str);
@@ -113,7 +113,7 @@ fn sed(arguments: &[String]) -> Range {
     let stops = |piece: &str| piece.strip_suffix('q').and_then(|line| line.parse::<u32>().ok());
     let mut pieces = script.split(';').map(str::trim).filter(|piece| !piece.is_empty());
     if flags.iter().any(is_quiet) {
-        // Where it stops says nothing of what it prints before.
+        // Where it stops says nothing about what it prints before.
         let mut printed = pieces.filter(|piece| stops(piece).is_none());
         let lines = printed.next().and_then(|piece| lines(piece.strip_suffix('p')?));
         return lines.filter(|_| printed.next().is_none()).unwrap_or(View::PART);
@@ -131,7 +131,7 @@ fn sed(arguments: &[String]) -> Range {
     }
 }
 
-/// What an address of lines means: `7`, `3,9`, `3,+6`, `100,$` or `$`.
+/// The range of a line address: `7`, `3,9`, `3,+6`, `100,$` or `$`.
 fn lines(address: &str) -> Option<Range> {
     if address == "$" {
         return Some((u32::MAX - 1, u32::MAX));
@@ -150,7 +150,7 @@ fn lines(address: &str) -> Option<Range> {
     })
 }
 
-/// A condition on the number of the line, and nothing but the whole line printed.
+/// The lines that an `awk` script prints if it is only a condition on the line number and prints whole lines.
 fn awk(arguments: &[String]) -> Range {
     let Some(script) = arguments.iter().find(|word| !word.starts_with('-')) else { return View::PART };
     let (condition, block) = script.split_once('{').unwrap_or((script, ""));
@@ -160,7 +160,7 @@ fn awk(arguments: &[String]) -> Range {
     numbered(condition).unwrap_or(View::PART)
 }
 
-/// The lines whose numbers are as `NR>=3 && NR<=9` or `NR==3,NR==9` wants them.
+/// The lines that satisfy a condition like `NR>=3 && NR<=9` or `NR==3,NR==9`.
 fn numbered(condition: &str) -> Option<Range> {
     let (mut first, mut last) = View::ALL;
     let condition: String = condition.split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! What a script for a shell does. No shell: it is split into commands and words, and the commands are known
-//! by their first words.
+//! What a shell script does. This is not a shell: the script is split into commands and words, and commands are
+//! recognised by their first words.
 
 use crate::conversation::boundary;
 use crate::shape::command::{self, NEUTRAL, Script, VIEWERS};
@@ -13,7 +13,7 @@ pub(super) const MAX_SCRIPT: usize = 4096;
 const PRINTERS: &[&str] = &["sed", "awk"];
 /// Commands that list and search.
 const SEARCHERS: &[&str] = &["grep", "rg", "egrep", "fgrep", "ag", "find", "fd", "ls", "tree"];
-/// Commands that ask or change a repository.
+/// Commands that query or change a repository.
 const VERSIONS: &[&str] = &["git", "gh", "glab"];
 /// Their subcommands that show changes line by line, unless an option asks for less.
 const DIFFS: &[&str] = &["diff", "show", "blame"];
@@ -21,9 +21,9 @@ const LESS: &[&str] =
     &["--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--check", "--quiet"];
 /// Options that ask for the lines.
 const LINES: &[&str] = &["-p", "-u", "--patch"];
-/// Words before the command itself.
+/// Words that may precede the command itself.
 const PREFIXES: &[&str] = &["sudo", "rtk", "time", "command"];
-/// Options of git before its subcommand that take a value of their own.
+/// Options of git before its subcommand that take a value.
 const GIT_VALUES: &[&str] = &["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
 /// Subcommands of git that change files.
 const GIT_EDITS: &[&str] =
@@ -84,7 +84,7 @@ fn heavier(a: Class, b: Class) -> Class {
     order.into_iter().find(|class| *class == a || *class == b).unwrap_or(a)
 }
 
-/// What a pipeline does, by its first command; `None`: nothing to speak of.
+/// What a pipeline does, judging by its first command; `None` if it does nothing relevant.
 fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
     let words = without_prefixes(stages.first()?);
     let (program, arguments) = words.split_first()?;
@@ -94,7 +94,7 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
         && subcommand(program, arguments) == Some("show")
         && arguments.iter().any(|word| word.contains(':'));
     if VIEWERS.contains(&program) || PRINTERS.contains(&program) || is_show {
-        // What is printed to a file is no file that is shown.
+        // A file that output is redirected to is not shown.
         let shown = arguments.split(|word| word == command::TO_FILE).next().unwrap_or_default();
         let files = paths::among(shown.iter().map(String::as_str));
         let stages: Vec<&[String]> =
@@ -104,7 +104,7 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
             Some((revision, path)) if is_show => {
                 View { revision: revision.into(), ..View::of(path.into(), range) }
             }
-            // A drive.
+            // A drive letter.
             Some((_, path)) => View::of(path.into(), range),
             None => View::of(file, range),
         };
@@ -127,21 +127,21 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
     Some((class, Vec::new()))
 }
 
-/// What a version control system is told to do: `diff` of `git -C /w diff src` and of `gh pr diff 39`.
+/// The subcommand for a version control system: `diff` in `git -C /w diff src` and in `gh pr diff 39`.
 fn subcommand<'w>(program: &str, words: &'w [String]) -> Option<&'w str> {
     let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
         if program == "git" && GIT_VALUES.contains(&word) {
             words.next();
         } else if !word.starts_with('-') {
-            // Others name what it is about first.
+            // Other programs take a topic first.
             return if program == "git" { Some(word) } else { words.find(|word| !word.starts_with('-')) };
         }
     }
     None
 }
 
-/// Whether a version control system that is called so prints changed lines.
+/// Whether a version control command prints changed lines.
 fn shows_lines(program: &str, words: &[String]) -> bool {
     let has = |known: &[&str]| {
         words.iter().any(|word| known.contains(&word.split_once('=').map_or(word.as_str(), |(name, _)| name)))
@@ -158,7 +158,8 @@ fn without_prefixes(words: &[String]) -> &[String] {
     &words[skip..]
 }
 
-/// Whether a pipeline changes files. What options mean depends on the command; only the first one's are looked at closely.
+/// Whether a pipeline changes files. The meaning of options depends on the command; only those of the first command are
+/// examined closely.
 fn changes_files(stages: &[Vec<String>]) -> bool {
     let words = stages.first().map(|words| without_prefixes(words)).unwrap_or_default();
     let Some((program, arguments)) = words.split_first() else { return false };
