@@ -1,6 +1,6 @@
-//! Request bodies, where the configuration asks for them: one folder per conversation, compressed, private.
+//! Request bodies, if the configuration asks for them: one folder per conversation, compressed, private.
 //!
-//! Bodies only: headers, and with them credentials, never come here.
+//! Bodies only: headers, and credentials with them, are never stored here.
 
 use std::fs::{self, DirEntry};
 use std::io::{self, Read as _, Write as _};
@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use super::logs;
 use super::outputs::write_private;
 
-/// The folder in the state's directory.
+/// The folder below the state directory.
 pub const FOLDER: &str = "bodies";
 
 /// The longest body that is read back, in bytes.
@@ -26,22 +26,22 @@ pub struct Bodies {
     dir: PathBuf,
 }
 
-/// Which form of a request.
+/// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// As the client sent it, decoded.
     Came,
-    /// As it went upstream, if that was another.
+    /// As it was sent upstream, if that was different.
     Sent,
 }
 
 impl Bodies {
-    /// Where they are.
+    /// The folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The bodies below the state's directory.
+    /// The bodies below the state directory.
     pub fn below(state: &Path) -> Self {
         Self { dir: state.join(FOLDER) }
     }
@@ -58,7 +58,7 @@ impl Bodies {
     /// Saves a body. A reader never sees half a file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Returns any error of the file system.
     pub fn save(&self, conversation: &str, record: &str, form: Form, body: &[u8]) -> io::Result<()> {
         write_private(&self.path(conversation, record, form), |file| {
             let mut encoder = GzEncoder::new(file, Compression::fast());
@@ -67,10 +67,10 @@ impl Bodies {
         })
     }
 
-    /// A body; `None` when it is not there.
+    /// Reads a body; `None` if there is none.
     ///
     /// # Errors
-    /// What the file system says, and files that are damaged.
+    /// Returns any error of the file system, or one for a damaged file.
     pub fn read(&self, conversation: &str, record: &str, form: Form) -> io::Result<Option<Vec<u8>>> {
         let file = match fs::File::open(self.path(conversation, record, form)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -81,11 +81,11 @@ impl Bodies {
         Ok(Some(body))
     }
 
-    /// Removes the bodies of conversations whose last one was saved before a time. What cannot be removed keeps no
-    /// other, and what is no folder is nobody's.
+    /// Removes the bodies of conversations whose last one was saved before a time. A folder that cannot be removed does
+    /// not keep others, and anything other than a folder is left alone.
     ///
     /// # Errors
-    /// What the file system says of the first that could not be removed; all others are.
+    /// Returns the first error of the file system; all other folders are removed nevertheless.
     pub fn sweep(&self, before: SystemTime) -> io::Result<()> {
         let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -108,7 +108,7 @@ fn remove_old(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
     Ok(())
 }
 
-/// When the last body of a folder was saved.
+/// When the last body of a folder was saved; `None` if it is empty.
 fn newest(folder: &Path) -> io::Result<Option<SystemTime>> {
     let mut newest = None;
     for file in fs::read_dir(folder)? {

@@ -18,31 +18,31 @@ impl Checkpoints {
         Self { dir: state.join("checkpoints") }
     }
 
-    /// Those in a directory of their own.
+    /// The checkpoints in a directory of their own.
     pub fn within(dir: PathBuf) -> Self {
         Self { dir }
     }
 
-    /// The file of a conversation's checkpoint: `ending` is `json` or `md`. Whatever the id is, the file is in the
-    /// directory, and no other conversation's.
+    /// The file of a conversation's checkpoint; `ending` is `json` or `md`. Whatever the id is, the file is inside the
+    /// directory and belongs to no other conversation.
     pub fn path(&self, id: &str, ending: &str) -> PathBuf {
         self.dir.join(format!("{}.checkpoint.{ending}", stem(id)))
     }
 
-    /// Writes a file, and the directory if there is none.
+    /// Writes a file, and creates the directory if necessary. Returns the path.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// Returns any error of the file system.
     pub fn write(&self, id: &str, ending: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.path(id, ending);
         write_private(&path, |mut file| file.write_all(text.as_bytes()))?;
         Ok(path)
     }
 
-    /// The JSON of a conversation's checkpoint.
+    /// Reads the JSON of a conversation's checkpoint.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// Returns an error if there is none, or if it cannot be read.
     pub fn read(&self, id: &str) -> io::Result<String> {
         std::fs::read_to_string(self.path(id, "json"))
     }

@@ -1,11 +1,12 @@
-//! Whether an open file still is where it was opened: people remove and rename what programs write to.
+//! Whether an open file is still at the path where it was opened: people remove and rename files that programs write
+//! to.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A path and the file that it led to.
+/// A path and the identity of the file that it led to.
 pub(super) struct FileIdentity {
     path: PathBuf,
     file: (u64, u64),
@@ -13,7 +14,7 @@ pub(super) struct FileIdentity {
 
 impl FileIdentity {
     /// # Errors
-    /// When nothing can be found out about the file.
+    /// Returns an error if the file's metadata cannot be read.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: identity(&fs::metadata(path)?) })
     }
@@ -22,7 +23,7 @@ impl FileIdentity {
         &self.path
     }
 
-    /// Whether the path leads nowhere now, or to another file.
+    /// Whether the path no longer leads to this file.
     pub(super) fn is_left(&self) -> bool {
         match fs::metadata(&self.path) {
             Ok(found) => identity(&found) != self.file,

@@ -1,5 +1,4 @@
-//! Whether a database can be read: one that is damaged here and there opens like any other, and answers some of what it
-//! is asked.
+//! Whether a database can be read: one that is partly damaged opens like any other, and answers some queries.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,16 +10,16 @@ use rusqlite::{Connection, ErrorCode, ffi};
 
 use super::StoreError;
 
-/// How long a start looks for damage at most. Some 100 MB are looked through in that time, if the system has them at hand.
+/// How long a start looks for damage at most. Some 100 MB are checked in that time if they are in the system's cache.
 const LOOK: Duration = Duration::from_millis(40);
 
-/// What became of the reads of a database.
+/// The results of reading a database.
 #[derive(Debug)]
 pub(super) struct Health {
     path: PathBuf,
-    /// Reads that failed.
+    /// The number of failed reads.
     failed: AtomicU64,
-    /// That it is damaged was told.
+    /// Whether the damage was reported.
     is_told: AtomicBool,
 }
 
@@ -29,12 +28,12 @@ impl Health {
         Self { path: path.to_owned(), failed: AtomicU64::new(0), is_told: AtomicBool::new(false) }
     }
 
-    /// Reads that failed since the process began.
+    /// The number of failed reads since the process began.
     pub(super) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes note of how a read went. The log tells of every doubling.
+    /// Records the result of a read. Failures are logged at every doubling of their number.
     pub(super) fn note<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error) = &answer {
             let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
@@ -45,8 +44,8 @@ impl Health {
         answer
     }
 
-    /// Whether an error is one of a damaged file. The first is told, with what to do: whatever is decided about
-    /// conversations from now on may be lost.
+    /// Whether an error means that the file is damaged. The first one is reported, with what to do: whatever is decided
+    /// about conversations from now on may be lost.
     pub(super) fn heed(&self, error: &StoreError) -> bool {
         let is_damaged = matches!(error, StoreError::Database(error) if is_damage(error));
         if is_damaged && !self.is_told.swap(true, Ordering::Relaxed) {
@@ -61,15 +60,15 @@ impl Health {
     }
 }
 
-/// Whether an error says that the file is damaged, or something else than a database.
+/// Whether an error says that the file is damaged, or is not a database.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
 }
 
-/// Looks for damage, for a moment: what is not found in that time is met with later.
+/// Looks for damage for a moment; damage that is not found in that time will be encountered later.
 ///
 /// # Errors
-/// When there is damage. What keeps it from looking is none.
+/// Returns an error if there is damage, but not if looking for it is impossible.
 pub(super) fn look(connection: &Connection) -> rusqlite::Result<()> {
     let handle = connection.get_interrupt_handle();
     let (looked, over) = mpsc::channel::<()>();

@@ -1,37 +1,39 @@
-//! Removing what was decided about threads that nobody has gone on with for long.
+//! Removes what was decided about threads that have been idle for long.
 //!
-//! Once a day the tables are gone through, some rows at a time. What goes: threads whose last request is older than the
-//! limit; decisions and splices that are older, under histories that no thread has relied on since and that no thread
-//! that is left has sent; the texts of these that nothing else refers to; and of the rest what belongs to no thread that
-//! is left. A decision never outlives the knowledge that its history was sent: whoever sends that again would decide
-//! about it again, and be told each time that this was done before.
+//! Once a day all tables are gone through, some rows at a time. What is removed: threads whose last request is older
+//! than the limit; decisions and splices that are older, if their history has not been relied on by any thread since
+//! and was not sent by any remaining thread; the texts of these, if nothing else refers to them; and from the other
+//! tables everything that belongs to no remaining thread. A decision never outlives the knowledge that its history was
+//! sent: otherwise whoever sends the history again would decide about it again, and would be told each time that this
+//! was done before.
 //!
-//! Whether something is relied on is known only as far back as gateways have noted it. A store on which none has done so
-//! for about as long as things are kept, because it is new or older versions were at work, is left alone for as long.
+//! Whether something is relied on is only known as far back as gateways have recorded it. If none has done so for about
+//! as long as things are kept, because the store is new or older versions were running, the store is left alone for
+//! that long.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::{StoreError, uses};
 
-/// Rows that one turn looks at.
+/// The most rows that are examined at a time.
 const TURN: i64 = 500;
-/// How long it takes until the tables are gone through again, in milliseconds: a day, if that is tried every hour.
+/// How long after one pass the next is due, in milliseconds: a day, given that this is checked every hour.
 const DAY_MS: i64 = 23 * 3_600_000;
 
-/// A table, and how to go through it: the statements get the rows behind `?1` up to `?2`, and the limit as `?3`.
+/// A table, and how to go through it: the statements get the rows after `?1` up to `?2`, and the limit as `?3`.
 struct Table {
-    /// The first column of its key, in whose order it is gone through.
+    /// The first column of its key, which determines the order.
     key: &'static str,
     name: &'static str,
-    /// Removes old rows; those of decisions give what they are sent as.
+    /// Removes old rows; for decisions, returns the ids of their replacements.
     remove: &'static str,
-    /// Has what the rows that stay rely on stay too.
+    /// Ensures that what the remaining rows rely on stays too.
     keep: Option<&'static str>,
 }
 
-/// The tables in the order in which they are gone through: a row is looked at when it is known what is left of those that
-/// keep it.
+/// The tables in the order in which they are gone through: a row is examined when it is known what remains of those
+/// that keep it.
 const TABLES: &[Table] = &[
     Table {
         key: "id",
@@ -100,23 +102,23 @@ const TABLES: &[Table] = &[
     },
 ];
 
-/// Removes what a decision was sent as, if no other one is.
+/// Removes a replacement if no decision refers to it any more.
 const ORPHAN: &str = "DELETE FROM replacements WHERE id = ?1
                       AND NOT EXISTS (SELECT 1 FROM decisions WHERE decisions.replacement = replacements.id)";
 
-/// Removes what decisions that are gone were sent as, as far as no other ones are.
+/// Removes the replacements of removed decisions, unless others refer to them.
 pub(super) fn forget_texts(connection: &Connection, replacements: &[Value]) -> rusqlite::Result<()> {
     let mut orphan = connection.prepare_cached(ORPHAN)?;
     replacements.iter().try_for_each(|replacement| orphan.execute([replacement]).map(drop))
 }
 
-/// What was decided about threads whose last request came before a time.
+/// Removes what was decided about threads whose last request came before a time.
 pub(super) struct Idle {
     before: i64,
     now: i64,
-    /// How many tables have been gone through, once it is known that this is due.
+    /// How many tables are done; `None` until it is known that a pass is due.
     tables: Option<usize>,
-    /// The key of the last row that was looked at.
+    /// The key of the last row that was examined.
     after: Value,
 }
 
@@ -125,7 +127,7 @@ impl Idle {
         Self { before, now, tables: None, after: Value::Null }
     }
 
-    /// Goes through some rows; whether there may be more.
+    /// Examines some rows. Returns whether there may be more.
     pub(super) fn turn(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let goes_on = match self.tables {
@@ -152,14 +154,14 @@ impl Idle {
         Ok(goes_on)
     }
 
-    /// Histories stand behind the rows of `uses` that are none.
+    /// Begins a table. Histories come after the rows of `uses` that are not histories.
     fn enter(&mut self, at: usize) {
         let is_text = TABLES.get(at).is_some_and(|table| table.key == "id");
         self.after = if is_text { Value::Text(String::new()) } else { Value::Blob(uses::LAST.to_vec()) };
         self.tables = Some(at);
     }
 
-    /// Whether the tables are to be gone through now.
+    /// Whether a pass is due.
     fn is_due(&self, connection: &Connection) -> Result<bool, StoreError> {
         let begun = uses::mark(connection, uses::BEGUN)?;
         let last = uses::mark(connection, uses::LAST)?.or(begun);
@@ -182,7 +184,7 @@ impl Idle {
         Ok(is_due)
     }
 
-    /// Goes through some rows of a table; the key of the last, or `None` if there are no more.
+    /// Examines some rows of a table. Returns the key of the last one, or `None` if there are no more.
     fn look_through(
         &self,
         transaction: &Transaction<'_>,

@@ -1,8 +1,8 @@
-//! The table of what is missing from histories that providers hold: of what was cut of a request, all that goes on from its
-//! answer knows nothing any more, in whatever process it is booked.
+//! The table of what is missing from histories that providers hold: if something was cut from a request, everything
+//! that continues from its answer lacks it, whichever process books that.
 //!
-//! Only histories of which something is missing have a row. The oldest rows go, by their number and by their age: what
-//! nothing is found of is taken to be whole.
+//! Only histories from which something is missing have a row. The oldest rows are removed, by number and by age; a
+//! history without a row is taken to be complete.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::StoreError;
 use super::row::{Batch, StoredLacking};
 use crate::conversation::Digest;
 
-/// The most that are kept: a few megabytes.
+/// The most rows that are kept: a few megabytes.
 const MOST: i64 = 1 << 16;
-/// How long they are.
+/// How long rows are kept.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
-/// Of those that are too old, so many go with each that is put in.
+/// The most outdated rows that are removed with each new one.
 const SWEPT: i64 = 4;
 
-/// What is missing from a history, as far as it is known at a time in milliseconds since 1970.
+/// What is missing from a history, as far as known at `now_ms`, in milliseconds since 1970.
 pub(super) fn find(
     connection: &Connection,
     history: Digest,
@@ -33,7 +33,7 @@ pub(super) fn find(
     Ok(found.optional()?)
 }
 
-/// Stores what a batch says. What is put in last has the highest number.
+/// Stores the rows of a batch. The last one gets the highest number.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for lacking in &batch.lacking {
         connection
@@ -56,7 +56,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     Ok(())
 }
 
-/// When the oldest came that is still known.
+/// The earliest time of a row that still counts.
 const fn oldest(now_ms: i64) -> i64 {
     now_ms.saturating_sub(KEPT.as_millis() as i64)
 }

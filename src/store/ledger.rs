@@ -1,7 +1,7 @@
-//! Reading the ledger's rows.
+//! Reads the ledger's rows.
 //!
-//! Reports need no gateway to run, and disturb none that does: they read through a connection of their own.
-//! Nothing here writes, and nothing here knows what a record says.
+//! Reports need no running gateway and disturb none: they read through a connection of their own. Nothing here writes,
+//! and nothing here knows the contents of a record.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,38 +13,38 @@ use super::sqlite::DECISIONS;
 use super::{Spent, StoreError, StoredDecision, Summary, missing, schema, splices, sqlite, summaries};
 use crate::planner::Splice;
 
-/// The database's file in the state's directory.
+/// The name of the database file in the state directory.
 pub const FILE_NAME: &str = "plimsoll.db";
 
-/// Which rows are asked for. The default is all.
+/// Which rows to read. The default is all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LedgerFilter {
-    /// Those of requests that came at this time or later, in milliseconds since 1970.
+    /// Only requests received at this time or later, in milliseconds since 1970.
     pub since_ms: Option<i64>,
-    /// Those of requests that came before this time.
+    /// Only requests received before this time, in milliseconds since 1970.
     pub until_ms: Option<i64>,
 }
 
-/// In which order rows are read.
+/// The order in which rows are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By the time of the request.
     OldestFirst,
-    /// The other way round.
+    /// The opposite.
     NewestFirst,
 }
 
-/// A row, as it is read.
+/// A row of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerEntry<'a> {
-    /// When the request came, in milliseconds since 1970.
+    /// When the request was received, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The record as JSON: a field that is missing is null, false, 0 or empty.
+    /// The record as JSON: a missing field is null, false, 0 or empty.
     pub record: &'a str,
 }
 
-/// The rows of a conversation, oldest first: by the time of the request, and by what was booked first where the clock was
-/// set back between. It was where a request had ended long before the one that was booked before it.
+/// The rows of a conversation, oldest first: by the time of the request, unless the clock was set back in between; then
+/// by the order of booking. The clock was set back where a request ended long before the one booked before it.
 const OF_CONVERSATION: &str = "
 WITH booked AS (
   SELECT rowid AS place,
@@ -57,40 +57,40 @@ WITH booked AS (
 )
 SELECT at_ms, record FROM runs JOIN ledger ON ledger.rowid = place ORDER BY run, at_ms, id";
 
-/// Records of requests that ended so shortly after each other may be booked the other way round.
+/// Records of requests that ended within this many milliseconds may be booked in the opposite order.
 const LATE_MS: i64 = 60_000;
 
-/// How many of a conversation's newest rows are looked through for one.
+/// How many of a conversation's newest rows are searched for an answer.
 const SEARCHED: u32 = 512;
 
-/// A decision, as a record tells of it.
+/// A decision as described by a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sought<'a> {
-    /// The digest of the history that ends with its message; `None`: the record does not say.
+    /// The digest of the history that ends with its message; `None` if the record does not say.
     pub chain: Option<&'a str>,
-    /// The part's place in the message.
+    /// The index of the part in the message.
     pub part: u32,
-    /// The digest of what the part said.
+    /// The digest of the part's original contents.
     pub content: &'a str,
-    /// What made it.
+    /// The rules that led to it.
     pub rules: &'a str,
-    /// Bytes of the text that is sent.
+    /// The size in bytes of the text that is sent.
     pub bytes_after: u64,
-    /// The stored full text.
+    /// The id of the stored full text, if any.
     pub output: Option<&'a str>,
 }
 
-/// A store's ledger, for one who only reads.
+/// The ledger of a store, read-only.
 #[derive(Debug)]
 pub struct Books {
     reader: Reader,
 }
 
 impl Books {
-    /// Opens the ledger of a store. `None`: there is no store yet.
+    /// Opens the ledger of a store; `None` if there is no store yet.
     ///
     /// # Errors
-    /// When the file cannot be read, or was made by a newer version.
+    /// Returns an error if the file cannot be read, or was made by a newer version.
     pub fn open(path: &Path) -> Result<Option<Self>, StoreError> {
         if !path.try_exists()? {
             return Ok(None);
@@ -103,11 +103,11 @@ impl Books {
         }
     }
 
-    /// Calls `each` with the rows of the store at a path; with none if there is no store yet. Gives the number of records
-    /// that are missing.
+    /// Calls `each` with the rows of the store at a path; not at all if there is no store yet. Returns the number of
+    /// missing records.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn read(
         path: &Path,
         (filter, order): (LedgerFilter, Order),
@@ -121,7 +121,7 @@ impl Books {
     /// Calls `each` with the rows, oldest first.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn rows(
         &self,
         filter: LedgerFilter,
@@ -130,10 +130,11 @@ impl Books {
         self.reader.ask(|connection| rows(connection, filter, Order::OldestFirst, each))
     }
 
-    /// How many records of requests that came then were dropped. A store of an older version does not know of any.
+    /// The number of records that were dropped, of requests in the time that the filter gives. A store of an older
+    /// version has no such figure; then it is 0.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn missing(&self, filter: LedgerFilter) -> Result<u64, StoreError> {
         self.reader.ask(|connection| {
             let is_there = has_table(connection, "missing")?;
@@ -141,10 +142,10 @@ impl Books {
         })
     }
 
-    /// The conversations whose ids begin so.
+    /// The ids of the conversations that begin with `start`.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn conversations(&self, start: &str) -> Result<Vec<String>, StoreError> {
         self.reader.ask(|connection| {
             let mut statement = connection.prepare_cached(
@@ -156,10 +157,10 @@ impl Books {
         })
     }
 
-    /// Calls `each` with the rows of a conversation, oldest first, also where the clock was set back meanwhile.
+    /// Calls `each` with the rows of a conversation, oldest first, even if the clock was set back in between.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn rows_of(
         &self,
         conversation: &str,
@@ -173,10 +174,10 @@ impl Books {
         })
     }
 
-    /// The conversation that a thread is of; `None`: it is not there any more.
+    /// The id of the conversation that a thread belongs to; `None` if the thread is no longer stored.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn conversation_of(&self, thread: &str) -> Result<Option<String>, StoreError> {
         self.reader.ask(|connection| {
             let mut statement =
@@ -189,7 +190,7 @@ impl Books {
     /// The newest summary of a conversation. A store of an older version has none.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn summary(&self, conversation: &str) -> Result<Option<Summary>, StoreError> {
         self.reader.ask(|connection| {
             let is_there = has_table(connection, "summaries")?;
@@ -200,7 +201,7 @@ impl Books {
     /// The newest splice with this rule, end, sizes in bytes before and after, and stored full text.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn splice(
         &self,
         rule: &str,
@@ -214,10 +215,10 @@ impl Books {
         })
     }
 
-    /// The ids of the full texts that are kept, each with when it was last used, in milliseconds since 1970.
+    /// The ids of the stored full texts, each with the time when it was last used, in milliseconds since 1970.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Returns an error if they cannot be read.
     pub fn outputs(&self) -> Result<Vec<(String, i64)>, StoreError> {
         self.reader.ask(|connection| {
             let mut statement = connection.prepare_cached("SELECT id, at_ms FROM outputs")?;
@@ -226,13 +227,13 @@ impl Books {
         })
     }
 
-    /// The decision that a record tells of. `None`: it is not there any more, or, where the record does not say what history
-    /// it stands in, there are several that could be it and are not sent as the same text.
+    /// The decision that a record describes. `None` if it is no longer stored or, where the record does not name the
+    /// history, if several decisions match that are not sent as the same text.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub fn decision(&self, sought: &Sought<'_>) -> Result<Option<StoredDecision>, StoreError> {
-        // Two statements, so that the one has its index.
+        // Two statements, so that the one can use its index.
         let place = match sought.chain {
             Some(_) => "chain = unhex(:chain) AND part = :part",
             None => ":chain IS NULL AND part = :part",
@@ -291,13 +292,13 @@ fn rows(
     each_of(&mut rows, each)
 }
 
-/// The row of an answer among the newest of a conversation, and when its request came.
+/// The row of an answer among the newest of a conversation, and when its request was received.
 pub(super) fn record(
     connection: &Connection,
     conversation: &str,
     answer: &str,
 ) -> Result<Option<(String, i64)>, StoreError> {
-    // Only rows in which the id stands are parsed.
+    // Only rows that contain the id are parsed.
     let mut statement = connection.prepare_cached(
         "SELECT record, at_ms FROM
            (SELECT record, at_ms FROM ledger WHERE conversation = :conversation ORDER BY at_ms DESC LIMIT :most)
@@ -307,13 +308,13 @@ pub(super) fn record(
     Ok(statement.query_row(named, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// What rows of a conversation, or all, of some time add up to.
+/// The cost and the tokens of the rows of one conversation, or of all, in a period.
 pub(super) fn spent(
     connection: &Connection,
     conversation: Option<&str>,
     within_ms: Range<i64>,
 ) -> Result<Spent, StoreError> {
-    // Two statements, so that each has its index.
+    // Two statements, so that each can use its index.
     let rows = match conversation {
         Some(_) => "conversation = :conversation AND at_ms >= :since AND at_ms < :until",
         None => ":conversation IS NULL AND at_ms >= :since AND at_ms < :until",
@@ -332,7 +333,7 @@ pub(super) fn spent(
 
 fn each_of(rows: &mut rusqlite::Rows<'_>, each: &mut dyn FnMut(LedgerEntry<'_>)) -> Result<(), StoreError> {
     while let Some(row) = rows.next()? {
-        // What is no text is no record: it is counted as one that cannot be read.
+        // A value that is not text is not a record: it is counted as one that cannot be read.
         let record = row.get_ref(1)?.as_str().unwrap_or_default();
         each(LedgerEntry { at_ms: row.get(0)?, record });
     }

@@ -1,7 +1,7 @@
-//! How many records are missing from the ledger, and when their requests came.
+//! How many records are missing from the ledger, and when their requests were received.
 //!
-//! A record is dropped rather than anything held up for it. What was dropped is counted here, and the count is written
-//! as soon as the writer writes again, so that whoever sums the ledger up can say what the sums lack.
+//! Rather than hold anything up, a record is dropped. Dropped records are counted here, and the count is stored as soon
+//! as the writer can write again, so that whoever sums up the ledger can say what is missing from the sums.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use rusqlite::{Connection, named_params, params};
 
 use super::{Batch, LedgerFilter, StoreError};
 
-/// Gaps that are told apart at most.
+/// The most gaps that are told apart.
 const GAPS: usize = 64;
-/// What was dropped within so many milliseconds is one gap.
+/// Records dropped within this many milliseconds are one gap.
 const SAME_MS: i64 = 1_000;
 
-/// Records that were dropped one after the other.
+/// Records that were dropped in succession.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gap {
-    /// When the first of their requests came, in milliseconds since 1970.
+    /// When the first of their requests was received, in milliseconds since 1970.
     at_ms: i64,
     records: u64,
 }
 
-/// What was dropped: how much in all, and what is not written down yet.
+/// What was dropped: the total, and what is not stored yet.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     records: AtomicU64,
@@ -31,12 +31,12 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// A batch that was dropped.
+    /// Adds the records of a dropped batch.
     pub(super) fn add(&self, batch: &Batch) {
         self.add_records(batch.ledger.len() as u64, batch.at_ms);
     }
 
-    /// Records that were dropped before they were in a batch.
+    /// Adds records that were dropped before they were in a batch.
     pub(super) fn add_records(&self, records: u64, at_ms: i64) {
         if records > 0 {
             self.records.fetch_add(records, Ordering::Relaxed);
@@ -44,12 +44,12 @@ impl Missing {
         }
     }
 
-    /// Records that were dropped since the process began.
+    /// The number of records dropped since the process began.
     pub(super) fn records(&self) -> u64 {
         self.records.load(Ordering::Relaxed)
     }
 
-    /// Writes down what was dropped. What cannot be written stays.
+    /// Stores what was dropped. What cannot be stored is kept for later.
     pub(super) fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let gaps = std::mem::take(&mut *self.lock());
         if gaps.is_empty() {
@@ -91,7 +91,7 @@ fn put(connection: &mut Connection, gaps: &[Gap]) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// The records that are missing among those that are asked for.
+/// The number of missing records in the time that the filter gives.
 pub(super) fn count(connection: &Connection, filter: LedgerFilter) -> Result<u64, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT coalesce(sum(records), 0) FROM missing WHERE at_ms >= :since AND at_ms < :until",

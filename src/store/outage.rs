@@ -1,29 +1,30 @@
-//! What fails again and again while a disk is full: told when it begins and at every doubling, and once when it is over.
+//! Failures that recur while a disk is full: logged when they begin and at every doubling, and once when they are over.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// What has not failed for so long, and succeeds, works again. On a disk that is nearly full, some of it always does.
+/// An operation that succeeds, and has not failed for this long, works again. On a disk that is nearly full, some
+/// always succeed.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// A thing that may fail.
+/// An operation that may fail.
 #[derive(Debug)]
 pub struct Outage {
-    /// What is told of a failure, and of the end.
+    /// The messages for a failure and for the end of it.
     fails: &'static str,
     works: &'static str,
-    /// How often it failed since it worked, and when it did so last.
+    /// How many times it has failed since it last worked, and when it last failed.
     failed: u64,
     last: Option<Instant>,
 }
 
 impl Outage {
-    /// One that works; what the log tells when it fails, and when it works again.
+    /// An operation that works, with the messages that are logged when it fails and when it works again.
     pub fn new(fails: &'static str, works: &'static str) -> Self {
         Self { fails, works, failed: 0, last: None }
     }
 
-    /// It has failed now.
+    /// Records a failure.
     pub fn begin(&mut self, error: &dyn Display, now: Instant) {
         self.failed += 1;
         self.last = Some(now);
@@ -34,7 +35,7 @@ impl Outage {
         }
     }
 
-    /// It has succeeded now.
+    /// Records a success.
     pub fn end(&mut self, now: Instant) {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) >= QUIET) {
             tracing::info!(failed = self.failed, "{}", self.works);

@@ -8,10 +8,10 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What the names of the files end with.
+/// The ending of the files' names.
 const ENDING: &str = ".txt";
 
-/// The folder of full texts. Files are named by a digest of their content, so that a text is stored once.
+/// The folder of full texts. Files are named by a digest of their content, so that each text is stored once.
 #[derive(Debug, Clone)]
 pub struct Outputs {
     dir: PathBuf,
@@ -23,7 +23,7 @@ impl Outputs {
         Self { dir: dir.into() }
     }
 
-    /// Where they are.
+    /// The folder.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -33,10 +33,10 @@ impl Outputs {
         self.dir.join(format!("{id}{ENDING}"))
     }
 
-    /// Saves a text unless it is there already. A reader never sees half a file.
+    /// Saves a text, unless it is saved already. A reader never sees half a file.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Returns any error of the file system.
     pub fn save(&self, id: &str, text: &str) -> io::Result<()> {
         let path = self.path(id);
         if fs::metadata(&path).is_ok_and(|found| found.len() == text.len() as u64) {
@@ -45,10 +45,10 @@ impl Outputs {
         write_private(&path, |mut file| file.write_all(text.as_bytes()))
     }
 
-    /// The text of an output; `None` when there is none with this id.
+    /// Reads an output; `None` if there is none with this id.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Returns any error of the file system.
     pub fn read(&self, id: &str) -> io::Result<Option<Vec<u8>>> {
         if !is_id(id) {
             return Ok(None);
@@ -60,10 +60,10 @@ impl Outputs {
         }
     }
 
-    /// The ids of the outputs that are there, and their sizes in bytes. What else lies in the folder is none.
+    /// The ids of all outputs in the folder, with their sizes in bytes. Other files in the folder are ignored.
     ///
     /// # Errors
-    /// What the file system says; that there is no folder yet is none.
+    /// Returns any error of the file system, except that there is no folder yet.
     pub fn sizes(&self) -> io::Result<BTreeMap<String, u64>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -77,7 +77,7 @@ impl Outputs {
             let Some(id) = id else { continue };
             match entry.metadata() {
                 Ok(found) if found.is_file() => sizes.insert(id.to_owned(), found.len()),
-                // It was removed meanwhile.
+                // It was removed in the meantime.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => None,
             };
@@ -85,10 +85,10 @@ impl Outputs {
         Ok(sizes)
     }
 
-    /// Removes an output; not being there is fine.
+    /// Removes an output, if it is there.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Returns any error of the file system.
     pub fn remove(&self, id: &str) -> io::Result<()> {
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -97,18 +97,18 @@ impl Outputs {
     }
 }
 
-/// Creates a folder, and those above it, that only this user may enter.
+/// Creates a folder that only this user may enter, and its parents.
 ///
 /// # Errors
-/// What the file system says.
+/// Returns any error of the file system.
 pub fn create_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Creates a file, empty, that only this user may read, unless there is one.
+/// Creates an empty file that only this user may read, unless it exists.
 ///
 /// # Errors
-/// What the file system says.
+/// Returns any error of the file system.
 pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -120,10 +120,10 @@ fn is_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Writes a file that only this user may read, and the folder where there is none, so that nobody ever finds half of it.
+/// Writes a file that only this user may read, and creates the folder if necessary. Nobody ever sees half of the file.
 ///
 /// # Errors
-/// What the file system says.
+/// Returns any error of the file system.
 pub(super) fn write_private(path: &Path, fill: impl Fn(File) -> io::Result<()>) -> io::Result<()> {
     match write_once(path, &fill) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -145,8 +145,8 @@ fn write_once(path: &Path, fill: impl Fn(File) -> io::Result<()>) -> io::Result<
     written
 }
 
-/// Removes what stands in the folder, if it is a text that was begun before a time and never finished: whoever wrote it is
-/// gone.
+/// Removes a file of the folder if it is a text that was begun before a time and never finished: the process that wrote
+/// it is gone.
 pub(super) fn remove_old_draft(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
     let found = entry.metadata()?;
     if found.is_file() && found.modified()? < before && is_draft(&entry.file_name()) {

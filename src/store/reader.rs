@@ -1,7 +1,8 @@
-//! A connection for one who only reads: the store may lie where nothing can be written, or belong to somebody else.
+//! A read-only connection: the store may be on a read-only file system, or belong to somebody else.
 //!
-//! SQLite reads a database with a write-ahead log through an index beside it, which it makes where there is none. Where
-//! there is no log, nobody has the store open, and the file alone is read: no lock is taken then and no file made.
+//! SQLite reads a database with a write-ahead log through an index file next to it, and creates that file if necessary.
+//! If there is no log, nobody has the store open, and only the database file is read: no lock is taken then, and no
+//! file created.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,11 +16,11 @@ use rustix::fs::{Access, access};
 
 use super::{StoreError, schema};
 
-/// A store that is read.
+/// A read-only store.
 #[derive(Debug)]
 pub(super) struct Reader {
     connection: Connection,
-    /// The file, where it is read on its own.
+    /// The file, if it is read without log and index.
     still: Option<Still>,
 }
 
@@ -32,12 +33,12 @@ struct Still {
 }
 
 impl Reader {
-    /// Opens a store that is there.
+    /// Opens an existing store.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if it cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        // A log lies beside the file itself, not beside a link to it.
+        // The log is next to the file itself, not next to a link to it.
         let path = &fs::canonicalize(path)?;
         let still = Still::find(path)?;
         let opened = match &still {
@@ -48,10 +49,11 @@ impl Reader {
         Ok(Self { connection, still })
     }
 
-    /// Asks the store.
+    /// Runs a query.
     ///
     /// # Errors
-    /// What the query says, and when the file is no longer what it was: what was read of it is of no use then.
+    /// Returns the error of the query, or [`StoreError::Changed`] if the file has changed in the meantime, which makes
+    /// the result useless.
     pub(super) fn ask<T>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -65,8 +67,8 @@ impl Reader {
 }
 
 impl Still {
-    /// The file at an absolute path, if nobody has it open: whoever has keeps a log beside it. An empty log without an
-    /// index is a copy's.
+    /// The file at an absolute path, if nobody has it open: whoever does keeps a log next to it. An empty log without
+    /// an index was left by a copy.
     fn find(path: &Path) -> io::Result<Option<Self>> {
         let log = match fs::metadata(beside(path, "-wal")) {
             Ok(found) => Some(found.len()),
@@ -106,8 +108,8 @@ fn seen(path: &Path) -> io::Result<(u64, SystemTime)> {
     Ok((found.len(), found.modified()?))
 }
 
-/// Beside others. The last one to close a database tidies it up, and may only do so if it could write; where the file
-/// cannot be written, SQLite opens it for reading by itself.
+/// Opens a database that others may have open. The last one to close it tidies it up, and can only do so if it could
+/// write; if the file is not writable, SQLite opens it read-only by itself.
 fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -116,12 +118,13 @@ fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// SQLite does not say why a file cannot be opened, nor which.
+/// SQLite does not say why a file cannot be opened, nor which one.
 fn explained(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
         return error.into();
     }
-    // Whoever closes a file gives up the locks that the process has on it, and a gateway that serves has some.
+    // Opening a file and closing it again would release the locks that the process holds on it, and a serving gateway
+    // holds some.
     let refused = |file: &Path| access(file, Access::READ_OK).err().map(io::Error::from);
     match refused(path).or_else(|| refused(&beside(path, "-wal"))) {
         Some(why) => why.into(),
@@ -129,7 +132,7 @@ fn explained(error: rusqlite::Error, path: &Path) -> StoreError {
     }
 }
 
-/// A file of the same name with an ending more.
+/// The path of a file with the same name and an additional ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);

@@ -1,4 +1,4 @@
-//! What was used last, up to a bound: memories that may forget.
+//! What was used last, up to a bound: caches that may forget.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -6,27 +6,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashlink::LruCache;
 
-/// A bounded memory. What was not used for longest goes first.
+/// A bounded cache. The least recently used entry is removed first.
 pub struct Recent<K, V, S = RandomState> {
     held: Mutex<Held<K, V, S>>,
-    /// What all values together may weigh.
+    /// The most that all values together may weigh.
     most: u64,
     weigh: fn(&V) -> usize,
 }
 
-/// Values with what they weighed when they came.
+/// The values, each with its weight when it was inserted.
 struct Held<K, V, S> {
     entries: LruCache<K, (V, u64), S>,
     weight: u64,
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
-    /// A memory of so many values.
+    /// A cache of at most `most` values.
     pub fn of_entries(most: u64) -> Self {
         Self::of_weight(most, |_| 1)
     }
 
-    /// A memory of values that together weigh so much.
+    /// A cache of values that weigh at most `most` together.
     pub fn of_weight(most: u64, weigh: fn(&V) -> usize) -> Self {
         let entries = LruCache::with_hasher(usize::MAX, S::default());
         Self { held: Mutex::new(Held { entries, weight: 0 }), most, weigh }
@@ -36,7 +36,7 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value of a key, which is used now.
+    /// The value of a key, which counts as used now.
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -46,20 +46,21 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         self.held().entries.get(key).map(|(value, _)| value.clone())
     }
 
-    /// Keeps a value. One that weighs more than all may is not kept, and what was there goes.
+    /// Inserts a value. One that weighs more than the whole cache may is not kept, and the previous value of the key is
+    /// removed.
     pub fn insert(&self, key: K, value: V) {
         let weight = (self.weigh)(&value) as u64;
         if weight > self.most {
             self.remove(&key);
             return;
         }
-        // What goes is dropped when nobody waits for it.
+        // Removed values are dropped when nobody waits for the lock.
         let replaced = self.held().insert(key, value, weight);
         drop(replaced);
         while self.excess().is_some() {}
     }
 
-    /// Takes a value out.
+    /// Removes a value and returns it.
     pub fn remove<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -71,7 +72,7 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         Some(value)
     }
 
-    /// The value of a key; from now on `own`, if there was none.
+    /// The value of a key. If there is none, `own` is inserted and returned.
     pub fn get_or_insert(&self, key: K, own: V) -> V
     where
         V: Clone,

@@ -1,7 +1,7 @@
 //! The database's tables.
 //!
-//! Stores outlive versions, and gateways of several share one: tables and indexes are added, and none that is there is
-//! changed. What a table lacks gets one of its own.
+//! Stores outlive versions, and gateways of several versions share one: tables and indexes are added, and existing ones
+//! are never changed. What a table lacks is put into a new table.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use super::spare;
 /// The version of the layout below. A store of a newer version is left alone.
 pub(super) const VERSION: i64 = 3;
 
-/// Bytes of a page of a new store. Records have a kilobyte or two: fewer are left half empty than of the usual 4096, and
-/// half as many are written.
+/// Bytes of a page of a new store. Records take a kilobyte or two: less space is left empty than with the usual 4096,
+/// and half as many pages are written.
 const PAGE: u32 = 8192;
 
-/// How long others that have locked the store are waited for.
+/// How long to wait for others that have locked the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The same where nothing depends on it.
+/// The same, if nothing depends on it.
 const GLANCE: Duration = Duration::from_millis(100);
 
 const TABLES: &str = "
@@ -133,21 +133,21 @@ CREATE TABLE IF NOT EXISTS lacking (
 );
 ";
 
-/// Makes the tables of a new store, and those that an older one lacks; what nothing can be written to is an error. WAL
-/// lets several gateways share one; a commit survives the process.
+/// Creates the tables of a new store, and those that an older one lacks. Returns the version. A store that cannot be
+/// written to is an error. WAL lets several gateways share a store; a commit survives the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     tell_of_lock(connection)?;
     connection.busy_timeout(PATIENCE)?;
-    // A store that is there keeps the size it was made with.
+    // An existing store keeps its page size.
     connection.pragma_update(None, "page_size", PAGE)?;
-    // One that is there would be written to, and whoever is writing waited for.
+    // In an existing store this would write, and wait for whoever is writing.
     if connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))? == 0 {
         connection.pragma_update(None, "auto_vacuum", spare::INCREMENTAL)?;
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     tune(connection)?;
     let version = version(connection)?;
-    // Only tables are added: making those that are not there yet is all that an older store needs.
+    // Tables are only ever added: creating the missing ones is all that an older store needs.
     if version < VERSION || (version == VERSION && !has_all(connection)?) {
         connection
             .execute_batch(&format!("BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
@@ -156,7 +156,7 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     if version == VERSION { write_again(connection) } else { Ok(version) }
 }
 
-/// Says so where it cannot even be read until others are done.
+/// Logs a warning if the store cannot even be read until others are done.
 pub(super) fn tell_of_lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(GLANCE)?;
     if version(connection).is_err_and(|error| is_locked(&error)) {
@@ -165,9 +165,9 @@ pub(super) fn tell_of_lock(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Writes what stands there already: a disk that is full, or only to be read, is found now and not by the first request.
-/// Nobody who is writing is waited for, as that says as much. Gives the version, which a newer gateway may have raised
-/// meanwhile.
+/// Writes a value that is already stored: a disk that is full or read-only is noticed now and not by the first request.
+/// If somebody else is writing this does not wait, because that proves as much. Returns the version, which a newer
+/// gateway may have raised in the meantime.
 pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
     connection.busy_timeout(GLANCE)?;
     let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
@@ -187,8 +187,8 @@ fn is_locked(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// Whether the tables are there that stores of this version may lack: gateways that know nothing of them go on with one
-/// that has them.
+/// Whether the store has all tables that stores of this version may lack: gateways that do not know these can continue
+/// with a store that has them.
 fn has_all(connection: &Connection) -> rusqlite::Result<bool> {
     let mut has_all = true;
     for table in ["uses", "unlogged", "refusals", "windows", "lacking"] {
@@ -202,7 +202,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Settings of every connection. The cache is small: the hot rows are remembered above the store.
+/// Sets up a connection. The cache is small: frequently used rows are cached above the store.
 pub(super) fn tune(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(PATIENCE)?;
     // A statement's plan is made once, not for every value that it is run with.

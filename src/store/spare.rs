@@ -1,22 +1,23 @@
-//! Giving what was freed of the database back to the file system, a little at a time.
+//! Gives free space of the database back to the file system, a little at a time.
 //!
-//! What is removed leaves pages behind that later writes use. Those that are many more than these would need go. A store
-//! that was made without a list of where its pages belong keeps them: to move them all takes the file anew, and nobody
-//! could write meanwhile.
+//! What is removed leaves free pages behind, which later writes use. Pages far in excess of that are given back. A
+//! store that was created without the list of where its pages belong keeps them: moving them all means writing the file
+//! anew, and nobody else could write in the meantime.
 
 use rusqlite::Connection;
 
 /// `PRAGMA auto_vacuum` of a store whose pages can be moved.
 pub(super) const INCREMENTAL: i64 = 2;
 
-/// Pages that one step gives back at most: of each, two or three are written.
+/// The most pages that a step gives back: for each, two or three are written.
 const STEP: i64 = 50;
-/// As many free pages stay, and as many as this share of those in use: the next hours' records need them.
+/// The fewest free pages that stay, and the divisor for the share of the used ones that stays free at least: the next
+/// hours' records need them.
 const LEAST: i64 = 128;
 const SHARE: i64 = 8;
 
-/// Takes a step; whether there may be more. With the last one the file becomes shorter, unless somebody still reads what
-/// it was: then it does when that is over.
+/// Takes a step. Returns whether there may be more. With the last one the file becomes shorter, unless somebody is
+/// still reading its previous state: then it does when that is over.
 pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let pages = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let due = || -> rusqlite::Result<i64> {
@@ -34,7 +35,7 @@ pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let after = due()?;
     let goes_on = 0 < after && after < before;
     if !goes_on {
-        // Nobody is waited for.
+        // This waits for nobody.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     }
     Ok(goes_on)

@@ -1,7 +1,8 @@
 //! The table of splices.
 //!
-//! A splice is found only by the history that it replaces, and is never changed. A row that cannot be read is no splice:
-//! what it took is sent again, since nobody knows what stood there, and all else goes on as it was decided.
+//! A splice is only found by the history that it replaces, and is never changed. A row that cannot be read is not a
+//! splice: the messages that it replaced are sent again, because nobody knows what was sent instead, and everything
+//! else continues as decided.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::row::{Batch, StoredSplice, digest};
 use crate::conversation::{Chain, PartId};
 use crate::planner::{Layout, Splice};
 
-/// The splices under any of these histories.
+/// The splices for any of these histories.
 pub(super) fn find(connection: &Connection, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError> {
     let mut statement = connection
         .prepare_cached("SELECT since, root, splice FROM splices WHERE chain = ?1 ORDER BY at_ms")?;
@@ -40,8 +41,7 @@ fn stored(chain: Chain, row: &Row<'_>) -> Option<StoredSplice> {
     Some(StoredSplice { chain, since: chain_in(0)?, root: chain_in(1)?, splice })
 }
 
-/// The newest splice with this rule, end, sizes in bytes before and after, and stored full text, whatever history it stands
-/// in.
+/// The newest splice with this rule, end, sizes in bytes before and after, and stored full text, in any history.
 pub(super) fn like(
     connection: &Connection,
     rule: &str,
@@ -64,7 +64,7 @@ pub(super) fn like(
     Ok(None)
 }
 
-/// Stores a batch's splices. If another gateway was first, its splice stands and the batch fails.
+/// Stores a batch's splices. If another gateway was first, its splice is kept and the batch fails.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for stored in &batch.splices {
         let made = connection
@@ -86,13 +86,13 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     Ok(())
 }
 
-/// A splice as the table keeps it.
+/// A splice as stored in the table.
 #[derive(Serialize, Deserialize)]
 struct Written {
     rule: String,
     drops: Vec<(u32, u32)>,
     layout: String,
-    /// What else the layout has said.
+    /// The additional text of the layout.
     said: Option<String>,
     message: u32,
     part: u32,

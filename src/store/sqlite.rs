@@ -1,6 +1,6 @@
 //! The store in one SQLite file.
 //!
-//! It reads; all that writes is the work of one thread (`writer`).
+//! It reads; all writing is done by one thread (`writer`).
 
 use std::fs::{File, TryLockError};
 use std::ops::Range;
@@ -22,40 +22,41 @@ use crate::conversation::{Chain, Digest};
 use crate::plan::LeafEdit;
 use crate::planner::{Decision, PartKey};
 
-/// Decisions with the texts that they are sent as, column by column as [`decision`] reads them.
+/// Decisions with the texts that they are sent as; the columns are in the order in which [`decision`] reads them.
 pub(super) const DECISIONS: &str =
     "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
      FROM decisions JOIN replacements ON replacements.id = decisions.replacement";
 
-/// Of these, the newest about a part in any history of a sender's; of several that were made at once, always the same.
+/// Restricts these to the newest decision about a part in any history of a sender; of several made at once, always the
+/// same one.
 pub(super) const NEWEST: &str = "WHERE root = ?1 AND part_key = ?2
                                  ORDER BY at_ms DESC, chain DESC, part DESC, since DESC LIMIT 1";
 
-/// Threads, column by column as [`thread`] reads them.
+/// Threads; the columns are in the order in which [`thread`] reads them.
 const THREADS: &str = "SELECT id, conversation, session, parent, head, observe, at_ms, since
                        FROM threads LEFT JOIN refusals ON thread = id";
 
-/// A SQLite file, read by the calling threads and written by one of its own.
+/// A SQLite file, read by the calling threads and written by a thread of its own.
 pub struct Sqlite {
     path: PathBuf,
-    /// Idle readers; as many are made as are in use at once. They go before the writer, which tidies the file up
-    /// when it is the last to close.
+    /// Idle readers; there are as many as were in use at once. They are closed before the writer, which tidies the file
+    /// up when it is the last to close.
     readers: Mutex<Vec<Connection>>,
     writer: Writer,
     health: Arc<Health>,
 }
 
 impl Sqlite {
-    /// Opens or creates a store. `queue` bounds the batches that wait to be written; `logs` is the folder of the
+    /// Opens or creates a store. `queue` is the most batches that may wait to be written; `logs` is the folder of the
     /// conversations' logs.
     ///
     /// # Errors
-    /// When the file cannot be opened, is found to be damaged, or was made by a newer version.
+    /// Returns an error if the file cannot be opened, is found to be damaged, or was made by a newer version.
     pub fn open(path: &Path, outputs: Outputs, logs: PathBuf, queue: usize) -> Result<Self, StoreError> {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         create_private(dir)?;
         let turn = wait_for_turn(dir);
-        // The files beside it are given its mode.
+        // The files next to it get the same mode.
         create_private_file(path)?;
         let is_new = std::fs::metadata(path)?.len() == 0;
         let connection = Connection::open(path)?;
@@ -88,7 +89,7 @@ impl Sqlite {
         answer
     }
 
-    /// The same for many queries, which all see one state of the file, and take its locks once.
+    /// The same for several queries, which all see the same state of the file and take its locks once.
     fn read_at_once<T>(
         &self,
         queries: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -102,8 +103,8 @@ impl Sqlite {
     }
 }
 
-/// Gateways that start at once make the file one after the other: SQLite does not wait for the lock that the
-/// first use of a write-ahead log needs. Where folders cannot be locked, that is left to luck.
+/// Gateways that start at the same time create the file one after the other: SQLite does not wait for the lock that the
+/// first use of a write-ahead log needs. If the folder cannot be locked, this is left to luck.
 fn wait_for_turn(dir: &Path) -> Option<File> {
     let folder = File::open(dir).ok()?;
     if matches!(folder.try_lock(), Err(TryLockError::WouldBlock)) {
@@ -166,7 +167,7 @@ impl Store for Sqlite {
             let mut statement = connection.prepare_cached(&format!("{DECISIONS} {NEWEST}"))?;
             let mut newest = |key: &PartKey| {
                 let mut rows = statement.query([root.0.0, key.0.0])?;
-                // A row that is there and cannot be read costs its own part, not all others.
+                // A row that cannot be read affects its own part, not all others.
                 Ok(rows.next()?.and_then(|row| decision(row).ok()))
             };
             keys.iter().map(&mut newest).collect()
@@ -272,7 +273,7 @@ pub(super) fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
     })
 }
 
-/// Leaves as `[[leaf, text or null], …]`; null: the leaf goes.
+/// Leaves as `[[leaf, text or null], …]`; null: the leaf is removed.
 pub(super) fn leaves_to(leaves: &[(u32, LeafEdit)]) -> String {
     let rows: Vec<(u32, Option<&str>)> = leaves
         .iter()

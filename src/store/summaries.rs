@@ -1,7 +1,7 @@
-//! The table of summaries that are ready.
+//! The table of finished summaries.
 //!
-//! A summary is found by the history it stands for, exactly that one. Whether it is ever sent is decided elsewhere:
-//! what is sent is a splice.
+//! A summary is found by exactly the history that it replaces. Whether it is ever sent is decided elsewhere: what is
+//! sent is a splice.
 
 use rusqlite::{Connection, Row, params};
 
@@ -12,34 +12,34 @@ use crate::conversation::{Chain, Digest};
 /// A summary of the first messages of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// The history that it stands for: up to and including the last message it says something about.
+    /// The history that it replaces: up to and including the last message that it summarises.
     pub chain: Chain,
-    /// How many messages that history has.
+    /// The number of messages in that history.
     pub end: usize,
-    /// The thread it was made for.
+    /// The thread that it was written for.
     pub thread: String,
-    /// The conversation it is booked on.
+    /// The conversation that its cost is booked on.
     pub conversation: String,
-    /// What the user said first, word for word.
+    /// The user's first message, word for word.
     pub goal: String,
-    /// What takes the place of the messages.
+    /// The text that replaces the messages.
     pub text: String,
-    /// What the model wrote: what the next summary goes on from.
+    /// What the model wrote, from which the next summary continues.
     pub outline: String,
     /// The model that wrote it.
     pub model: String,
-    /// What it was told, in short: summaries of other recipes are not used.
+    /// The digest of how the prompt is made: summaries of other recipes are not used.
     pub recipe: Digest,
-    /// How many there were of this thread, with it.
+    /// The number of this summary in its thread, counted from 1.
     pub generation: u32,
-    /// The share of what can be looked for in the messages that it keeps; `None` where there was nothing.
+    /// The share of the facts in the messages that it keeps, from 0 to 1; `None` if there were none.
     pub score: Option<f64>,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was written, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
 impl Summary {
-    /// Roughly the memory it takes, in bytes.
+    /// The approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
         std::mem::size_of::<Self>()
             + self.goal.len()
@@ -70,10 +70,10 @@ pub(super) fn of_conversation(connection: &Connection, id: &str) -> Result<Optio
     )
 }
 
-/// Summaries of one conversation that are looked at.
+/// The most summaries of a conversation that are read.
 const MOST: u32 = 64;
 
-/// The newest summaries of a conversation, whatever thread of it they were made for.
+/// The newest summaries of a conversation, whichever of its threads they were written for.
 pub(super) fn all_of(connection: &Connection, id: &str) -> Result<Vec<Summary>, StoreError> {
     let query =
         format!("SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT {MOST}");
@@ -92,8 +92,8 @@ fn one(connection: &Connection, query: &str, id: &str) -> Result<Option<Summary>
     rows.next()?.map(summary).transpose()
 }
 
-/// Stores a batch's summaries. Of two about one history the newer holds. One is never older than another of its thread that
-/// was stored before it, however the clock was set meanwhile: its time is moved up.
+/// Stores a batch's summaries. Of two for the same history the newer is kept. A summary is never older than one of its
+/// thread that was stored before it, however the clock was set in the meantime: its time is raised.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for summary in &batch.summaries {
         connection

@@ -1,8 +1,8 @@
-//! Removing what is too old, a little at a time.
+//! Removes what is too old, a little at a time.
 //!
-//! It is the writing thread's work, in short turns: between two of them it writes what requests wait for. What cannot be
-//! removed stays and is tried again with the next sweep; it never keeps the rest. At the end the database gives back what
-//! it has free, in steps that are as short.
+//! This is done by the writing thread in short turns; between two of them it writes what requests wait for. What cannot
+//! be removed stays and is tried again with the next sweep; it never keeps the rest. Finally the database gives its
+//! free space back, in steps that are as short.
 
 use std::fs::{self, DirEntry, ReadDir};
 use std::io;
@@ -16,28 +16,28 @@ use super::logs::{self, Logs};
 use super::outputs::{self, Outputs};
 use super::{Batch, StoreError, spare};
 
-/// What one turn removes, or looks at in a folder, at most.
+/// The most files that one turn removes or examines.
 const TURN: usize = 50;
-/// Records that one turn removes at most.
+/// The most records that one turn removes.
 const RECORDS: usize = 500;
-/// What lies between two steps of giving back.
+/// The pause between two steps of giving space back.
 const REST: Duration = Duration::from_millis(5);
 
 /// What is left to remove.
 #[derive(Default)]
 pub(super) struct Sweep {
     outputs: Option<OldOutputs>,
-    /// Before when records are forgotten.
+    /// The time before which records are removed.
     records: Option<i64>,
     drafts: Option<OldFiles>,
     logs: Option<OldFiles>,
     idle: Option<Idle>,
-    /// What all that leaves free is still to be given back.
+    /// Whether the space that this frees is still to be given back.
     leaves_free: bool,
 }
 
 impl Sweep {
-    /// Begins what a batch asks for. Of two that ask for the same the later knows better.
+    /// Begins what a batch asks for. A later batch overrides an earlier one.
     pub(super) fn begin(&mut self, batch: &Batch, outputs: &Outputs, logs: &Logs) {
         if let Some(before) = batch.forget_outputs {
             self.outputs = Some(OldOutputs { before, ..OldOutputs::default() });
@@ -48,7 +48,7 @@ impl Sweep {
             self.logs = Some(OldFiles::new(before, logs.dir().to_owned(), logs::remove_old));
         }
         self.leaves_free |= batch.forget_ledger.is_some() || batch.forget_threads.is_some();
-        // What takes long is not begun anew.
+        // What takes long is not begun again.
         if let Some(before) = batch.forget_threads {
             self.idle.get_or_insert_with(|| Idle::new(before, batch.at_ms));
         }
@@ -58,18 +58,18 @@ impl Sweep {
         self.has_removed() && !self.leaves_free
     }
 
-    /// Whether all that is too old is gone.
+    /// Whether everything that is too old is removed.
     fn has_removed(&self) -> bool {
         let files = self.outputs.is_none() && self.drafts.is_none() && self.logs.is_none();
         files && self.records.is_none() && self.idle.is_none()
     }
 
-    /// How long others that write to the database have until the next turn: nobody waits for what is given back.
+    /// How long others can write to the database before the next turn: nobody waits for space to be given back.
     pub(super) fn rest(&self) -> Duration {
         if self.leaves_free && self.has_removed() { REST } else { Duration::ZERO }
     }
 
-    /// Takes a turn at one of them.
+    /// Takes a turn at one of the tasks.
     pub(super) fn go_on(&mut self, connection: &mut Connection, outputs: &Outputs) {
         self.records = self.records.filter(|before| {
             forget_records(connection, *before).unwrap_or_else(|error| {
@@ -114,7 +114,7 @@ impl Sweep {
     }
 }
 
-/// Removes some records from before a time; whether there may be more.
+/// Removes some records older than a time. Returns whether there may be more.
 pub(super) fn forget_records(connection: &Connection, before: i64) -> rusqlite::Result<bool> {
     let removed = connection
         .prepare_cached(
@@ -124,7 +124,7 @@ pub(super) fn forget_records(connection: &Connection, before: i64) -> rusqlite::
     Ok(removed == RECORDS)
 }
 
-/// Files that could not be removed: how many, and why the first of them.
+/// The number of files that could not be removed, and the first error.
 #[derive(Default)]
 struct Kept(Option<(u32, io::Error)>);
 
@@ -140,13 +140,13 @@ impl Kept {
     }
 }
 
-/// Files of a folder to which nothing was added since a time.
+/// The files of a folder to which nothing was added since a time.
 struct OldFiles {
     before: SystemTime,
     dir: PathBuf,
-    /// Removes one of them, if it is of the kind.
+    /// Removes one of them, if it is of the right kind and old enough.
     remove: fn(&DirEntry, SystemTime) -> io::Result<()>,
-    /// What is left of the folder, once it has been opened.
+    /// The remaining entries of the folder, once it has been opened.
     entries: Option<ReadDir>,
     kept: Kept,
 }
@@ -157,7 +157,7 @@ impl OldFiles {
         Self { before, dir, remove, entries: None, kept: Kept::default() }
     }
 
-    /// Looks at some; whether there may be more.
+    /// Examines some. Returns whether there may be more.
     fn turn(&mut self) -> bool {
         let entries = match &mut self.entries {
             Some(entries) => entries,
@@ -174,7 +174,7 @@ impl OldFiles {
         };
         for _ in 0..TURN {
             let Some(entry) = entries.next() else { return false };
-            // A folder that cannot be read says so for ever.
+            // A folder that cannot be read would return errors for ever.
             let Ok(entry) = entry.map_err(|error| self.kept.add(error)) else { return false };
             if let Err(error) = (self.remove)(&entry, self.before) {
                 self.kept.add(error);
@@ -184,17 +184,18 @@ impl OldFiles {
     }
 }
 
-/// Full texts that were last in use before a time.
+/// Full texts that were last used before a time.
 #[derive(Default)]
 struct OldOutputs {
     before: i64,
-    /// The last one that was looked at.
+    /// The id of the last one that was examined.
     after: String,
     kept: Kept,
 }
 
 impl OldOutputs {
-    /// Removes some; whether there may be more. Nobody says meanwhile that one of them is in use.
+    /// Removes some. Returns whether there may be more. The transaction keeps others from recording a use of one of
+    /// them in the meantime.
     fn turn(&mut self, connection: &mut Connection, outputs: &Outputs) -> Result<bool, StoreError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let old: Vec<String> = transaction

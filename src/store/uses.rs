@@ -1,18 +1,18 @@
-//! The table of uses: when what was decided about a history was last relied on.
+//! The table of uses: when the decisions about a history were last relied on.
 //!
-//! A decision says when it was made, and is shared by all threads that go on from there. So threads say now and then
-//! under which histories they go on relying on something; see [`super::idle`] for what becomes of the rest.
+//! A decision records when it was made, and is shared by all threads that continue from there. So threads record now
+//! and then under which histories they rely on something; see [`super::idle`] for what happens to the rest.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::StoreError;
 use super::row::Batch;
 
-/// Rows that are no histories, which are longer and so stand behind these.
+/// Keys of rows that are not histories. Those of histories are longer and so come after them.
 pub(super) const BEGUN: &[u8] = b"";
 pub(super) const LAST: &[u8] = b"\0";
 
-/// Notes what a batch's thread relies on, and that it was in use.
+/// Records what a batch's thread relies on, and that the thread was in use.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     let Some(used) = &batch.used else { return Ok(()) };
     connection
@@ -24,7 +24,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     Ok(())
 }
 
-/// What has once been noted is never taken back.
+/// A time is only ever raised.
 fn note(connection: &Connection, chain: &[u8], at_ms: i64) -> Result<(), StoreError> {
     connection
         .prepare_cached(
@@ -35,13 +35,13 @@ fn note(connection: &Connection, chain: &[u8], at_ms: i64) -> Result<(), StoreEr
     Ok(())
 }
 
-/// A time that stands in a row that is no history.
+/// The time in a row that is not a history.
 pub(super) fn mark(connection: &Connection, name: &[u8]) -> Result<Option<i64>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT at_ms FROM uses WHERE chain = ?1")?;
     Ok(statement.query_row([name], |row| row.get(0)).optional()?)
 }
 
-/// Sets it, whatever it was: clocks are set back, too.
+/// Sets such a time, whatever it was before: clocks are set back, too.
 pub(super) fn set_mark(connection: &Connection, name: &[u8], at_ms: i64) -> Result<(), StoreError> {
     connection
         .prepare_cached("INSERT OR REPLACE INTO uses (chain, at_ms) VALUES (?1, ?2)")?

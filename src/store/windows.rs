@@ -1,7 +1,7 @@
-//! The table of windows: how much a model takes, where a provider has said so when it refused more.
+//! The table of windows: how much a model accepts, as stated by a provider when it rejected more.
 //!
-//! It spares a new process the refusal that says it again. Models and servers are changed: what was said is believed for a
-//! while only.
+//! It saves a new process the rejection that would state it again. Models and servers change, so such a statement is
+//! only believed for a while.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use rusqlite::{Connection, params};
 use super::StoreError;
 use super::row::{Batch, StoredWindow};
 
-/// The most that are kept: those that were said last.
+/// The most rows that are kept: the latest ones.
 const MOST: u32 = 256;
-/// How long it is believed.
+/// How long a statement is believed.
 pub const BELIEVED: Duration = Duration::from_secs(24 * 3600);
 
-/// All that is believed at a time in milliseconds since 1970, what was said last at the end.
+/// Everything that is believed at `now_ms`, in milliseconds since 1970, the latest last.
 pub(super) fn all(connection: &Connection, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT upstream, model, tokens, at_ms FROM windows WHERE at_ms >= ?1 ORDER BY at_ms",
@@ -31,7 +31,7 @@ pub(super) fn all(connection: &Connection, now_ms: i64) -> Result<Vec<StoredWind
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Stores a batch's windows, and takes out what has turned out to be wrong, or is too old.
+/// Stores a batch's windows, and removes those that have turned out to be wrong or are too old.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for window in &batch.windows {
         connection
@@ -59,7 +59,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     Ok(())
 }
 
-/// When the oldest was said that is believed.
+/// The earliest time of a statement that is believed.
 const fn oldest(now_ms: i64) -> i64 {
     now_ms.saturating_sub(BELIEVED.as_millis() as i64)
 }

@@ -1,4 +1,4 @@
-//! Takes out again what was committed for a request that was sent without it.
+//! Removes what was committed for a request that was then sent without it.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -6,8 +6,9 @@ use super::StoreError;
 use super::idle::forget_texts;
 use super::row::Batch;
 
-/// Takes out a batch's decisions and splices, and what they were to be sent as. Its threads and histories stay: the
-/// request was sent. So does what overruled decisions that had been refused: they are not there any more to be put back.
+/// Removes a batch's decisions and splices, and what they would have been sent as. Its threads and histories stay,
+/// because the request was sent. So does a batch that overruled rejected decisions: those no longer exist and cannot be
+/// restored.
 pub(super) fn take_out(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     if batch.overrule || !batch.decides() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The one thread that writes.
+//! The thread that writes.
 //!
-//! Batches that wait together are one transaction. Full texts are written before the transaction that refers
-//! to them. A failed batch is reported to whoever waits for it and fails no other.
+//! Batches that wait at the same time are one transaction. Full texts are written before the transaction that refers to
+//! them. A failed batch is reported to whoever waits for it and does not affect others.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,33 +28,33 @@ use super::unlogged::Unlogged;
 use super::{StoreError, lacking, splices, uses, windows, withdrawal};
 use crate::conversation::Digest;
 
-/// Batches that one transaction takes at most.
+/// The most batches in one transaction.
 const GROUP: usize = 256;
 
-/// Books a record, once: what is booked under its id later is what is known by then.
+/// Books a record once: booking the same id again updates what is known by then.
 const BOOK: &str = "INSERT INTO ledger (id, at_ms, conversation, model, client, cost, record)
                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                     ON CONFLICT (id) DO UPDATE SET model = ?4, cost = ?6, record = ?7";
 
 struct Job {
     batch: Batch,
-    /// To whoever waits for it.
+    /// The duty to whoever waits for it.
     duty: Option<Duty>,
 }
 
 impl Job {
-    /// Whoever waited for it has given up, and has sent something else.
+    /// Whether whoever waited for it has given up, and has sent something else.
     fn is_withdrawn(&self) -> bool {
         self.duty.as_ref().is_some_and(Duty::is_withdrawn)
     }
 
-    /// From now on it is not withdrawn any more; `false` when it was.
+    /// Makes sure that it can no longer be withdrawn; `false` if it was.
     fn claim(&self) -> bool {
         self.duty.as_ref().is_none_or(Duty::claim)
     }
 }
 
-/// The handle on the writing thread. Dropping it writes what is queued and ends the thread.
+/// The handle of the writing thread. Dropping it writes what is queued and ends the thread.
 pub(super) struct Writer {
     jobs: Option<Inlet<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -100,12 +100,12 @@ impl Writer {
         self.send(Job { batch, duty: None })
     }
 
-    /// A record was dropped before it came here. Its number is written with the next batch.
+    /// Counts a record that was dropped before it came here. The count is stored with the next batch.
     pub(super) fn lose(&self, at_ms: i64) {
         self.missing.add_records(1, at_ms);
     }
 
-    /// Records that were dropped.
+    /// The number of records that were dropped.
     pub(super) fn lost(&self) -> u64 {
         self.missing.records()
     }
@@ -131,19 +131,19 @@ impl Drop for Writer {
 
 struct Desk {
     connection: Connection,
-    /// Until it is found to be gone.
+    /// `None` once it was found to be gone.
     database: Option<FileIdentity>,
     outputs: Outputs,
     logs: Logs,
     unlogged: Unlogged,
     sweep: Sweep,
-    /// Records that were dropped: their number is written as soon as that is possible.
+    /// Counts dropped records: the count is stored as soon as possible.
     missing: Arc<Missing>,
     health: Arc<Health>,
     outages: Outages,
 }
 
-/// What a disk that is full keeps from being written, each told of once and not for every request.
+/// What a full disk keeps from being written, each reported once and not for every request.
 struct Outages {
     texts: Outage,
     batches: Outage,
@@ -164,7 +164,7 @@ impl Default for Outages {
 }
 
 impl Outages {
-    /// A batch was not stored. Only what nobody has an answer to is worth a warning.
+    /// Logs that a batch was not stored. Only what cannot be dealt with is worth a warning.
     fn tell(&mut self, error: &StoreError, now: Instant) {
         match error {
             StoreError::Raced => {
@@ -179,7 +179,7 @@ impl Desk {
     fn run(mut self, inbox: &Outlet<Job>) {
         let mut jobs = Vec::new();
         loop {
-            // What is too old waits while anything is queued, but never for ever.
+            // Removing what is too old waits while anything is queued, but not for ever.
             self.sweep.go_on(&mut self.connection, &self.outputs);
             self.unlogged.go_on(&mut self.connection, &mut self.logs);
             let is_idle = self.sweep.is_done() && self.unlogged.is_done();
@@ -207,7 +207,7 @@ impl Desk {
         }
     }
 
-    /// SQLite goes on with a file that has been removed, and nobody would know.
+    /// SQLite continues with a file that has been removed, and nobody would notice.
     fn look_for_database(&mut self) {
         if let Some(gone) = self.database.take_if(|database| database.is_left()) {
             let path = gone.path().display();
@@ -218,7 +218,7 @@ impl Desk {
         }
     }
 
-    /// One transaction for all; if it fails, one for each, so that a bad batch harms only itself.
+    /// One transaction for all; if it fails, one for each, so that a bad batch only affects itself.
     fn write(&mut self, mut group: Vec<Job>) {
         for job in &mut group {
             match self.save(&job.batch) {
@@ -230,7 +230,7 @@ impl Desk {
                 }
             }
         }
-        // Whoever waits no longer has been refused: nothing of that batch is stored.
+        // A batch that decides and has no one waiting any more was refused above: nothing of it is stored.
         group.retain(|job| job.duty.is_some() || !job.batch.decides());
         let together = self.transaction(&group);
         let mut stored = Vec::with_capacity(group.len());
@@ -253,7 +253,7 @@ impl Desk {
                 }
             }
         }
-        // The database has the records: a failure loses no book.
+        // The database has the records: if this fails, nothing booked is lost.
         self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
         for batch in &stored {
             self.sweep.begin(batch, &self.outputs, &self.logs);
@@ -273,7 +273,8 @@ impl Desk {
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let mut put_in = Vec::with_capacity(jobs.len());
             for job in jobs {
-                // The lock may have taken its time. What was saved is listed all the same, to be swept one day.
+                // Waiting for the lock may have taken long. What was saved is listed nevertheless, to be swept some
+                // day.
                 if job.is_withdrawn() {
                     put_outputs(&transaction, &job.batch)?;
                 } else {
@@ -281,14 +282,14 @@ impl Desk {
                     put_in.push(job);
                 }
             }
-            // What was withdrawn while others were put in is left out in another try.
+            // If one was withdrawn while others were put in, it is left out in another try.
             if put_in.into_iter().all(Job::claim) {
                 return Ok(transaction.commit()?);
             }
         }
     }
 
-    /// Where nobody hears that it is stored, it was withdrawn during the commit: it is taken out again. What was withdrawn
+    /// If nobody hears that it is stored, it was withdrawn during the commit: it is removed again. What was withdrawn
     /// before was not put in.
     fn tell_stored(&self, job: &mut Job) {
         let Some(duty) = job.duty.take() else { return };
@@ -345,7 +346,7 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     lacking::put(connection, batch)?;
     put_outputs(connection, batch)?;
     if let Some(before) = batch.forget_ledger {
-        // The rest has its turns.
+        // The rest is done in turns.
         sweep::forget_records(connection, before)?;
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
         connection.execute("DELETE FROM unlogged WHERE at_ms < ?1", [before])?;
@@ -374,11 +375,11 @@ fn put_outputs(connection: &Connection, batch: &Batch) -> Result<(), StoreError>
     Ok(())
 }
 
-/// A text that is decided on again, in another history, is stored once, and goes when all that were sent as it are
-/// overruled.
+/// A text that is decided on again, in another history, is stored once, and is removed when all decisions that were
+/// sent as it are overruled.
 ///
-/// A decision is made once: if another gateway was first, its decision stands and the batch fails, so that the
-/// request is planned again from what is stored.
+/// A decision is made once: if another gateway was first, its decision is kept and the batch fails, so that the request
+/// is planned again from what is stored.
 fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     let mut overruled = Vec::new();
     for stored in &batch.decisions {
@@ -421,7 +422,7 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
     Ok(forget_texts(connection, &overruled)?)
 }
 
-/// What a decision that holds where this one will is sent as.
+/// The replacement of the existing decision that this one overrules, if there is one.
 fn text_of(connection: &Connection, stored: &StoredDecision) -> rusqlite::Result<Option<Value>> {
     connection
         .prepare_cached("SELECT replacement FROM decisions WHERE chain = ?1 AND part = ?2 AND since = ?3")?
