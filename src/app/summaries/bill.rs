@@ -1,4 +1,4 @@
-//! What summaries cost goes on the bill of their conversation, and what they say into the store.
+//! Books the cost of summaries on their conversation, and stores what they say.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Failure, Report};
 use crate::usage::{self, Tokens, Usage};
 
-/// Books what a job's calls cost, and stores what came of it.
+/// A report that books the cost of a job's calls and stores its result.
 pub(super) fn report(
     store: Arc<dyn Store>,
     tally: Arc<Tally>,
@@ -35,7 +35,7 @@ pub(super) fn report(
     })
 }
 
-/// The record of one call. Without the gateway there would be none.
+/// The record of one call. Without the gateway there would have been no such call.
 fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     let job = &done.job;
     let cost = call.bill.as_ref().map(Cost::of);
@@ -78,7 +78,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     }
 }
 
-/// How a call ended whose answer is lost so. The client of the gateway's own calls is the gateway.
+/// The outcome of a call, given how its answer was lost, if it was. The client of these calls is the gateway itself.
 fn outcome(lost: Option<&Failure>) -> Outcome {
     match lost {
         None => Outcome::Complete,

@@ -1,4 +1,4 @@
-//! What a job would bring back, without the job: the laws say when a summary is ready, and what it says.
+//! The results of jobs without the jobs, for the laws, which decide when a summary is ready and what it says.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ impl Prospect {
         &self.thread
     }
 
-    /// Bytes that its writer reads, about.
+    /// The approximate number of bytes that its writer reads.
     pub(in crate::app) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -37,12 +37,12 @@ impl Prospect {
 }
 
 impl Summaries {
-    /// A summary of this thread is paid for, and none is ready.
+    /// Records that a summary of this thread is paid for, although none is ready.
     pub(in crate::app) fn pay(&self, thread: &str) {
         self.spending.begins(thread);
     }
 
-    /// A summary is ready.
+    /// Makes a summary available.
     pub(in crate::app) fn file(&self, summary: Summary) {
         let thread = summary.thread.clone();
         self.summarizer.remember(&thread, Arc::new(summary));

@@ -1,10 +1,9 @@
-//! When a summary is made, and when one that is ready may be used.
+//! When a summary is written, and when a finished one may be used.
 //!
-//! A summary stands for exactly the history whose chain it carries: it is offered to no other. One is begun when a
-//! request has been answered whose prompt comes near the window, in tokens and in requests, and none that could be used is
-//! ready or being made. Of one that is made too early nothing may come but its price; where one comes too late, messages
-//! are dropped, which is worse: one that is dear for what the conversation has cost waits until room is wanted, and no
-//! longer.
+//! A summary replaces exactly the history whose chain it carries, and is offered to no other. One is begun after a
+//! request whose prompt is near the window, in tokens and in steps, if no usable one is ready or being written. One
+//! that is written too early may be paid for in vain; if it is too late, messages are dropped, which is worse. So a
+//! summary that is expensive compared to what the conversation has cost is delayed until room is needed, but no longer.
 
 mod bill;
 #[cfg(test)]
@@ -40,24 +39,24 @@ use crate::usage::{self, Binding, Catalogue, Price, Vendor};
 
 use price::{Expected, Spending};
 
-/// Threads of which it is remembered that the store was asked for their summaries.
+/// For how many threads it is remembered that the store was asked for their summaries.
 const ASKED: u64 = 65_536;
-/// What a model is assumed to take, in tokens, where nothing is known of it or set.
+/// The assumed window of a model in tokens, if nothing is known or set.
 const WINDOW: u64 = 32_000;
 
-/// What the summaries of a conversation are made by.
+/// How the summaries of a conversation are made.
 pub(super) struct Terms {
     settings: Arc<summary::Settings>,
     recipe: Digest,
     layout: Layout,
     max_wait: Duration,
-    /// Who writes them; `None`: whoever the request goes to.
+    /// The upstream that writes them; `None`: the one that the request goes to.
     writer: Option<Served>,
-    /// The model that does; `None`: the request's own.
+    /// The model that writes them; `None`: the request's own.
     model: Option<String>,
     /// How full the window may get.
     window: window::Settings,
-    /// What frees too little to be used.
+    /// Which summaries free too little to be used.
     ladder: ladder::Settings,
 }
 
@@ -70,7 +69,7 @@ pub(super) struct Summaries {
     spending: Spending,
 }
 
-/// A request, as far as it matters here.
+/// What is needed to know of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) protocol: &'static dyn Protocol,
@@ -79,18 +78,18 @@ pub(super) struct Seen<'a> {
     pub(super) terms: &'a Arc<Terms>,
     /// The decisions that it was sent with.
     pub(super) applied: &'a [Applied],
-    /// The splice that it was sent with.
+    /// The splice that it was sent with, if any.
     pub(super) splice: Option<&'a Splice>,
     pub(super) level: Level,
     pub(super) model: Option<&'a str>,
-    /// What its model costs, and who sells it.
+    /// The price of its model, and the vendor.
     pub(super) price: Option<&'a Price>,
     pub(super) vendor: Option<Vendor>,
     pub(super) bytes_per_token: f64,
     pub(super) now_ms: i64,
 }
 
-/// A summary that could be made.
+/// A summary that could be written.
 pub(super) struct Prospect {
     terms: Arc<Terms>,
     protocol: &'static dyn Protocol,
@@ -124,8 +123,8 @@ impl Terms {
 }
 
 impl Terms {
-    /// Whether a summary is to be made ready: not before the prompt has its share of the window, and then as soon as one of
-    /// the next requests may have no room without, as far as it is known how they grow.
+    /// Whether a summary is to be prepared: not before the prompt has reached its share of the window, and then as soon
+    /// as one of the next requests may have no room without it, as far as the growth is known.
     fn is_due(&self, level: Level) -> bool {
         let is_near = |gauge: Gauge| {
             gauge.reaches(self.settings.trigger, &self.window)
@@ -134,8 +133,8 @@ impl Terms {
         level.gauge.is_some_and(is_near) || level.is_crowded(&self.window)
     }
 
-    /// What one may cost, in bytes of plain input: as soon as room is wanted, or where that is made at once then, whatever
-    /// it does.
+    /// The most that a summary may cost, in bytes of plain input. There is no limit once room is needed, nor if room is
+    /// made at once then, whatever the price.
     fn most(&self, level: Level) -> f64 {
         let is_wanted = |gauge: Gauge| gauge.reaches(self.window.trigger, &self.window);
         let is_late = level.gauge.is_none_or(is_wanted) || level.is_crowded(&self.window);
@@ -143,25 +142,25 @@ impl Terms {
         if is_bound { level.account.allowance(self.settings.most_loss) } else { f64::INFINITY }
     }
 
-    /// Whether one that is ready has to be used.
+    /// Whether a finished summary must be used.
     fn must_be_used(&self, level: Level) -> bool {
         level.is_full(&self.window) || level.is_crowded(&self.window)
     }
 
-    /// Whether a summary was written as it is to be, and stands for the beginning of a history.
+    /// Whether a summary was written with the present recipe and replaces the beginning of this history.
     fn takes(&self, summary: &Summary, place: &Place) -> bool {
         summary.recipe == self.recipe && carries(place, summary)
     }
 
-    /// Tokens that the model takes which is to write, of which so much is known. What is set for the conversation's
-    /// window binds its own model; about another one it says no more than that is better than nothing.
+    /// The window in tokens of the model that writes, given the `known` one, if any. The window set for the
+    /// conversation applies to its own model; for another model it is merely better than nothing.
     fn writers_window(&self, known: Option<u64>) -> u64 {
         let set = || self.window.window(known, None);
         let window = if self.model.is_some() { known.or_else(set) } else { set() };
         window.unwrap_or(WINDOW)
     }
 
-    /// What one has to free. Where nothing is known of the window, whatever it can.
+    /// How much a summary must free. If nothing is known of the window, as much as possible.
     fn demand(&self, level: Level) -> Demand {
         let Some(gauge) = level.gauge else {
             return Demand { wanted: u64::MAX, usable: level.prompt_tokens, least: 0 };
@@ -169,7 +168,8 @@ impl Terms {
         let (trigger, target) =
             (gauge.share(self.window.trigger, &self.window) as u64, gauge.target(&self.window));
         let (wanted, usable) = (gauge.prompt.max(trigger).saturating_sub(target), gauge.usable());
-        // What frees less is passed over where messages may be dropped instead; among too many messages nothing is.
+        // A summary that frees less is passed over where messages may be dropped instead; if there are too many
+        // messages, none is.
         let is_passed_over = self.ladder.enabled && !level.is_crowded(&self.window);
         let least = if is_passed_over { self.ladder.least_of(usable).min(wanted) } else { 0 };
         Demand { wanted, usable, least }
@@ -180,7 +180,7 @@ impl Summaries {
     /// Starts the summariser.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Returns an error if the system cannot start a thread.
     pub(super) fn start(
         limits: Limits,
         store: Arc<dyn Store>,
@@ -194,7 +194,7 @@ impl Summaries {
         Ok(Self { summarizer, store, prices, asked: Recent::of_entries(ASKED), spending })
     }
 
-    /// The splice that the newest summary of a request's history could be sent as.
+    /// The splice with which the newest summary of a request's history could be sent.
     pub(super) fn ready(
         &self,
         terms: &Terms,
@@ -208,9 +208,10 @@ impl Summaries {
         splice_of(&*self.newest(terms, place)?, (conversation, bound), place, &terms.layout)
     }
 
-    /// Whether there may be a summary now, for a history that has no room left: where there is none without, waits for the
-    /// one that is being made, no longer than is allowed and half of the time that is `left` for the request; takes over
-    /// what another gateway has had made. It must be looked up.
+    /// Whether a summary may be available now, for a history that has no room left; it must then be looked up. If
+    /// nothing else makes room (`is_needed`), waits for the one that is being written, but no longer than allowed and
+    /// than half of the time that is `left` for the request. Otherwise takes over one that another gateway has had
+    /// written.
     pub(super) async fn wait(&self, terms: &Terms, place: &Place, is_needed: bool, left: Duration) -> bool {
         let (thread, most) = (&place.thread.id, terms.max_wait.min(left / 2));
         if is_needed && !most.is_zero() && self.summarizer.is_running(thread) {
@@ -221,7 +222,7 @@ impl Summaries {
         terms.settings.enabled && self.take_over(terms, place, used)
     }
 
-    /// The summary that is to be made now that this request is sent, if one is due.
+    /// The summary to be written now that this request is sent, if one is due.
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
         let Seen { conversation, place, terms, level, .. } = seen;
         let thread = &place.thread.id;
@@ -238,13 +239,13 @@ impl Summaries {
         }
         let newest = self.newest(terms, place);
         let used = seen.splice.map_or(0, Splice::end);
-        // One that is ready but was not used although it had to be cannot be.
+        // A finished one that was not used although it had to be cannot be used.
         let is_stuck = terms.must_be_used(level);
         if !is_stuck && newest.as_ref().is_some_and(|newest| newest.end > used) {
             return None;
         }
         let demand = terms.demand(level);
-        // Clearing costs no call of the gateway's own. It makes no fewer messages.
+        // Clearing costs the gateway no call of its own, but does not reduce the number of messages.
         let clearable = level.clearable_bytes as f64 >= demand.wanted as f64 * seen.bytes_per_token;
         if clearable && !level.is_crowded(&terms.window) {
             return None;
@@ -280,8 +281,8 @@ impl Summaries {
         })
     }
 
-    /// The job for a prospect: who is asked, with what; `like` is the path of the client's own request, if one of the
-    /// gateway's own may be like it. `None` if nobody may be asked.
+    /// The job for a prospect; `like` is the path of the client's own request, if a call of the gateway may be modelled
+    /// on it. `None` if nobody may be asked.
     pub(super) fn job(
         &self,
         prospect: Prospect,
@@ -291,7 +292,7 @@ impl Summaries {
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
         let generation = prospect.previous.as_ref().map_or(0, |previous| previous.generation) + 1;
-        // What stays for now may go later: it is summarised too.
+        // What stays for now may be replaced later, so it is summarised too.
         let first = prospect.cut.messages().next()?;
         Some(Job {
             thread: prospect.thread,
@@ -339,7 +340,7 @@ impl Summaries {
         Some(Call { upstream, protocol, model, like, headers, window: terms.writers_window(known) })
     }
 
-    /// Begins a job, unless there is too much to do.
+    /// Begins a job, unless there are too many already.
     pub(super) fn begin(&self, job: Job) {
         let thread = job.thread.clone();
         self.spending.begins(&thread);
@@ -348,30 +349,32 @@ impl Summaries {
         }
     }
 
-    /// What a thread's summaries have cost so far, in bytes of plain input, and whether one is being made, or may be begun
-    /// as soon as room is wanted.
+    /// What a thread's summaries have cost so far, in bytes of plain input; and whether one is being written, or
+    /// delayed until room is needed. If no request of this process has brought the thread near the window, one may be
+    /// delayed.
     pub(super) fn of_thread(&self, terms: &Terms, thread: &str) -> (f64, bool) {
         let may_wait = terms.settings.enabled && terms.settings.most_loss < 1.0;
         let is_awaited = may_wait && self.spending.may_begin(thread) || self.summarizer.is_running(thread);
         (self.spending.of(thread), is_awaited)
     }
 
-    /// Makes no further calls for the threads of a request: its client sums the history up by itself.
+    /// Makes no further calls for the threads of a request, because its client summarises the history itself.
     pub(super) fn abandon(&self, place: &Place) {
         for thread in [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten() {
             self.summarizer.abandon(thread);
         }
     }
 
-    /// The summary that stands for the longest beginning of a history: what the thread has, or its parent.
+    /// The summary of the thread or its parent that replaces the longest beginning of a history.
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
         let threads = [place.thread.parent.as_ref(), Some(&place.thread.id)];
         let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
         summaries.filter(|summary| terms.takes(summary, place)).max_by_key(|summary| summary.end)
     }
 
-    /// Takes over what another thread of the conversation, or another gateway on the same store, has had made since, beyond
-    /// the first `used` messages, if there is such a summary: none is paid for twice.
+    /// Takes over a summary of more than the first `used` messages that another thread of the conversation, or another
+    /// gateway on the same store, has had written in the meantime, so that none is paid for twice. Returns whether
+    /// there is one.
     fn take_over(&self, terms: &Terms, place: &Place, used: usize) -> bool {
         let Place { thread, .. } = place;
         let known = self.newest(terms, place).map_or(used, |newest| newest.end.max(used));
@@ -387,7 +390,7 @@ impl Summaries {
         is_made
     }
 
-    /// The newest summary of a thread. The store is asked once.
+    /// The newest summary of a thread. The store is only asked once.
     fn look_up(&self, thread: &String) -> Option<Arc<Summary>> {
         if let Some(summary) = self.summarizer.ready(thread) {
             return Some(summary);
@@ -403,7 +406,7 @@ impl Summaries {
     }
 }
 
-/// Where to cut, and the bytes of what would go, as it is sent now.
+/// Where to cut, and how many bytes that would remove, as sent now.
 fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     let Seen { conversation, terms, applied, splice, bytes_per_token, .. } = seen;
     let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.read_len() as u64).collect();
@@ -411,7 +414,7 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
         let message = &mut bytes[applied.part.message as usize];
         *message = message.saturating_sub(applied.decision.bytes_spared());
     }
-    // What a splice took costs what stands for it.
+    // The messages replaced by a splice count as its text.
     let taken = splice.map_or(0, |splice| splice.bytes_after);
     for (at, bytes) in bytes.iter_mut().enumerate() {
         *bytes = if splice.is_some_and(|splice| splice.drops(at)) { 0 } else { *bytes };
@@ -439,7 +442,7 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
     Some((cut, bytes))
 }
 
-/// A history as splits see it.
+/// The messages of a history as [`split`] needs them.
 fn split_messages(
     conversation: &Conversation,
     bytes: &[u64],
@@ -458,12 +461,12 @@ fn split_messages(
     conversation.messages.iter().zip(bytes).map(message).collect()
 }
 
-/// Whether a request's history begins with exactly what a summary stands for.
+/// Whether a request's history begins with exactly what a summary replaces.
 fn carries(place: &Place, summary: &Summary) -> bool {
     place.chains.get(summary.end) == Some(&summary.chain)
 }
 
-/// A summary as it could be sent in place of the beginning of a history, if it stands for that.
+/// A summary as it could be sent in place of the beginning of a history, if it replaces that.
 fn splice_of(
     summary: &Summary,
     (conversation, bound): (&Conversation, Option<Binding>),

@@ -1,7 +1,7 @@
-//! What summaries cost, as the gate reckons: in bytes of what the conversation's own model takes for plain input.
+//! The cost of summaries as the gate reckons it: in bytes, at the price of plain input of the conversation's own model.
 //!
-//! It is known beforehand what a writer will read, and how much it is asked to write; what the calls have cost takes the
-//! place of that once they are made. It is remembered in memory alone.
+//! What a writer will read, and how much it is asked to write, is known beforehand; once the calls are made, their
+//! actual cost replaces the estimate. All of it is kept in memory only.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::summarizer::{Called, Done};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Price, Vendor};
 
-/// Threads of which it is remembered what summaries have cost.
+/// For how many threads the cost of summaries is remembered.
 const THREADS: u64 = 65_536;
-/// What a token of an answer costs where no price is known, in tokens of plain input.
+/// The price of a token of an answer in tokens of plain input, if no price is known.
 const ANSWER: f64 = 5.0;
 
-/// What a summary is expected to cost.
+/// The expected cost of a summary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expected {
     /// In bytes of plain input.
     pub(super) bytes: f64,
-    /// Bytes of plain input that a picodollar pays for, where that is known.
+    /// How many bytes of plain input a picodollar buys, if known.
     per_picodollar: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Expected {
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
     spent: f64,
-    /// What the next one will cost; it counts as spent while that is being made.
+    /// The expected cost of the next summary; it counts as spent while that is being written.
     expected: Option<Expected>,
     /// The last request whose prompt came near the window had none begun, for another reason than that it is dear.
     is_closed: bool,
@@ -44,8 +44,9 @@ struct Account {
 pub(super) struct Spending(Arc<Recent<String, Account>>);
 
 impl Expected {
-    /// What one of a history up to a cut will cost, made from the `previous` one where that is not due to be made anew.
-    /// Of a model of unknown price that is not the conversation's own, nothing is known: it is taken to be free.
+    /// The expected cost of a summary of a history up to a cut, written from the `previous` one unless it is due to be
+    /// written from the original messages. If the writer is not the conversation's own model and its price is unknown,
+    /// nothing is expected: it counts as free.
     pub(super) fn of(
         seen: &Seen<'_>,
         cut: &Cut,
@@ -77,7 +78,7 @@ impl Expected {
         })
     }
 
-    /// What calls have cost, if that is known of all of them.
+    /// The actual cost of the calls, if it is known for all of them.
     fn paid(&self, calls: &[Called]) -> Option<f64> {
         let mut bills = calls.iter().map(|call| Some(call.bill.as_ref()?.total.picodollars() as f64));
         Some(bills.try_fold(0.0, |sum, bill| Some(sum + bill?))? * self.per_picodollar?)
@@ -85,7 +86,7 @@ impl Expected {
 }
 
 impl Terms {
-    /// The model that writes where it is not the request's own, and who sells it. `vendor` sells the request's.
+    /// The model that writes, if it is not the request's own, and its vendor. `vendor` is that of the request.
     fn writer(&self, vendor: Option<Vendor>) -> Option<(&str, Option<Vendor>)> {
         let sold_by = |upstream: &Upstream| Vendor::of_host(upstream.base_url().domain());
         let vendor = self.writer.as_ref().map_or(vendor, |writer| sold_by(&writer.upstream));
@@ -114,7 +115,7 @@ impl Spending {
         self.0.insert(thread.to_owned(), Account { is_closed: true, ..self.account(thread) });
     }
 
-    /// A thread's summary waits for room to be wanted.
+    /// Records that a thread's summary is delayed until room is needed.
     pub(super) fn waits(&self, thread: &str) {
         self.is_not_asked(thread, true);
     }
@@ -128,24 +129,24 @@ impl Spending {
         }
     }
 
-    /// The next one of a thread is expected to cost this.
+    /// Records the expected cost of a thread's next summary.
     pub(super) fn expects(&self, thread: &str, expected: Option<Expected>) {
         self.0.insert(thread.to_owned(), Account { expected, ..self.account(thread) });
     }
 
-    /// Books what the one that is begun is expected to cost.
+    /// Books the expected cost of a summary that is begun.
     pub(super) fn begins(&self, thread: &str) {
         let account = self.account(thread);
         let spent = account.spent + account.expected.map_or(0.0, |expected| expected.bytes);
         self.0.insert(thread.to_owned(), Account { spent, ..account });
     }
 
-    /// Books what the calls for one have cost in place of what it was expected to.
+    /// Replaces the expected cost of a summary by what its calls have cost.
     pub(super) fn ended(&self, done: &Done) {
         self.settle(&done.job.thread, |expected| expected.paid(&done.calls));
     }
 
-    /// One was not begun after all.
+    /// Takes the expected cost back, because the summary was not begun after all.
     pub(super) fn is_not_begun(&self, thread: &str) {
         self.settle(thread, |_| Some(0.0));
     }
