@@ -1,4 +1,4 @@
-//! An agent: it grows its history, tries again, goes back, compacts, is interrupted, sometimes bypasses the
+//! A simulated agent: it grows its history, retries, goes back, compacts, is interrupted, sometimes bypasses the
 //! gateway, and moves its cache mark along.
 
 use bytes::Bytes;
@@ -12,30 +12,30 @@ use crate::protocol::conformance::write::{Dice, Node, Spelling, write};
 /// Something that happens to an agent or to the gateways.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
-    /// The model answers and the agent goes on; which gateway it asks.
+    /// The model answers and the agent continues through this gateway.
     Next(Way),
-    /// The same body again.
+    /// The same body is sent again.
     Retry(Way),
-    /// Back to an earlier request, and on from there another way.
+    /// The agent goes back to an earlier request and continues from there with another script.
     Rewind(Index, u8),
-    /// The history is replaced by a summary and its last messages.
+    /// The agent replaces its history by a summary and the last messages.
     Compact(Index, Way),
     /// There is no answer, and the user says something.
     Interrupt(String, Way),
-    /// One of the gateways starts anew, with other settings.
+    /// One of the gateways restarts, with other settings.
     Restart(u8, u8),
-    /// The other agent goes on.
+    /// The other agent continues.
     Switch,
-    /// Nothing happens for so many minutes.
+    /// Nothing happens for this many minutes.
     Pause(u8),
 }
 
-/// Whom a request is sent to.
+/// Where a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// One of the gateways.
+    /// To one of the gateways.
     Through(u8),
-    /// The provider itself.
+    /// Directly to the provider.
     Bypass,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 4..18)
 }
 
-/// Agents that mostly just go on.
+/// Agents that mostly just continue.
 pub(super) fn quiet_events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         20 => Just(Event::Next(Way::Through(0))),
@@ -66,7 +66,7 @@ pub(super) fn quiet_events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 6..28)
 }
 
-/// Results of all sizes that shapers care about.
+/// Results of all sizes that matter to shapers.
 pub(super) fn outputs() -> impl Strategy<Value = String> + Clone {
     let lines = (1_usize..60, "[a-z ]{3,30}", any::<u16>()).prop_map(|(count, text, seed)| {
         let line = |at| format!("{} {text} {}\n", at * 7 + usize::from(seed), at % 3);
@@ -103,15 +103,15 @@ pub(super) enum Mark {
     Long,
 }
 
-/// What an agent may say and hear.
+/// What an agent may say and receive.
 #[derive(Debug, Clone)]
 pub(super) struct Script {
     pub(super) talks: Vec<Talk>,
     pub(super) mark: Mark,
     pub(super) spelling: Spelling,
-    /// Each request ends with a word that the next one leaves out.
+    /// Whether each request ends with a word that the next one leaves out.
     pub(super) reminds: bool,
-    /// The first result of each step is given twice.
+    /// Whether the first result of each step is given twice.
     pub(super) repeats: bool,
 }
 
@@ -119,14 +119,14 @@ pub(super) fn scripts() -> impl Strategy<Value = Script> {
     scripts_of(outputs())
 }
 
-/// Agents whose tools say so.
+/// Agents whose tools have these outputs.
 pub(super) fn scripts_of(
     outputs: impl Strategy<Value = String> + Clone + 'static,
 ) -> impl Strategy<Value = Script> {
     scripts_for(outputs, 3)
 }
 
-/// Agents that never change their mind, and how many requests they make at most.
+/// Agents that never go back, and how many requests they make at most.
 pub(super) fn sittings() -> impl Strategy<Value = (Script, usize)> {
     (scripts_for(outputs(), 1), 4_usize..18)
 }
@@ -150,9 +150,9 @@ fn scripts_for(
 struct Entry {
     messages: Vec<Node>,
     ends: bool,
-    /// What is said next is the model's.
+    /// Whether the model speaks next.
     answers: bool,
-    /// It begins with a result.
+    /// Whether it begins with a result.
     is_of_tools: bool,
 }
 
@@ -168,7 +168,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// An agent whose calls have other ids than those of other agents, if they have ids of their own.
+    /// An agent whose calls have different ids than those of other agents, if they have ids at all.
     pub(super) fn new(subject: &'static dyn Subject, script: Script, number: usize) -> Self {
         let entries = |(at, talk): (usize, &Talk)| entries(subject, talk, (number * 3 + at) * 1000);
         let mut scripts: Vec<Vec<Entry>> = script.talks.iter().enumerate().map(entries).collect();
@@ -182,19 +182,19 @@ impl Client {
         Self { subject, script, scripts, history: Vec::new(), ahead, interruptions: 0 }
     }
 
-    /// Goes on to the next request; `false` when there is nothing left to say.
+    /// Continues to the next request; `false` if there is nothing left to say.
     pub(super) fn advance(&mut self) -> bool {
         let Some(end) = self.ahead.iter().position(|entry| entry.ends) else { return false };
         self.history.extend(self.ahead.drain(..=end));
         true
     }
 
-    /// The next requests, at most so many.
+    /// The next requests, at most `most`.
     pub(super) fn requests(&mut self, most: usize) -> impl Iterator<Item = Bytes> {
         (0..most).map_while(|_| self.advance().then(|| self.body().expect("a request")))
     }
 
-    /// Forgets what came after an earlier request, and goes on with another script.
+    /// Forgets what came after an earlier request, and continues with another script.
     pub(super) fn rewind(&mut self, moment: Index, script: u8) {
         let ends: Vec<usize> = (0..self.history.len()).filter(|at| self.history[*at].ends).collect();
         if ends.is_empty() {
@@ -205,7 +205,7 @@ impl Client {
         self.ahead = continuation(other, &self.history);
     }
 
-    /// Replaces the beginning by a summary; `false` when there is nothing to compact.
+    /// Replaces the beginning by a summary; `false` if there is nothing to compact.
     pub(super) fn compact(&mut self, from: Index) -> bool {
         let answers: Vec<usize> = (0..self.history.len()).filter(|at| self.history[*at].answers).collect();
         if answers.is_empty() {
@@ -219,7 +219,7 @@ impl Client {
         true
     }
 
-    /// The user speaks up without an answer before it; `false` when nothing was asked yet.
+    /// The user says something without having had an answer; `false` if nothing was asked yet.
     pub(super) fn interrupt(&mut self, text: &str) -> bool {
         if self.history.is_empty() {
             return false;
@@ -231,8 +231,8 @@ impl Client {
         true
     }
 
-    /// Edits the history: something was said after an earlier request, and all else stays. `false` when there is
-    /// none.
+    /// Edits the history: inserts a message of the user after an earlier request, and leaves everything else. `false`
+    /// if there is no such request.
     pub(super) fn alter(&mut self, moment: Index) -> bool {
         let before = self.history.len().saturating_sub(1);
         let ends: Vec<usize> = (0..before).filter(|at| self.history[*at].ends).collect();
@@ -276,7 +276,7 @@ impl Client {
     }
 }
 
-/// Makes the marks of a message last for long.
+/// Gives the marks of a message the long lifetime.
 fn lengthen(node: &mut Node) {
     match node {
         Node::List(items) => items.iter_mut().for_each(lengthen),
@@ -306,7 +306,7 @@ fn entries(subject: &'static dyn Subject, talk: &Talk, first: usize) -> Vec<Entr
     said.iter().enumerate().map(entry).collect()
 }
 
-/// What another script says after its first request; calls that were made already are not made again.
+/// What another script says after its first request; calls that were already made are not made again.
 fn continuation(script: &[Entry], history: &[Entry]) -> Vec<Entry> {
     let made = |entry: &Entry| history.iter().any(|earlier| earlier.messages == entry.messages);
     let from = script.iter().rposition(|entry| entry.answers && made(entry)).map_or(0, |at| at + 1);

@@ -1,4 +1,4 @@
-//! A fault of the gateway's own while it books costs the record of one request, and is counted.
+//! A fault of the gateway while it books costs the record of one request, and is counted.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn a_record_that_is_lost_to_a_fault_is_counted() {
         let gateway = rig.core(Arc::clone(&faulty) as Arc<dyn Store>, policy(0), prices(0));
         faulty.fail(failure);
         gateway.books.ended(ended());
-        // It is booked to the end.
+        // This waits until everything is booked.
         drop(gateway);
         assert_eq!(store.lost(), lost, "{failure}");
     }

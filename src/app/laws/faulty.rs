@@ -16,9 +16,9 @@ use crate::store::{
     StoredWindow, Summary, Thread,
 };
 
-/// How many different failures there are.
+/// The number of different failures.
 pub(super) const FAILURES: u8 = 6;
-/// Those of them that only what is written meets with.
+/// Those failures that only writing encounters.
 pub(super) const WRITES: std::ops::RangeInclusive<u8> = 3..=5;
 
 /// A store that fails when it is told to.
@@ -32,8 +32,8 @@ impl Faulty {
         Self { inner, failure: AtomicU8::new(0) }
     }
 
-    /// From now on it fails this way: 0 not at all, 1 nothing can be read, 2 nothing but what was sent can be read,
-    /// 3 nothing can be written, 4 the writer is gone, 5 another process is always first, 6 it panics.
+    /// Sets how the store fails from now on: 0 not at all, 1 nothing can be read, 2 only what was sent can be read, 3
+    /// nothing can be written, 4 the writer is gone, 5 another process is always first, 6 it panics.
     pub(super) fn fail(&self, failure: u8) {
         self.failure.store(failure, Ordering::Relaxed);
     }
@@ -116,7 +116,7 @@ impl Store for Faulty {
         }
     }
 
-    /// Outside of any runtime: a clock that stands still would go on by what is gathered there.
+    /// Outside of any runtime: a paused clock would advance with the work that accumulates there.
     fn later(&self, batch: Batch) -> bool {
         let later = || self.inner.later(batch);
         !self.is(&[3, 4]) && std::thread::scope(|scope| scope.spawn(later).join().expect("it is queued"))
@@ -139,10 +139,10 @@ pub(super) struct Clumsy {
 }
 
 impl Clumsy {
-    /// How many ways there are to be wrong.
+    /// The number of ways to be wrong.
     pub(super) const WAYS: u8 = 4;
 
-    /// It lives as long as the process: dialects do.
+    /// A dialect lives as long as the process.
     pub(super) fn new(inner: &'static dyn Protocol, how: u8) -> &'static Self {
         Box::leak(Box::new(Self { inner, how }))
     }

@@ -1,4 +1,4 @@
-//! What is sent again and again for longer than things are kept.
+//! Requests that are sent again and again for longer than things are kept.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -25,16 +25,16 @@ use crate::store::{
 const HOUR_MS: i64 = 3_600_000;
 /// How long things are kept.
 const KEPT_MS: i64 = 48 * HOUR_MS;
-/// Turns that the store is given for a sweep: a few for each table.
+/// The turns that the store is given for a sweep: a few for each table.
 const TURNS: usize = 40;
 
-/// A sweep, as of now.
+/// The batch that asks for a sweep at the present time.
 fn sweep() -> Batch {
     let before = rig::clock() - KEPT_MS - NOTED_EVERY.as_millis() as i64;
     Batch { forget_threads: Some(before), at_ms: rig::clock(), ..Batch::default() }
 }
 
-/// A store that is swept, once it is told to, right behind a reading of decisions.
+/// A store that is swept right after decisions were read, once it is told to.
 struct Swept {
     inner: Arc<dyn Store>,
     is_due: AtomicBool,
@@ -116,8 +116,8 @@ impl Store for Swept {
     }
 }
 
-/// A request that is made again and again is sent the same, whatever the store removes meanwhile, which gateway sends it
-/// and what that would decide now; and when it was not made for long, nothing fails.
+/// A request that is made again and again is sent the same way, whatever the store removes in the meantime, whichever
+/// gateway sends it and whatever that would decide now; and if it was not made for long, nothing fails.
 #[test]
 fn law_07_append_only_for_as_long_as_a_request_is_made() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));
@@ -158,7 +158,7 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
     assert!(edited.get() > 5, "hardly anything is decided: {}", edited.get());
 }
 
-/// What is removed while a thread that has rested is taken up again holds no more, in this gateway as in any other.
+/// What is removed while a rested thread is taken up again no longer applies, in this gateway or any other.
 #[test]
 fn law_07_append_only_while_what_rested_goes() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));

@@ -1,4 +1,4 @@
-//! Requests whose time is over while they are read.
+//! Requests that run out of time while they are read.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use crate::store::Batch;
 use crate::strategy::{ladder, window};
 use crate::upstream::{Settings, Upstream};
 
-/// The marker of what is cut.
+/// The marker of a cut.
 const CUT: &str = "bytes removed here";
 
-/// A talk in which a tool has given these results.
+/// A conversation in which a tool has returned these results.
 fn talk(results: &[String]) -> Bytes {
     let called = |(at, result): (usize, &String)| {
         format!(
@@ -30,8 +30,8 @@ fn talk(results: &[String]) -> Bytes {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"Go on"}}{called}]}}"#).into()
 }
 
-/// What was sent in another form before is sent so again, however late it is known; what is new leaves as it came, and
-/// stays so.
+/// What was sent in edited form before is sent in that form again, however late that is known; what is new is sent as
+/// received, and stays so.
 #[test]
 fn what_is_late_leaves_as_it_left_before() {
     let protocol = protocol::named("openai-chat").unwrap();
@@ -64,7 +64,7 @@ fn what_is_late_leaves_as_it_left_before() {
                 core.store.commit(Batch::default()).await.unwrap();
                 sent
             });
-            // Who has left by now is sent as it came.
+            // A request that has left by now was sent as received.
             let wire = sent.body.filter(|_| !until.has_left()).unwrap_or(body);
             let cuts = std::str::from_utf8(&wire).unwrap().matches(CUT).count();
             (cuts, until.has_left())
@@ -77,8 +77,8 @@ fn what_is_late_leaves_as_it_left_before() {
     }
 }
 
-/// A request that nothing came of in time is shortened like any other when the provider finds it too long, if it can be
-/// read then.
+/// A request that could not be rewritten in time is shortened like any other if the provider finds it too long,
+/// provided that it can be read then.
 #[test]
 fn what_left_too_long_and_late_is_sent_again() {
     const TOO_LONG: &[u8] = br#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;

@@ -1,5 +1,5 @@
-//! The laws that need the whole core of the gateway: lineage, planner, dialect and a store on disk, driven
-//! without sockets.
+//! The laws that need the whole core of the gateway: lineage, planner, dialect and a store on disk, driven without
+//! sockets.
 
 mod client;
 mod fault;
@@ -44,7 +44,7 @@ use rig::{QUIET, Rig, SETTINGS, headers, policy, prices};
 use unmark::unmarked;
 use witness::{Witness, plain};
 
-/// What two agents say, what the gateways want, and what happens.
+/// The scripts of two agents, the settings of the gateways, and what happens.
 type Life = (Script, Script, [u8; 2], Vec<Event>);
 
 fn lives(_: &'static dyn Subject) -> BoxedStrategy<Life> {
@@ -63,25 +63,25 @@ fn variants() -> impl Strategy<Value = [u8; 2]> {
 struct World<'a> {
     rig: &'a Rig,
     subject: &'static dyn Subject,
-    /// A store for each gateway, on one file.
+    /// A store for each gateway, on the same file.
     stores: &'a [Arc<dyn Store>; 2],
     gateways: Vec<Core>,
     clients: Vec<Client>,
     key: String,
     witness: Witness,
-    /// What left, in order.
+    /// Everything that was sent, in order.
     wire: Vec<Bytes>,
     tally: Tally,
 }
 
-/// What was seen in all, so that a law is not kept for want of a temptation.
+/// Counts of what happened, so that a law is not satisfied merely because nothing has put it to the test.
 #[derive(Debug, Clone, Default)]
 struct Tally {
     edited: u32,
     marked: u32,
-    /// Requests that leave out what was thought, and those with some that is bound and may be judged.
+    /// Messages sent with reasoning left out, and requests with bound reasoning that can be judged.
     thoughts: [u32; 2],
-    /// There were conversations of a dialect in which it may be left out.
+    /// Whether there were conversations of a dialect in which reasoning may be left out.
     may_leave_out: bool,
     events: BTreeMap<Reason, u32>,
 }
@@ -157,7 +157,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What would be counted, however the request is given.
+    /// The body whose tokens would be counted, whatever form the request is given in.
     fn count(
         &self,
         gateway: usize,
@@ -213,7 +213,7 @@ fn text(body: &Bytes) -> &str {
     std::str::from_utf8(body).expect("bodies are text")
 }
 
-/// A principal for each case, so that all share one store.
+/// A principal for each case, so that all can share one store.
 fn keys() -> impl Fn() -> String {
     let count = Cell::new(0);
     move || {
@@ -222,7 +222,7 @@ fn keys() -> impl Fn() -> String {
     }
 }
 
-/// With settings under which nothing is worth a change, the very same buffer leaves.
+/// With settings under which no change is worthwhile, the very same buffer is sent.
 #[test]
 fn law_01_identity_of_the_whole_way() {
     let (rig, key) = (Rig::new(), keys());
@@ -243,7 +243,7 @@ fn law_01_identity_of_the_whole_way() {
     );
 }
 
-/// Two stores that saw the same requests give the same bytes.
+/// Two stores that saw the same requests lead to the same bytes.
 #[test]
 fn law_04_determinism_of_the_whole_way() {
     let (rig, key) = (Rig::new(), keys());
@@ -259,15 +259,15 @@ fn law_04_determinism_of_the_whole_way() {
     });
 }
 
-/// Whatever agents and gateways do: what was sent once is sent the same again, pairs stay together, nothing
-/// but results changes, and what changes gets shorter.
+/// Whatever agents and gateways do: what was sent once is sent the same way again, pairs stay together, nothing but
+/// results changes, and what changes gets shorter.
 #[test]
 fn law_07_append_only() {
     live_all(64, lives);
 }
 
-/// The same for agents that mostly go on, so that conversations grow long and events are many: whatever is
-/// cleared or marked, the provider accepts what it would have accepted.
+/// The same for agents that mostly continue, so that conversations grow long and events are many: whatever is cleared
+/// or marked, the provider accepts what it would have accepted.
 #[test]
 fn law_07_append_only_between_events() {
     let tally = live_all(64, quiet_lives);
@@ -279,7 +279,7 @@ fn law_07_append_only_between_events() {
     assert!(is_telling, "hardly anything was thought: {tally:?}");
 }
 
-/// Plays lives before a witness, and tells what there was to see.
+/// Plays lives before a witness, and returns the counts of what happened.
 fn live_all(usual: u32, lives: impl Fn(&'static dyn Subject) -> BoxedStrategy<Life>) -> Tally {
     let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));
     let stores = rig.two_stores("laws.db");
@@ -311,9 +311,9 @@ impl Tally {
     }
 }
 
-/// While the store fails, only bytes leave that are safe: the original, or what was decided before, and where only writing
-/// fails, behind what was sent before. When it works again, nothing is as if it had never failed but what was sent
-/// meanwhile.
+/// While the store fails, only safe bytes are sent: the original, or what was decided before and, if only writing
+/// fails, what was sent before at the beginning. When it works again, everything is as if it had never failed, except
+/// for what was sent in the meantime.
 #[test]
 fn law_09_fail_open_store() {
     let (rig, key) = (Rig::new(), keys());
@@ -333,7 +333,7 @@ fn law_09_fail_open_store() {
             let send = || rig.send(&gateway, subject.protocol(), &headers, &body).body;
             let wire = match catch_unwind(AssertUnwindSafe(send)) {
                 Ok(wire) => wire.unwrap_or_else(|| body.clone()),
-                // The server sends the original when the gateway panics.
+                // The server sends the original if the gateway panics.
                 Err(_) => body.clone(),
             };
             let lists = [&body, &wire].map(|of| messages(subject, of));
@@ -353,14 +353,14 @@ fn law_09_fail_open_store() {
     });
 }
 
-/// The messages of a body, each as text, cache marks aside.
+/// The messages of a body as texts, without cache marks.
 fn messages(subject: &dyn Subject, body: &Bytes) -> Vec<String> {
     let root = Tree::parse(text(body));
     let said = |message: &Tree| format!("{:?}", plain(subject, message));
     subject.messages_of(&root).iter().map(said).collect()
 }
 
-/// A request that is not edited because the budget is spent is not sent: nobody judges it again, by a later clock.
+/// A request that is not edited because the budget is spent is not sent: nothing judges it again by a later clock.
 #[test]
 fn a_spent_budget_is_judged_once() {
     let (rig, key) = (Rig::new(), keys());

@@ -1,4 +1,4 @@
-//! Observing: nothing changes, and what is noted is what rewriting does.
+//! Observing changes nothing, and records what rewriting would do.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use crate::planner::Decision;
 use crate::protocol::conformance::{Subject, for_all};
 use crate::store::Store;
 
-/// Two gateways with a store each, of which one stops changing anything.
+/// Two gateways with a store each, one of which stops changing anything.
 struct Twins<'a> {
     rig: &'a Rig,
     subject: &'static dyn Subject,
@@ -29,9 +29,9 @@ struct Twins<'a> {
     variant: u8,
     rewriting: Core,
     other: Core,
-    /// What the other has decided as long as it did.
+    /// What the other gateway has decided until it began to observe.
     decided: Vec<Arc<Decision>>,
-    /// What it has sent each message as, by all that came up to its end.
+    /// How it has sent each message, with everything up to and including that message.
     sent: HashSet<(Vec<String>, String)>,
     /// Requests that were observed although they would have been changed, and events among them.
     seen: (u32, u32),
@@ -53,7 +53,7 @@ impl<'a> Twins<'a> {
         Self { rig, subject, stores, headers, variant, rewriting, other, decided, sent, seen }
     }
 
-    /// Both start anew. The other only observes from now on.
+    /// Restarts both. The other one only observes from now on.
     fn turn(&mut self) {
         let core = |at: usize| {
             self.rig.core(Arc::clone(&self.stores[at]), policy(self.variant), prices(self.variant))
@@ -63,7 +63,7 @@ impl<'a> Twins<'a> {
     }
 
     fn send(&mut self, body: &Bytes) -> Result<(), TestCaseError> {
-        // Of decisions about one result, the newest is found again: they are made one after the other.
+        // Of several decisions about one result the newest is found: so they are made at different times.
         rig::wait(1);
         let send = |core: &Core| self.rig.send(core, self.subject.protocol(), &self.headers, body);
         let (sent, seen) = (send(&self.rewriting), send(&self.other));
@@ -82,7 +82,7 @@ impl<'a> Twins<'a> {
         Ok(())
     }
 
-    /// The store knows of no more than what was decided before.
+    /// The store contains nothing but what was decided before.
     fn nothing_new_is_stored(&self, seen: &Rewritten) -> Result<(), TestCaseError> {
         let place = seen.facts.place.as_ref().expect("it was read");
         let stored = self.stores[1].decisions(&place.chains).expect("it can be read");
@@ -91,7 +91,7 @@ impl<'a> Twins<'a> {
         Ok(())
     }
 
-    /// What was sent before is sent in a form that it was sent in then; all else is sent as it came.
+    /// What was sent before is sent in a form in which it was sent then; everything else is sent as received.
     fn nothing_new_left(&self, body: &Bytes, seen: &Rewritten) -> Result<(), TestCaseError> {
         let [came, left] = [body, seen.body.as_ref().unwrap_or(body)].map(|of| messages(self.subject, of));
         let prior = seen.facts.place.as_ref().map_or(0, |place| place.sent);
@@ -108,7 +108,7 @@ impl<'a> Twins<'a> {
     }
 }
 
-/// What one has noted is what the other has done.
+/// What one has recorded is what the other has done.
 fn agree(body: &Bytes, sent: &Rewritten, seen: &Rewritten) -> Result<(), TestCaseError> {
     let would = seen.facts.would.expect("it is known what would have been");
     let bytes = sent.body.as_ref().unwrap_or(body).len() as u64;
@@ -130,7 +130,8 @@ fn agree(body: &Bytes, sent: &Rewritten, seen: &Rewritten) -> Result<(), TestCas
     Ok(())
 }
 
-/// What an agent says, what the gateways want, what happens, and after how much of it one of them begins to observe.
+/// The script of an agent, the settings of the gateways, what happens, and after how much of it one of them begins to
+/// observe.
 type Life = (Script, u8, Vec<Event>, usize);
 
 fn lives(_: &'static dyn Subject) -> BoxedStrategy<Life> {

@@ -13,15 +13,15 @@ use crate::usage::{Catalogue, Rate, Stated};
 const MINUTE_MS: i64 = 60_000;
 /// The variant whose events cost nothing.
 const COLD: u8 = 5;
-/// Requests between pauses: as many results that may be cleared.
+/// Requests between pauses, each of which brings a result that may be cleared.
 const STEPS: usize = 3;
-/// Bytes that come with each request, about.
+/// Approximate bytes that are new in each request.
 const NEW: u64 = 10_500;
 
-/// Instructions that others use as well, in bytes.
+/// Bytes of instructions that others use as well.
 const FRAME: usize = 20_000;
 
-/// A history with so many results.
+/// A history with this many results.
 fn history(results: usize) -> Bytes {
     let mut messages = vec![
         json!({"role": "system", "content": "Be brief. ".repeat(FRAME / 10)}),
@@ -50,8 +50,8 @@ fn prices() -> Catalogue {
     Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
 }
 
-/// Pauses of so many minutes, how much of a prompt behind its instructions is read behind each, and whether results are cleared there
-/// because nothing of it was there.
+/// Pauses in minutes, the share of a prompt after its instructions that is read after each, and whether results are
+/// cleared there because nothing of it was left.
 type Pauses = &'static [(i64, f64, bool)];
 
 #[test]
@@ -92,7 +92,7 @@ fn what_nobody_marks_is_gone_when_the_provider_says_so() {
                 }
                 let again = event.map_or(NEW, |event| event.rewritten_bytes + NEW);
                 let share = if step == 0 { *share } else { 1.0 };
-                // The instructions are there, whoever has used them.
+                // The instructions are cached, whoever has used them.
                 let history = wire.saturating_sub(again).saturating_sub(FRAME as u64);
                 let read = (FRAME as u64 + (history as f64 * share) as u64) / 4;
                 core.pause_told("", facts, rig::clock(), read);

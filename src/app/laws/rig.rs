@@ -1,4 +1,4 @@
-//! Gateways without sockets, on stores that are real files.
+//! Gateways without sockets, on stores in real files.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::summarizer::Limits;
 use crate::usage::cache_model::Pause;
 use crate::usage::{Catalogue, Rate, Stated, Vendor};
 
-/// How many different [`settings`] there are.
+/// The number of different [`settings`].
 pub(super) const SETTINGS: u8 = 8;
 
 thread_local! {
@@ -50,12 +50,12 @@ pub(super) fn set_clock(now_ms: i64) {
     NOW.set(now_ms);
 }
 
-/// The clock's reading.
+/// The time of the clock.
 pub(super) fn clock() -> i64 {
     NOW.get()
 }
 
-/// Time passes.
+/// Advances the clock.
 pub(super) fn wait(ms: i64) {
     NOW.set(NOW.get() + ms);
 }
@@ -72,28 +72,28 @@ impl Rig {
         Self { home: tempfile::tempdir().unwrap(), runtime }
     }
 
-    /// The store in the file with this name. A file may be open in several processes.
+    /// The store in the file with this name. Several processes may have a file open.
     pub(super) fn store(&self, file: &str) -> Arc<dyn Store> {
         let (outputs, logs) = (self.outputs(), self.home.path().join("logs"));
         Arc::new(Sqlite::open(&self.home.path().join(file), outputs, logs, 1024).unwrap())
     }
 
-    /// Where the store with this name is.
+    /// The path of the store with this name.
     pub(super) fn path(&self, file: &str) -> std::path::PathBuf {
         self.home.path().join(file)
     }
 
-    /// What two gateways on one file have.
+    /// Two stores on the same file, for two gateways.
     pub(super) fn two_stores(&self, file: &str) -> [Arc<dyn Store>; 2] {
         [self.store(file), self.store(file)]
     }
 
-    /// A gateway that has just started, and makes no summaries.
+    /// A gateway that has just started and makes no summaries.
     pub(super) fn core(&self, store: Arc<dyn Store>, policy: Policy, prices: Catalogue) -> Core {
         self.summarising(store, policy, prices, &config::Summarize::default(), None)
     }
 
-    /// A gateway that has just started, and this is how summaries are made and used.
+    /// A gateway that has just started, and that makes and uses summaries as given.
     pub(super) fn summarising(
         &self,
         store: Arc<dyn Store>,
@@ -152,8 +152,8 @@ impl Rig {
         Outputs::new(self.home.path().join("outputs"))
     }
 
-    /// Sends a request through a gateway, and waits until all is written down, as the model's answer takes
-    /// longer than that.
+    /// Sends a request through a gateway, and waits until everything is stored, because the model's answer takes longer
+    /// than that.
     pub(super) fn send(
         &self,
         core: &Core,
@@ -164,7 +164,7 @@ impl Rig {
         self.send_to("", core, protocol, headers, body)
     }
 
-    /// The same to an upstream.
+    /// The same, to a given upstream.
     pub(super) fn send_to(
         &self,
         upstream: &str,
@@ -179,8 +179,7 @@ impl Rig {
         rewritten
     }
 
-    /// The same in a hurry: what is written down may still be under way. For gateways that have the store to
-    /// themselves.
+    /// The same without waiting for everything to be stored. For gateways that have the store to themselves.
     pub(super) fn rewrite(
         &self,
         core: &Core,
@@ -191,18 +190,18 @@ impl Rig {
         self.runtime.block_on(core.rewrite(protocol, headers, body, Self::asked()))
     }
 
-    /// Does some work.
+    /// Runs a future to its end.
     pub(super) fn within<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// What paths say, at a router that passes marks on.
+    /// The context of requests to a router that passes marks on.
     pub(super) fn asked() -> RequestContext<'static> {
         let vendor = Some(Vendor::OpenRouter);
         RequestContext { vendor, model: Some("gemini-2.5-pro"), ..RequestContext::default() }
     }
 
-    /// Stores something, and waits until it is.
+    /// Stores a batch, and waits until that is done.
     pub(super) fn store_now(&self, store: &dyn Store, batch: Batch) {
         self.runtime.block_on(store.commit(batch)).unwrap();
     }
@@ -218,8 +217,8 @@ impl Rig {
     }
 }
 
-/// Caches without marks that have dropped what was not used for long, as their providers have said: no laws' agent waits
-/// for that.
+/// Caches without marks whose providers are known to have dropped what was not used for long: no agent of the laws
+/// waits for that.
 fn dropping() -> Caches {
     let caches = Caches::new();
     for model in ["gpt-5", "gpt-6", "gpt-6.2", "gemini-2.5-pro", "anthropic/claude-opus-5.5"] {
@@ -229,7 +228,7 @@ fn dropping() -> Caches {
     caches
 }
 
-/// The headers of one principal's session.
+/// The headers of a principal's session.
 pub(super) fn headers(key: &str, session: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", HeaderValue::from_str(key).unwrap());
@@ -237,8 +236,8 @@ pub(super) fn headers(key: &str, session: &str) -> HeaderMap {
     headers
 }
 
-/// What a user may want: many results of a few hundred bytes are changed, and events are frequent, each variant
-/// in its own way. The last one but three changes nothing.
+/// Different policies: many results of a few hundred bytes are changed, and events are frequent, each variant in its
+/// own way. One of them, [`QUIET`], changes nothing.
 pub(super) fn policy(variant: u8) -> Policy {
     let variant = variant % SETTINGS;
     let marks = marks::Settings {
@@ -260,12 +259,12 @@ pub(super) fn policy(variant: u8) -> Policy {
 pub(super) const QUIET: u8 = 3;
 /// The variant whose models have a small window.
 const NARROW: u8 = 2;
-/// Tokens of the shortest prompt that models' providers keep: what the laws' agents say is short, too.
+/// Tokens of the shortest prompt that providers cache: the agents of the laws send short ones.
 const LEAST: u64 = 64;
 /// The variant whose models have no cache.
 const UNCACHED: u8 = 4;
 
-/// What models cost for a variant, and what they take.
+/// The prices and windows of models in a variant.
 pub(super) fn prices(variant: u8) -> Catalogue {
     let rate = |micros: u64| Some(Rate::from_picodollars(micros));
     let (cache_read, cache_write_5m) = match variant % SETTINGS {

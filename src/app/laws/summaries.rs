@@ -1,4 +1,4 @@
-//! Summaries that are paid for, and time: a conversation may end before there is any use for one.
+//! The cost of summaries, and time: a conversation may end before there is any use for one.
 
 use std::cell::RefCell;
 
@@ -15,16 +15,16 @@ use crate::strategy::ladder;
 use crate::strategy::summary::{Settings, prompt};
 use crate::usage::{Catalogue, Rate, Stated};
 
-/// Tokens that the model takes.
+/// Tokens of the model's window.
 const WINDOW: u64 = 20_000;
-/// What a token of an answer costs, in tokens of plain input.
+/// The price of a token of an answer, in tokens of plain input.
 const ANSWER: f64 = 5.0;
-/// The share of what it has cost that a conversation may be dearer.
+/// How much more a conversation may cost, as a share of what it has cost.
 const LOSS: f64 = 0.15;
-/// Bytes that stand around what is said, and what a reckoning without them may be wrong by.
+/// The factor for the bytes around what is said, by which an estimate without them may be wrong.
 const AROUND: f64 = 1.01;
 
-/// What models cost, of which none keeps a prompt for marks.
+/// The prices of models, none of which caches prompts by marks.
 fn prices() -> Catalogue {
     let rate = |picodollars| Some(Rate::from_picodollars(picodollars));
     let price = Stated {
@@ -41,7 +41,8 @@ fn settings(most_loss: f64) -> Settings {
     Settings { length: 200, keep_tokens: 50, minimum_gain: 1, most_loss, ..Settings::default() }
 }
 
-/// A talk of messages that are so long, the user's and the model's in turn, up to each of the user's.
+/// A conversation with messages of these lengths, by the user and the model in turn: one request up to each of the
+/// user's.
 fn requests(lengths: &[usize]) -> impl Iterator<Item = Bytes> {
     let said = |(at, length): (usize, &usize)| {
         let text: String =
@@ -55,16 +56,18 @@ fn requests(lengths: &[usize]) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// What was begun in a talk: how full the window was then, and by how much the talk was dearer for it, were it to end there.
+/// The summaries begun in a conversation: by how much it would have been more expensive because of them if it had ended
+/// there.
 #[derive(Debug, Default)]
 struct Begun {
-    /// Before room was wanted.
+    /// Before room was needed.
     early: Vec<f64>,
-    /// Where it was.
+    /// When room was needed.
     late: Vec<f64>,
 }
 
-/// A talk whose summaries are all paid for, and none is ever ready, up to where there is no room left. Nothing else makes any.
+/// A conversation whose summaries are all paid for although none is ever ready, up to where there is no room left.
+/// Nothing else makes room.
 fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
     let rig = Rig::new();
     set_clock(0);
@@ -99,8 +102,8 @@ fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
     begun
 }
 
-/// However long messages are and whenever a conversation ends before room is wanted: what it has cost more than without
-/// the gateway, for summaries that it has no use for, is 15 % at most. Where room is wanted, one is begun.
+/// However long messages are, and whenever a conversation ends before room is needed: what it has paid for summaries
+/// that it has no use for is at most 15 % of its cost without the gateway. When room is needed, one is begun.
 #[test]
 fn what_nobody_may_need_is_seldom_summed_up() {
     let (key, seen) = (keys(), RefCell::new(Begun::default()));
@@ -117,7 +120,8 @@ fn what_nobody_may_need_is_seldom_summed_up() {
     assert!(!seen.early.is_empty() && seen.late.iter().any(|share| *share > 1.0 + LOSS), "{seen:?}");
 }
 
-/// A talk of a few long messages has none before room is wanted; who wants one in any case has it at its share.
+/// A conversation of a few long messages has no summary before room is needed; with no limit on the loss it has one at
+/// its share.
 #[test]
 fn few_long_messages_are_summed_up_late() {
     let key = keys();

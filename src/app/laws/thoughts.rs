@@ -1,5 +1,5 @@
-//! What the model thought, judged as providers do: the turn in progress keeps all of it, and what is bound to what stands
-//! before it is sent behind nothing else.
+//! Reasoning, judged as providers do: the turn in progress keeps all of it, and reasoning that is bound to what
+//! precedes it is sent after nothing else.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,37 +11,37 @@ use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 use crate::usage::{self, Binding};
 
-/// What the model was asked, and when.
+/// What the model was asked, in order.
 #[derive(Clone, Default)]
 pub(super) struct Thoughts {
     asked: Vec<Asked>,
-    /// Requests in which something bound was found behind what it is bound to.
+    /// Requests in which bound reasoning was found after what it is bound to.
     pub(super) bound: u32,
-    /// Requests that leave out what was thought, all told.
+    /// Messages that were sent with reasoning left out.
     pub(super) left_out: u32,
 }
 
-/// A request, as the model was asked it.
+/// A request as the model received it.
 #[derive(Clone)]
 struct Asked {
-    /// What the client said.
+    /// Hashes of what the client said.
     said: Vec<u64>,
-    /// The same as it left, thoughts and marks aside; `None`: without a gateway, and what is thought upon that holds for
-    /// nothing else.
+    /// The same as sent, without reasoning and marks; `None`: without a gateway, and reasoning in the answer to that is
+    /// valid for nothing else.
     wire: Option<Vec<u64>>,
-    /// Its model is one whose provider refuses what was thought behind a change.
+    /// Whether the model's provider rejects reasoning after a change.
     binds: bool,
 }
 
 impl Thoughts {
-    /// The provider was asked without a gateway.
+    /// Records that the provider was asked without a gateway.
     pub(super) fn bypassed(&mut self, subject: &dyn Subject, body: &Bytes) {
         let root = Tree::parse(text(body));
         let messages = subject.messages_of(&root);
         self.asked.push(Asked { said: said(subject, messages), wire: None, binds: false });
     }
 
-    /// A request went through a gateway. `origin` tells which of the client's messages is sent at a place.
+    /// Judges a request that went through a gateway. `origin` gives the client's message that is sent at a place.
     pub(super) fn through(
         &mut self,
         subject: &dyn Subject,
@@ -59,12 +59,13 @@ impl Thoughts {
             let [before, after] = [&messages[came], wired].map(thoughts);
             self.left_out += u32::from(after < before);
             if binding != Some(Binding::Refused) {
-                // Where none is read, none is worth a change; but another model may be refused behind one.
+                // If no reasoning is read, removing it is never worthwhile; but another model may be rejected after a
+                // change.
                 let is_free = || conversation.forgets_reasoning && !self.is_bound(&said[..came], &bare[..at]);
                 let may = came < turn && !is_free();
                 prop_assert!(may || after == before, "message {} of a turn from {} on", came, turn);
             } else if after > 0 {
-                // The model has answered whom it was asked by last.
+                // The answer is to the last request with this history.
                 let asked = self.asked.iter().rev().find(|asked| asked.said == said[..came]);
                 let asked = asked.and_then(|asked| asked.wire.as_ref());
                 found |= asked.is_some();
@@ -77,7 +78,7 @@ impl Thoughts {
         Ok(())
     }
 
-    /// Whether a model that binds what is thought was sent all that `said` says in other words than `wire`.
+    /// Whether a model that binds reasoning was sent everything in `said` in a form other than `wire`.
     fn is_bound(&self, said: &[u64], wire: &[u64]) -> bool {
         let differs = |sent: &Vec<u64>| !sent.starts_with(wire);
         let is_other =
@@ -86,7 +87,7 @@ impl Thoughts {
     }
 }
 
-/// Where the turn in progress begins: with the last that the user's side says in a row, if none of it is a result.
+/// Where the turn in progress begins: with the last run of messages from the user's side without a result.
 pub(super) fn turn(subject: &dyn Subject, messages: &[Tree]) -> usize {
     let (mut begin, mut first) = (0, 0);
     for row in messages.chunk_by(|one, other| subject.is_answer(one) == subject.is_answer(other)) {

@@ -1,4 +1,5 @@
-//! What a request keeps, whatever is decided about it: all but the texts of results and calls, and what may go with them.
+//! What a request keeps, whatever is decided about it: everything but the texts of results and calls, and what may be
+//! removed with them.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use crate::conversation::{Conversation, NoMemo};
 use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 
-/// What stands outside of the messages stays as it is.
+/// Everything outside of the messages stays as it is.
 pub(super) fn frame_is_kept(subject: &dyn Subject, body: &Bytes, bare: &Tree) -> Result<(), TestCaseError> {
     let frame = |mut root: Tree| {
         *root.get_mut(subject.list()).expect("a list of messages") = Tree::List(Vec::new());
@@ -20,7 +21,7 @@ pub(super) fn frame_is_kept(subject: &dyn Subject, body: &Bytes, bare: &Tree) ->
     Ok(())
 }
 
-/// What the provider would have accepted, it accepts.
+/// What the provider would have accepted, it still accepts.
 pub(super) fn rules_are_kept(
     subject: &dyn Subject,
     conversation: &Conversation,
@@ -34,7 +35,7 @@ pub(super) fn rules_are_kept(
     Ok(())
 }
 
-/// The same, said by someone who does not know the gateway's own rules.
+/// The same, checked without knowledge of the gateway's own rules.
 pub(super) fn pairs_are_kept(
     subject: &dyn Subject,
     messages: &[Tree],
@@ -46,8 +47,8 @@ pub(super) fn pairs_are_kept(
     Ok(())
 }
 
-/// Laws 6 and 8: nothing but the texts of results and of calls differs, and images of results that are cleared, and what
-/// differs is shorter.
+/// Laws 6 and 8: only the texts of results and of calls differ, and images of cleared results, and what differs is
+/// shorter.
 pub(super) fn only_results_change(
     subject: &dyn Subject,
     messages: &[Tree],
@@ -87,8 +88,8 @@ pub(super) fn only_results_change(
     Ok(())
 }
 
-/// Takes the images out of a message that it was sent without, and tells what those of each result weigh: all of one
-/// are gone, where a placeholder stands for it that says so.
+/// Removes the images that were not sent from a message, and returns the weight of those of each result: if any image
+/// of a result is missing, all of them are, and a placeholder says so.
 fn lost_images(
     subject: &dyn Subject,
     message: &mut Tree,
@@ -111,12 +112,13 @@ fn lost_images(
     Ok(lost)
 }
 
-/// What an image counts as: its bytes, and at most some 1,600 tokens.
+/// What an image counts as: its bytes, at most the equivalent of some 1,600 tokens.
 pub(super) fn weight(image: &Tree) -> usize {
     texts(image).concat().len().min(6400)
 }
 
-/// A message that was sent with the arguments that its calls came with: of theirs, at most the ends of long texts are gone.
+/// The message as sent, with the arguments of its calls as received: at most the ends of long texts in them were
+/// removed.
 fn with_whole_calls(subject: &dyn Subject, message: &Tree, wired: &Tree) -> Result<Tree, TestCaseError> {
     const MOST: usize = 16;
     let (mut message, mut wired) = (message.clone(), wired.clone());
@@ -139,7 +141,8 @@ fn with_whole_calls(subject: &dyn Subject, message: &Tree, wired: &Tree) -> Resu
     Ok(wired)
 }
 
-/// A message without what its results say. One may say what is a piece of another: the largest goes first.
+/// A message without the contents of its results. One of these may be a piece of another, so the largest is removed
+/// first.
 fn without(subject: &dyn Subject, message: &Tree, mut contents: Vec<Tree>) -> Tree {
     let mut left = message.clone();
     contents.sort_by_key(|content| std::cmp::Reverse(format!("{content:?}").len()));
@@ -149,7 +152,7 @@ fn without(subject: &dyn Subject, message: &Tree, mut contents: Vec<Tree>) -> Tr
     left
 }
 
-/// Puts what is left of some content in its place, wherever that is.
+/// Replaces some content by what is left of it, wherever it occurs.
 fn blank(tree: &mut Tree, content: &Tree, left: &Tree) {
     if tree == content {
         *tree = left.clone();
@@ -162,7 +165,7 @@ fn blank(tree: &mut Tree, content: &Tree, left: &Tree) {
     }
 }
 
-/// A simple estimate: four bytes to a token.
+/// A simple estimate: four bytes per token.
 fn tokens(text: &str) -> usize {
     text.len().div_ceil(4)
 }

@@ -1,11 +1,11 @@
-//! Cache marks that a gateway has added, taken off again, and judged.
+//! Removes the cache marks that a gateway has added, and judges them.
 
 use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 
-/// The member that marks a block, in the dialects whose marks the gateway sets.
+/// The member that marks a block, in the dialects in which the gateway sets marks.
 const MARK: &str = "cache_control";
-/// Blocks that no mark may stand on.
+/// Blocks that must not be marked.
 const UNMARKABLE: &[&str] = &[
     "thinking",
     "redacted_thinking",
@@ -17,10 +17,11 @@ const UNMARKABLE: &[&str] = &[
 /// The most marks that a request may have.
 const MOST: usize = 4;
 
-/// What left without the marks that the client did not set, and how many those are.
+/// What was sent without the marks that the client did not set, and the number of these.
 ///
 /// # Panics
-/// When a mark stands where the provider takes none, or there are too many, or they last in the wrong order.
+/// Panics if a mark is where the provider accepts none, if there are too many, or if their lifetimes are in the wrong
+/// order.
 pub(super) fn unmarked(subject: &dyn Subject, body: &str, wire: &str) -> (Tree, usize) {
     let (body, wire) = (Tree::parse(body), Tree::parse(wire));
     let mut bare = wire.clone();
@@ -39,7 +40,7 @@ pub(super) fn unmarked(subject: &dyn Subject, body: &str, wire: &str) -> (Tree, 
     (bare, added)
 }
 
-/// Whether the gateway may mark a body: of the other dialect those that a router passes on to Claude.
+/// Whether the gateway may mark a body: in the OpenAI dialect only those that a router passes on to Claude.
 pub(super) fn may_mark(subject: &dyn Subject, body: &Tree) -> bool {
     match subject.protocol().name() {
         "anthropic" => true,
@@ -48,10 +49,10 @@ pub(super) fn may_mark(subject: &dyn Subject, body: &Tree) -> bool {
     }
 }
 
-/// How many cache marks a body has.
+/// The number of cache marks of a body.
 ///
 /// # Panics
-/// When there are too many, or they last in the wrong order.
+/// Panics if there are too many, or if their lifetimes are in the wrong order.
 pub(super) fn judge(subject: &dyn Subject, wire: &Tree) -> usize {
     let members = ["tools", "system", subject.list()];
     let marks: Vec<bool> = members.iter().filter_map(|member| wire.get(member)).flat_map(marks_of).collect();
@@ -60,7 +61,7 @@ pub(super) fn judge(subject: &dyn Subject, wire: &Tree) -> usize {
     marks.len()
 }
 
-/// Takes the marks off one message that were not there.
+/// Removes the marks from a message that were not there when it was received, and returns their number.
 pub(super) fn unmark(message: &Tree, wired: &mut Tree) -> usize {
     let (Some(was), Some(is)) = (message.get("content"), wired.get_mut("content")) else { return 0 };
     if was.is_string() {
@@ -71,7 +72,7 @@ pub(super) fn unmark(message: &Tree, wired: &mut Tree) -> usize {
         return 1;
     }
     let Tree::List(blocks) = is else { return 0 };
-    // Of a result that is a message, blocks may go: what has several carries no mark but the client's.
+    // Blocks of a result that is a message may be removed: one with several blocks carries no mark but the client's.
     if message.text_of("role").as_deref() == Some("tool") && blocks.len() != was.items().len() {
         return 0;
     }
@@ -87,7 +88,7 @@ pub(super) fn unmark(message: &Tree, wired: &mut Tree) -> usize {
     added
 }
 
-/// A block that may be marked.
+/// Checks that a block may be marked, and returns it.
 fn judged(block: &Tree) -> &Tree {
     let kind = block.text_of("type").unwrap_or_default();
     assert!(!UNMARKABLE.contains(&&*kind), "a mark on {kind}");
@@ -95,7 +96,7 @@ fn judged(block: &Tree) -> &Tree {
     block
 }
 
-/// The marks in a tree, in order, each with whether it lasts for long.
+/// The marks in a tree, in order: whether each has the long lifetime.
 fn marks_of(tree: &Tree) -> Vec<bool> {
     match tree {
         Tree::List(items) => items.iter().flat_map(marks_of).collect(),

@@ -17,30 +17,30 @@ use crate::protocol::conformance::{Subject, is_text};
 use crate::strategy::gate::Reason;
 use crate::usage;
 
-/// A message that was sent.
+/// Hashes of a message that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
-    /// As the client spelled it.
+    /// As spelled by the client.
     raw: u64,
-    /// What the client said in it, cache marks aside.
+    /// What the client said in it, without cache marks.
     said: u64,
-    /// As it left the gateway.
+    /// As spelled by the gateway.
     wire_raw: u64,
-    /// What was said on the wire, cache marks aside.
+    /// What was said on the wire, without cache marks.
     wire: u64,
 }
 
-/// A result, by its call and what it says.
+/// A result, identified by its call and its text.
 type ResultKey = (Option<String>, String);
 
 /// What one principal has sent.
 pub(super) struct Witness {
     subject: &'static dyn Subject,
-    /// No two calls have the same id.
+    /// Whether no two calls have the same id.
     tells_apart: bool,
     /// Requests that went through a gateway, newest last.
     sent: Vec<Sent>,
-    /// What results were sent as, wherever they stood.
+    /// The forms in which results were sent, wherever they were.
     results: HashMap<ResultKey, HashSet<String>>,
     pub(super) thoughts: Thoughts,
 }
@@ -51,7 +51,7 @@ struct Sent {
     wire: Vec<Tree>,
 }
 
-/// One request, as the client made it and as it left, but for added cache marks.
+/// A request as the client made it and as it was sent, without added cache marks.
 struct Pair {
     conversation: Conversation,
     messages: Vec<Tree>,
@@ -65,12 +65,12 @@ impl Witness {
         Self { subject, tells_apart, sent, results, thoughts: Thoughts::default() }
     }
 
-    /// The provider was asked without a gateway.
+    /// Records that the provider was asked without a gateway.
     pub(super) fn bypassed(&mut self, body: &Bytes) {
         self.thoughts.bypassed(self.subject, body);
     }
 
-    /// A request went through a gateway: as it came, as it left, and as it left but for added cache marks.
+    /// Judges a request that went through a gateway: as received, as sent, and as sent without added cache marks.
     pub(super) fn through(
         &mut self,
         body: &Bytes,
@@ -113,8 +113,8 @@ impl Witness {
         Ok(Pair { conversation, messages, wire, seen })
     }
 
-    /// The longest history that was sent before, alone or within a longer request, in messages; and with which
-    /// requests: those that it is the whole of, or else the first of all.
+    /// The longest history that was sent before, alone or within a longer request, in messages; and the requests with
+    /// it: those that consist of it, otherwise the first one that begins with it.
     fn before(&self, pair: &Pair) -> (usize, Vec<&Sent>) {
         let shared = |sent: &Sent| {
             let shared = sent.seen.iter().zip(&pair.seen).take_while(|(a, b)| a.said == b.said).count();
@@ -126,8 +126,8 @@ impl Witness {
         longest(&self.sent, shared, |sent| sent.seen.len())
     }
 
-    /// Law 7: what the request before it sent stands at the front of every request, unless it records an event:
-    /// then what stands before the first message that the event changes.
+    /// Law 7: every request begins with what the previous one sent, unless it records an event: then only with what
+    /// precedes the first message that the event changes.
     fn sent_is_a_prefix(&self, pair: &Pair, event: Option<&Event>) -> Result<(), TestCaseError> {
         let end = event.map_or(usize::MAX, |event| event.first_message as usize);
         let (count, before) = self.before(pair);
@@ -142,8 +142,8 @@ impl Witness {
         Ok(())
     }
 
-    /// The results that were sent otherwise before: message and part. Behind the request that it goes on from, a
-    /// history may still be the beginning of a longer one; what is new there is told by the event.
+    /// The results that were sent in another form before, as message and part. After the request that it continues, a
+    /// history may still be the beginning of a longer one; what is new there is recorded by the event.
     fn cleared(&self, pair: &Pair, event: Option<&Event>) -> Vec<(usize, usize)> {
         let (end, _) = self.before(pair);
         let mut cleared = Vec::new();
@@ -159,7 +159,7 @@ impl Witness {
         cleared
     }
 
-    /// How a message was sent with the request that this one goes on from, or else when it was first sent.
+    /// How a message was sent with the request that this one continues, otherwise when it was first sent.
     fn was(&self, pair: &Pair, at: usize) -> Option<&Tree> {
         let (count, before) = self.before(pair);
         let before = before.last().filter(|_| at < count).map(|earlier| &earlier.wire[at]);
@@ -179,7 +179,7 @@ impl Witness {
         lost.map(|at| at as u32)
     }
 
-    /// An event does what it records, and never touches what it must not.
+    /// An event does what it records, and never affects what it must not.
     fn cleared_well(
         &self,
         pair: &Pair,
@@ -222,8 +222,8 @@ impl Witness {
         Ok(())
     }
 
-    /// What stands before the model's last words was sent before, or has bypassed the gateway: it is sent as it
-    /// was, as it once was where its history was replaced, or as it is.
+    /// Everything before the model's last words was sent before, or has bypassed the gateway: it is sent as it was, in
+    /// a form that it once had if its history was replaced, or as received.
     fn old_is_known(&self, pair: &Pair, cleared: &[(usize, usize)]) -> Result<(), TestCaseError> {
         let tail = pair.messages.iter().rposition(|message| self.subject.is_answer(message));
         for at in 0..tail.unwrap_or(0) {
@@ -235,8 +235,8 @@ impl Witness {
                 let known = self.results.get(&key);
                 let is_known = known.is_some_and(|known| known.contains(&text));
                 prop_assert!(is_known || key.1 == text, "{:?} was never sent as {:?}", key, text);
-                // A pointer means nothing where what it points to is not; all else does.
-                // Without an id of its own, a call cannot be told apart here.
+                // A pointer means nothing if its target is missing; everything else does. A call without an id of its
+                // own cannot be told apart here.
                 let only = known
                     .filter(|known| known.len() == 1 && key.0.is_some() && self.tells_apart)
                     .and_then(|known| known.iter().next());
@@ -247,7 +247,7 @@ impl Witness {
         Ok(())
     }
 
-    /// Whether the result that a pointer names stands in a message before this one, says this, and can be read.
+    /// Whether the result that a pointer names is in an earlier message, has this text, and is sent in full.
     fn is_there(&self, pair: &Pair, at: usize, pointer: &str, came: &str) -> bool {
         (0..at).any(|before| {
             let said = results(self.subject, &pair.messages[before], &pair.wire[before]);
@@ -263,8 +263,8 @@ fn is_pointer(text: &str) -> bool {
     text.contains("same output as the earlier call")
 }
 
-/// The longest history that a request shares with earlier ones, and with which: those that it is the whole of, or else
-/// the first of all. `shared` tells how much one shares, `whole` how long it is, in messages.
+/// The longest history that a request shares with earlier ones, in messages, and the requests that share it: those that
+/// consist of it, otherwise the first one. `shared` gives how much one shares, `whole` how long it is.
 pub(super) fn longest<T>(
     earlier: &[T],
     shared: impl Fn(&T) -> usize,
@@ -281,7 +281,7 @@ pub(super) fn longest<T>(
     (longest, if wholes.is_empty() { others.into_iter().take(1).collect() } else { wholes })
 }
 
-/// How much reasoning stands in a message, in a list of blocks or beside it, or is one by itself.
+/// The number of reasoning items of a message: in a list of blocks, next to it, or the message itself.
 pub(super) fn thoughts(message: &Tree) -> usize {
     let blocks = match message.get("content") {
         Some(Tree::List(blocks)) => blocks.iter().filter(|block| is_thought(block)).count(),
@@ -313,7 +313,7 @@ pub(super) fn texts(content: &Tree) -> Vec<String> {
     }
 }
 
-/// The results of a message, and what they are sent as.
+/// The results of a message, and how they are sent.
 fn results(subject: &dyn Subject, message: &Tree, wired: &Tree) -> Vec<(ResultKey, String)> {
     let said = |content: &Tree| format!("{:?}", plain(subject, content));
     let found = subject.results(message).into_iter().map(|(part, call, content)| {
@@ -328,14 +328,14 @@ pub(super) fn find(subject: &dyn Subject, message: &Tree, part: usize) -> (usize
     all.into_iter().find(|(at, _, _)| *at == part).expect("a result stays a result")
 }
 
-/// What is said, whether as a string or as one block, without the marks.
+/// What is said, whether as a string or as one block, without marks.
 pub(super) fn plain(subject: &dyn Subject, message: &Tree) -> Tree {
     let mut plain = message.plain(subject.marks());
     flatten(&mut plain);
     plain
 }
 
-/// A list with one text is the same as that text.
+/// Treats a list with one text like that text.
 fn flatten(tree: &mut Tree) {
     match tree {
         Tree::List(items) => {

@@ -1,5 +1,5 @@
-//! The same laws where there is little room: the ladder is on, and summaries get ready in the background while
-//! agents go on, go back, try again and edit their histories, and gateways start anew.
+//! The same laws with little room: the ladder is on, and summaries get ready in the background while agents continue,
+//! go back, retry and edit their histories, and gateways restart.
 
 mod settings;
 mod view;
@@ -26,18 +26,19 @@ use world::{Past, Tally, World};
 enum Moment {
     /// To an agent or a gateway.
     Usual(Event),
-    /// One of the summaries that are being made is ready.
+    /// One of the summaries being written is ready.
     Ready(Index),
-    /// One that was ready is found under another thread's name.
+    /// A finished summary is filed under another thread's name.
     Misfiled(Index, Index),
     /// A client edits its history.
     Edited(Index, Way),
 }
 
-/// What two agents say, what the gateways may want, whether summaries are written at once, and what happens.
+/// The scripts of two agents, the settings that gateways may have, whether summaries are written at once, and what
+/// happens.
 type Life = ([Script; 2], Vec<Wants>, bool, Vec<Moment>);
 
-/// How many sets of wishes there are.
+/// The number of sets of settings.
 const WISHES: usize = 4;
 
 fn moments() -> impl Strategy<Value = Vec<Moment>> {
@@ -59,7 +60,7 @@ fn moments() -> impl Strategy<Value = Vec<Moment>> {
     prop::collection::vec(moment, 8..40)
 }
 
-/// Results that fill windows, too.
+/// Results, some of which fill windows.
 fn results() -> impl Strategy<Value = String> + Clone {
     let large = (40_usize..220, "[a-z ]{20,50}").prop_map(|(count, text)| {
         (0..count).map(|at| format!("{at} {text} {}\n", at * 7)).collect::<Vec<_>>().concat()
@@ -67,8 +68,8 @@ fn results() -> impl Strategy<Value = String> + Clone {
     prop_oneof![4 => outputs(), 1 => large]
 }
 
-/// Agents that have more to say than there are moments to say it in: each talk goes on with the others. Some of their calls
-/// say a great deal.
+/// Agents with more to say than there are moments to say it in: each conversation continues with the next. Some of
+/// their calls are long.
 fn long_scripts() -> impl Strategy<Value = Script> {
     (scripts_of(results()), 1_usize..9).prop_map(|(mut script, every)| {
         let steps = script.talks.iter_mut().flat_map(|talk| &mut talk.turns).flat_map(|turn| &mut turn.steps);
@@ -88,7 +89,7 @@ fn pairs() -> impl Strategy<Value = [Script; 2]> {
     (long_scripts(), long_scripts()).prop_map(<[Script; 2]>::from)
 }
 
-/// Agents of those who want this, and how likely summaries are ready at once.
+/// Agents with these settings of the gateways; `at_once` is the probability that summaries are ready at once.
 fn lives_of(wants: impl Strategy<Value = Wants>, at_once: f64) -> impl Strategy<Value = Life> {
     let wants = prop::collection::vec(wants, WISHES);
     (pairs(), wants, prop::bool::weighted(at_once), moments())
@@ -98,8 +99,8 @@ fn lives(_: &'static dyn Subject) -> BoxedStrategy<Life> {
     lives_of(wants(), 0.6).boxed()
 }
 
-/// Plays lives until what is rare has come to pass in some, a few times at most: laws that met nothing are proved of
-/// nothing.
+/// Plays lives until the rare events have occurred, a few times at most: a law that was never put to the test is not
+/// proved.
 fn play(mut lives: impl FnMut(), has_come_to_pass: impl Fn() -> bool) {
     for _ in 0..6 {
         lives();
@@ -110,8 +111,8 @@ fn play(mut lives: impl FnMut(), has_come_to_pass: impl Fn() -> bool) {
 }
 
 /// Whatever agents and gateways do, and whenever a summary is ready: between events what is sent only grows, every
-/// request is valid, no summary stands in a conversation that it was not made of, and where room can be made there
-/// is room.
+/// request is valid, no summary occurs in a conversation other than the one it was made of, and where room can be made
+/// there is room.
 #[test]
 fn law_07_append_only_with_little_room() {
     let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));
@@ -133,11 +134,11 @@ fn law_07_append_only_with_little_room() {
     assert!(is_telling(&tally), "hardly a summary, or an event of some rung: {tally:?}");
 }
 
-/// A fresh gateway on a copy of the store sends the same bytes, summaries and all.
+/// A fresh gateway on a copy of the store sends the same bytes, summaries included.
 #[test]
 fn law_04_determinism_with_little_room() {
     let (rig, key, used) = (Rig::new(), keys(), std::cell::Cell::new(0));
-    // Most have so little room that summaries are what they wait for.
+    // Most have so little room that they depend on summaries.
     let wants = || prop_oneof![4 => wants().prop_map(Wants::narrow), 1 => wants()];
     let strategy = |_| (lives_of(wants(), 0.8), any::<Index>()).boxed();
     let law = |subject, ((scripts, wants, at_once, moments), half): (Life, Index)| {
@@ -176,19 +177,20 @@ fn law_04_determinism_with_little_room() {
 /// How a conversation comes to differ from the one that summaries were made of.
 #[derive(Debug, Clone)]
 enum Branch {
-    /// It goes on from an earlier request with other words.
+    /// It continues from an earlier request with other words.
     Other(Index, u8),
-    /// Something was said in the middle, and all else is the same.
+    /// Something is inserted in the middle, and everything else is the same.
     Within(Index),
     /// It begins with a summary of the client's own.
     Compacted(Index),
-    /// Somebody else says the very same.
+    /// Somebody else says exactly the same.
     Stranger,
-    /// It does not.
+    /// It does not differ.
     Same,
 }
 
-/// Agents, their wishes, how many requests they make before others branch off, these, and which summary is misfiled.
+/// Scripts, settings, how many requests are made before others branch off, the branches with the number of their
+/// requests, and which summary is misfiled.
 type Trunk = ([Script; 2], Vec<Wants>, usize, Vec<(Branch, usize)>, Index);
 
 fn branches() -> impl Strategy<Value = Branch> {
@@ -201,8 +203,8 @@ fn branches() -> impl Strategy<Value = Branch> {
     ]
 }
 
-/// A conversation with summaries of all its lengths, and others that begin like it: whatever is filed under whose
-/// name, a summary stands only in what begins with all that it was made of.
+/// A conversation with summaries of all its lengths, and others that begin like it: whatever is filed under whose name,
+/// a summary only occurs in what begins with everything that it was made of.
 #[test]
 fn a_summary_stays_with_what_it_was_made_of() {
     let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));

@@ -1,4 +1,4 @@
-//! What users may want who have little room: small windows, every rung of the ladder, summaries in all layouts.
+//! Settings with little room: small windows, every rung of the ladder, summaries in all layouts.
 
 use proptest::prelude::*;
 
@@ -11,12 +11,12 @@ use crate::strategy::{clear, ladder, marks, window};
 use crate::summarizer::Limits;
 use crate::usage::{Catalogue, Rate, Stated};
 
-/// What one gateway is told.
+/// The settings of one gateway.
 #[derive(Debug, Clone)]
 pub(super) struct Wants {
-    /// Tokens that models take.
+    /// Tokens of the models' window.
     window: u64,
-    /// The shares at which room is made, and down to which.
+    /// The share at which room is made, and the share that it aims at.
     room: (f64, f64),
     shapes: bool,
     clears: bool,
@@ -24,7 +24,7 @@ pub(super) struct Wants {
     keep_turns: u32,
     /// The share that an event must free.
     least: f64,
-    /// The share from which on a summary is made.
+    /// The share from which on a summary is written.
     early: f64,
     messages: Option<u32>,
     pub(super) layout: Layout,
@@ -61,7 +61,7 @@ pub(super) fn wants() -> impl Strategy<Value = Wants> {
 }
 
 impl Wants {
-    /// The same where there is so little room that it is wanted soon, and by summaries.
+    /// The same with so little room that it is needed soon, and made by summaries.
     pub(super) fn narrow(self) -> Self {
         Self { window: 4_000, room: (0.5, 0.3), clears: false, early: 0.1, ..self }
     }
@@ -102,7 +102,7 @@ impl Wants {
         Catalogue::with_overrides(vec![("*".to_owned(), price)]).unwrap()
     }
 
-    /// Summaries are wanted early, and as short as may be.
+    /// Summaries are wanted early, and as short as possible.
     pub(super) fn summarize(&self) -> Summarize {
         let mut summarize = Summarize { layout: self.layout.clone(), ..Summarize::default() };
         let settings = &mut summarize.settings;
@@ -111,7 +111,7 @@ impl Wants {
         summarize
     }
 
-    /// There is room for every job.
+    /// Limits that leave room for every job.
     pub(super) fn limits() -> Limits {
         Limits { jobs: 64, per_hour: None, ..Limits::default() }
     }

@@ -1,4 +1,4 @@
-//! What left, beside what came: which of the messages are sent, and what was put between them.
+//! What was sent compared with what was received: which of the messages are sent, and what was inserted between them.
 
 use proptest::prelude::*;
 
@@ -9,20 +9,20 @@ use crate::protocol::conformance::tree::Tree;
 
 /// The messages that are sent.
 pub(super) struct View {
-    /// Which of the request's they are, ascending.
+    /// Their indices among the request's messages, ascending.
     pub(super) kept: Vec<usize>,
-    /// As they came.
+    /// The messages as received.
     pub(super) messages: Vec<Tree>,
-    /// As they left, but for a text that was appended.
+    /// The messages as sent, without a text that was appended.
     pub(super) wire: Vec<Tree>,
-    /// Where what stands for the others begins, among those that left.
+    /// Where the replacement of the others begins among the messages sent.
     at: usize,
-    /// That.
+    /// The messages of the replacement.
     inserted: Vec<Tree>,
 }
 
 impl View {
-    /// Tells what the splice put there from what the client said, and that it is all there.
+    /// Separates what the splice inserted from what the client said, and checks that all of the replacement is there.
     pub(super) fn of(
         subject: &dyn Subject,
         messages: &[Tree],
@@ -45,7 +45,7 @@ impl View {
         Ok(view)
     }
 
-    /// Which of the request's messages is sent at a place; `None`: it is the gateway's own.
+    /// Which of the request's messages was sent at a place; `None`: the gateway's own.
     pub(super) fn origin(&self, place: usize) -> Option<usize> {
         let behind = place.checked_sub(self.at + self.inserted.len());
         let kept = behind.map_or_else(|| (place < self.at).then_some(place), |behind| Some(self.at + behind));
@@ -72,7 +72,7 @@ impl View {
     }
 }
 
-/// Takes off the end of the one string that ends so.
+/// Removes `end` from the end of the only string that ends with it.
 fn shorten(tree: &mut Tree, end: &str) -> bool {
     if let Some(text) = tree.text() {
         let rest = text.strip_suffix(end).map(|rest| Tree::Text(rest.to_owned()));

@@ -1,4 +1,4 @@
-//! However long a summary takes to be made, a request waits for it no longer than it may.
+//! However long a summary takes to be written, a request waits for it no longer than allowed.
 
 use std::cell::Cell;
 use std::net::TcpListener;
@@ -28,14 +28,14 @@ use crate::strategy::ladder::Rung;
 use crate::strategy::{clear, ladder, window};
 use crate::upstream::{self, Upstream};
 
-/// How a request fares.
+/// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It goes through.
     Plain,
     /// Another gateway is always first to decide.
     Raced,
-    /// The provider finds it too long, this often.
+    /// The provider finds it too long this many times.
     Refused(u8),
 }
 
@@ -51,7 +51,7 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
     prop::collection::vec(fate, 6..24)
 }
 
-/// Whoever is to write summaries takes the call and says nothing.
+/// A summary writer that accepts calls and never answers.
 struct Silence {
     upstream: Arc<Upstream>,
     _listener: TcpListener,
@@ -66,7 +66,7 @@ impl Silence {
     }
 }
 
-/// A gateway whose clock stands still while something is done.
+/// A gateway whose clock is paused while something is done.
 struct Patience {
     runtime: Runtime,
     core: Core,
@@ -74,8 +74,8 @@ struct Patience {
 }
 
 impl Patience {
-    /// Sends a request, again where the provider refuses it, and begins the summary that is due then. Tells how long
-    /// it has waited in all.
+    /// Sends a request, again if the provider rejects it, and begins the summary that is due then. Returns how long it
+    /// has waited in all.
     fn of(&self, protocol: &'static dyn Protocol, headers: &HeaderMap, body: &Bytes, fate: Fate) -> Duration {
         let model = Some("gemini-2.5-pro");
         let send = |overflow| {
@@ -106,7 +106,7 @@ impl Patience {
     }
 }
 
-/// Whatever happens to a request while its summary is being made, it waits no longer for it than `max_wait`.
+/// Whatever happens to a request while its summary is being written, it waits for it no longer than `max_wait`.
 #[test]
 fn no_request_waits_longer_than_it_may() {
     let (rig, key, waited) = (Rig::new(), keys(), Cell::new(0));
@@ -140,7 +140,7 @@ fn no_request_waits_longer_than_it_may() {
     assert!(waited.get() >= 3, "hardly a request has waited: {waited:?}");
 }
 
-/// A talk of so many short turns.
+/// A conversation of this many short turns.
 fn talk(turns: usize) -> Bytes {
     let says = |role: &str, at: usize| {
         let text = format!("{at} of the turns {}", "and a word ".repeat(20));
@@ -151,7 +151,7 @@ fn talk(turns: usize) -> Bytes {
     format!(r#"{{"model":"m","messages":[{said}{}]}}"#, says("user", turns)).into()
 }
 
-/// The same, with so many results after it, and something else after these.
+/// The same, followed by this many results, and by another message if `more` is not empty.
 fn working_talk(turns: usize, results: usize, more: &str) -> Bytes {
     let said = String::from_utf8(talk(turns).to_vec()).unwrap();
     let step = |at: usize| {
@@ -170,7 +170,8 @@ fn working_talk(turns: usize, results: usize, more: &str) -> Bytes {
     format!("{}{steps}{more}]}}", said.strip_suffix("]}").unwrap()).into()
 }
 
-/// A gateway that makes room at half of a small window, among what was said alone unless its policy is changed.
+/// A gateway that makes room at half of a small window, only by dropping messages unless `change` sets its policy
+/// otherwise.
 fn making_room(rig: &Rig, name: &str, most: Duration, change: &dyn Fn(&mut Policy)) -> Core {
     let rig_policy = rig::policy(rig::QUIET);
     let mut policy = Policy {
@@ -188,12 +189,14 @@ fn making_room(rig: &Rig, name: &str, most: Duration, change: &dyn Fn(&mut Polic
     let mut summarize = crate::config::Summarize { max_wait: most, ..crate::config::Summarize::default() };
     let settings = &mut summarize.settings;
     (settings.trigger, settings.keep_tokens, settings.length, settings.minimum_gain) = (0.05, 50, 20, 1);
-    // What is stored later is handed over outside of the runtime: its clock would go on by what gathers there.
+    // What is stored later is handed over outside of the runtime: its clock would advance with the work that
+    // accumulates there.
     let store = Arc::new(Faulty::new(rig.store(name)));
     rig.summarising(store, policy, rig::prices(rig::QUIET), &summarize, Some(Wants::limits()))
 }
 
-/// Where messages would be dropped for a note, a summary that is being made is waited for, and used when it is there.
+/// If messages would be dropped for a note, a summary that is being written is waited for, and used if it becomes
+/// ready.
 #[test]
 fn a_note_waits_for_the_summary_that_is_being_made() {
     let (rig, most) = (Rig::new(), Duration::from_secs(9));
@@ -232,7 +235,7 @@ fn a_note_waits_for_the_summary_that_is_being_made() {
                     summaries.file(made.filter(|_| gets_ready)?);
                     Some(())
                 };
-                // The request comes first: what gets ready then gets ready while it waits.
+                // The request comes first: the summary becomes ready while the request waits.
                 let (sent, _) = tokio::join!(core.rewrite(protocol, &headers, &long, asked), in_the_meantime);
                 (began.elapsed(), sent)
             });
@@ -244,8 +247,8 @@ fn a_note_waits_for_the_summary_that_is_being_made() {
     }
 }
 
-/// Where clearing makes the room nothing is lost without the summary that is being made: no request waits for it. Nor
-/// does one that fits although it is longer than it should be.
+/// If clearing makes the room, nothing is lost without the summary that is being written, so no request waits for it.
+/// Nor does one that fits although it is longer than it should be.
 #[test]
 fn what_makes_room_without_a_summary_waits_for_none() {
     let (rig, most) = (Rig::new(), Duration::from_secs(9));

@@ -1,4 +1,4 @@
-//! Sees what is sent where there is little room, and judges it by what was sent before.
+//! Sees what is sent with little room, and judges it by what was sent before.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -17,9 +17,9 @@ use crate::protocol::conformance::Subject;
 use crate::protocol::conformance::tree::Tree;
 use crate::usage::{self, Binding};
 
-/// Results of the step in progress are not cut below so many bytes.
+/// Results of the step in progress are not cut to fewer bytes than this.
 const FLOOR: u64 = 2048;
-/// Bytes that the note and the marks of what was cut may take, and what the estimates of an event may be wrong by.
+/// Bytes that the note and the markers of cuts may take, and by which the estimates of an event may be wrong.
 const SLACK: u64 = 1200;
 
 /// What one principal has sent.
@@ -27,7 +27,7 @@ const SLACK: u64 = 1200;
 pub(super) struct Witness {
     subject: &'static dyn Subject,
     sent: Vec<Sent>,
-    /// What each summary says, and what is meant by the messages that it was made of.
+    /// The text of each summary, and the meaning of the messages that it was made of.
     summaries: Vec<(String, Vec<u64>)>,
     thoughts: Thoughts,
 }
@@ -35,36 +35,36 @@ pub(super) struct Witness {
 /// A request that was sent.
 #[derive(Clone)]
 struct Sent {
-    /// What the client said.
+    /// Hashes of what the client said in each message.
     said: Vec<u64>,
-    /// What it means by that.
+    /// Hashes of what it meant, whatever the spelling.
     meant: Vec<u64>,
-    /// The same as a gateway reads it: more than one spelling says one thing.
+    /// The messages as a gateway reads them: different spellings may be read as the same.
     read: Vec<Fingerprint>,
     /// Which messages are the model's.
     answers: Vec<bool>,
-    /// The same as it left; `None`: it did not.
+    /// Hashes of the messages as sent; `None` for those that were not.
     kept: Vec<Option<u64>>,
-    /// The messages that left.
+    /// The messages that were sent.
     wire: Vec<Wired>,
-    /// What stood for the messages that did not leave.
+    /// What replaced the messages that were not sent.
     splice: Option<Box<str>>,
     /// The first message that its event changed.
     changed: Option<usize>,
-    /// Its event has made the splice.
+    /// Whether its event made the splice.
     spliced: bool,
-    /// How many messages a history has in which the turns are over that thoughts were left out of.
+    /// How many messages a history must have for the turns to be over whose reasoning was left out.
     over: usize,
     whole: Bytes,
 }
 
-/// A message as it left.
+/// A message as sent.
 #[derive(Clone)]
 struct Wired {
-    /// What it says.
+    /// A hash of what it says.
     says: u64,
     raw: Box<[u8]>,
-    /// How the client spelled it, white space and all, and what it said so; `None`: the gateway says it.
+    /// How the client spelled it, white space included, and a hash of what it said; `None`: the gateway's own.
     came: Option<(Box<[u8]>, u64)>,
 }
 
@@ -81,27 +81,27 @@ impl Witness {
         Self { subject, sent: Vec::new(), summaries: Vec::new(), thoughts: Thoughts::default() }
     }
 
-    /// The provider was asked without a gateway.
+    /// Records that the provider was asked without a gateway.
     pub(super) fn bypassed(&mut self, body: &Bytes) {
         self.thoughts.bypassed(self.subject, body);
     }
 
-    /// Somebody who has sent nothing, and of whose words no summary was made.
+    /// A witness for somebody who has sent nothing, and of whose words no summary was made.
     pub(super) fn of_a_stranger(&self) -> Self {
         let nobodys = |(says, _): &(String, Vec<u64>)| (says.clone(), vec![0]);
         let summaries = self.summaries.iter().map(nobodys).collect();
         Self { subject: self.subject, sent: Vec::new(), summaries, thoughts: Thoughts::default() }
     }
 
-    /// What the client says in each message, cache marks aside.
+    /// Hashes of what the client says in each message, without cache marks.
     fn said(&self, body: &Bytes) -> Vec<u64> {
         let root = Tree::parse(text(body));
         self.subject.messages_of(&root).iter().map(|message| hash(&plain(self.subject, message))).collect()
     }
 
-    /// What the client means in each message, however it is spelled: in what words, and whether they are the model's. Of
-    /// the ids of Gemini's calls, which may be missing, it is what they tell: which result is of which call. The tool that a
-    /// result of OpenAI's names beside the id of its call, if it does, is that of the call.
+    /// Hashes of what the client means in each message, whatever its spelling: the words, and whether they are the
+    /// model's. The ids of Gemini's calls, which may be missing, are replaced by what they tell: which result belongs
+    /// to which call. The tool that a result of OpenAI's may name next to the id of its call is that of the call.
     pub(super) fn meant(&self, body: &Bytes) -> Vec<u64> {
         let (subject, root) = (self.subject, Tree::parse(text(body)));
         let messages = subject.messages_of(&root);
@@ -118,12 +118,12 @@ impl Witness {
         messages.iter().enumerate().map(meant).collect()
     }
 
-    /// A summary of exactly these messages says `text`, and nobody else does.
+    /// Records that a summary of exactly these messages says `text`, and no other one does.
     pub(super) fn made(&mut self, text: &str, of: &[u64]) {
         self.summaries.push((text.to_owned(), of.to_vec()));
     }
 
-    /// A request went through a gateway. Tells whether a summary stands in it.
+    /// Judges a request that went through a gateway. Returns whether it contains a summary.
     pub(super) fn through(&mut self, exchange: &Exchange<'_>) -> Result<bool, TestCaseError> {
         let Exchange { body, wire, facts, .. } = exchange;
         let subject = self.subject;
@@ -190,7 +190,7 @@ impl Witness {
         Sent { said, meant, read, answers, kept, wire, splice, changed, spliced, over, whole }
     }
 
-    /// A summary stands only where the request says all that it was made of, and for nothing else.
+    /// A summary only occurs where the request contains everything that it was made of, and replaces nothing else.
     fn summaries_are_carried(&self, sent: &Sent, wire: &Bytes) -> Result<bool, TestCaseError> {
         let mut used = false;
         for (says, of) in self.summaries.iter().filter(|(says, _)| text(wire).contains(&**says)) {
@@ -202,8 +202,8 @@ impl Witness {
         Ok(used)
     }
 
-    /// The longest history that was sent before, alone or within a longer request, in messages; and with which
-    /// requests: those that it is the whole of, or else the first of all.
+    /// The longest history that was sent before, alone or within a longer request, in messages; and the requests with
+    /// it: those that consist of it, otherwise the first one that begins with it.
     fn before(&self, sent: &Sent) -> (usize, Vec<&Sent>) {
         let shared = |earlier: &Sent| {
             let shared = earlier.read.iter().zip(&sent.read).take_while(|(a, b)| a == b).count();
@@ -213,9 +213,9 @@ impl Witness {
         longest(&self.sent, shared, |earlier| earlier.read.len())
     }
 
-    /// Law 7: between events, what is sent begins with what the request before it sent, byte for byte; with an
-    /// event, what stands before the first message that it changes stays. A message that the client spells otherwise
-    /// now is its own affair.
+    /// Law 7: between events, what is sent begins with what the previous request sent, byte for byte; with an event,
+    /// everything before the first message that it changes stays. A message that the client now spells differently is
+    /// exempt.
     fn grows(&self, sent: &Sent, facts: &RequestFacts) -> Result<(), TestCaseError> {
         let (count, before) = self.before(sent);
         for earlier in before {
@@ -254,9 +254,10 @@ impl Witness {
         Ok(())
     }
 
-    /// How a message may be sent where the event of a request with it does not hold: as it was before. If it was not, it is
-    /// sent as the client says it, for nothing but events changes answers, unless one had changed the very same elsewhere,
-    /// which holds for who branches off; and a result that is new with that request, as that has it.
+    /// The forms in which a message may be sent where the event of `request`, which had it, does not apply: those in
+    /// which it was sent before. If it was not, it is sent as the client says it, because only events change answers,
+    /// unless one had changed the very same message elsewhere, which applies to branches too; and a result that was new
+    /// in `request` is sent as it was there.
     fn former(&self, request: &Sent, sent: &Sent, at: usize) -> Vec<Option<u64>> {
         let before = || self.sent.iter().take_while(|earlier| !std::ptr::eq(*earlier, request));
         let shares = |earlier: &&Sent| earlier.read.get(..=at) == sent.read.get(..=at);
@@ -274,9 +275,9 @@ impl Witness {
         forms
     }
 
-    /// What the provider sees is no longer than it takes, unless all that may go is too little. What was sent before,
-    /// alone or within a longer request, is left to the provider's judgement, and so is who begins like another one and
-    /// shares none of the model's words.
+    /// What the provider sees fits the window, unless removing all that may be removed is not enough. What was sent
+    /// before, alone or within a longer request, is left to the provider's judgement, and so is a request that begins
+    /// like another one and shares none of the model's words.
     fn fits(
         &self,
         sent: &Sent,
@@ -290,12 +291,12 @@ impl Witness {
         let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
             return Ok(());
         };
-        // What a splice has left standing within a turn goes only with a later one.
+        // What a splice has left within a turn is only removed with a later one.
         let splice = exchange.facts.splice.as_deref().filter(|_| !exchange.facts.spliced);
         if splice.is_some() && cuts(conversation, splice, bound_of(conversation), usize::MAX).is_empty() {
             return Ok(());
         }
-        // What is bound, is sent and cannot be taken out keeps what it is bound to.
+        // Bound reasoning that is sent and cannot be removed keeps what it is bound to.
         let stays = |part: &Part| part.kind == PartKind::Thinking && part.slots.is_none();
         let messages = conversation.messages.iter().zip(&sent.kept).filter(|(_, kept)| kept.is_some());
         let mut parts = messages.flat_map(|(message, _)| &*message.index.parts);
@@ -305,7 +306,8 @@ impl Witness {
         let usable = (gauge.usable() as f64 * exchange.bytes_per_token) as u64;
         let wire = self.subject.protocol().index(&sent.whole, &NoMemo).expect("what is sent can be read");
         let left = read_len(&wire);
-        // A splice goes on from the one before it, and there is one text: what would be an answer elsewhere is gone with it.
+        // A splice continues from the one before it, and there is only one text: what would be an answer elsewhere is
+        // dropped with it.
         let goes_on = before.iter().any(|earlier| earlier.splice.is_some());
         let least = least(conversation, exchange.facts.splice.as_deref().filter(|_| goes_on));
         prop_assert!(
@@ -322,13 +324,14 @@ impl Witness {
     }
 }
 
-/// Whether the splice that a request was sent with was in force when another came.
+/// Whether the splice that a request was sent with also applied to another.
 fn holds(request: &Sent, facts: &RequestFacts) -> bool {
     let splice = facts.place.as_ref().and_then(|place| place.splice.as_deref());
     splice.map(|splice| &*splice.text) == request.splice.as_deref()
 }
 
-/// For each of Gemini's messages, which of the calls before them its results are of: by their ids, else by their places.
+/// For each of Gemini's messages, which of the earlier calls its results belong to: by their ids, otherwise by their
+/// places.
 fn pairs(messages: &[Tree]) -> Vec<Vec<usize>> {
     let (mut calls, mut results) = (Vec::new(), 0);
     let pairs_of = |message: &Tree| {
@@ -354,7 +357,7 @@ fn pairs(messages: &[Tree]) -> Vec<Vec<usize>> {
 }
 
 impl Wired {
-    /// Whether it is the same, byte for byte, but for cache marks and what the client spells otherwise itself.
+    /// Whether it is the same, byte for byte, except for cache marks and what the client itself spells differently.
     fn goes_on_from(&self, earlier: &Self) -> bool {
         let is_marked = |one: &Self| memchr::memmem::find(&one.raw, b"cache_control").is_some();
         let said = |one: &Self| one.came.as_ref().map(|(_, said)| *said);
@@ -364,13 +367,13 @@ impl Wired {
     }
 }
 
-/// How reasoning of the model that a request is for is bound to what stands before it.
+/// How reasoning of the requested model is bound to what precedes it.
 fn bound_of(conversation: &Conversation) -> Option<Binding> {
     conversation.model.as_deref().and_then(usage::binding)
 }
 
-/// Bytes of a request without all that the ladder may drop or cut, going on from a splice if there is one, as far as they
-/// are read as text.
+/// Bytes, as far as they are read as text, of a request without everything that the ladder may drop or cut, continuing
+/// from a splice if there is one.
 fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
     let dropped = cuts(conversation, splice, bound_of(conversation), usize::MAX).last().map_or(0, Cut::bytes);
     let tail = conversation.tail()..conversation.messages.len();
@@ -385,7 +388,7 @@ fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
     read_len(conversation).saturating_sub(dropped + cut)
 }
 
-/// Bytes of a request as they are read: what encodes an image counts no more than an image does.
+/// Bytes of a request that are read as text: an encoded image counts as no more than an image does.
 fn read_len(conversation: &Conversation) -> u64 {
     (conversation.body.len() - conversation.encoded(|_| true)) as u64
 }

@@ -19,13 +19,13 @@ use crate::protocol::conformance::Subject;
 use crate::store::{Batch, Store, Summary};
 use crate::strategy::ladder::Rung;
 
-/// What was seen in all, so that a law is not kept for want of a temptation.
+/// Counts of what happened, so that a law is not satisfied merely because nothing has put it to the test.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) requests: u32,
     pub(super) rungs: BTreeMap<Rung, u32>,
-    /// Summaries that got ready, requests that one stands in, and those that came while one was there that was
-    /// made of something else.
+    /// Summaries that got ready, requests that contain one, and requests that came while one was there that was made of
+    /// something else.
     pub(super) ready: u32,
     pub(super) used: u32,
     pub(super) tempted: u32,
@@ -35,14 +35,14 @@ pub(super) struct Tally {
 pub(super) struct World<'a> {
     rig: &'a Rig,
     subject: &'static dyn Subject,
-    /// A store for each gateway, on one file.
+    /// A store for each gateway, on the same file.
     stores: [Arc<dyn Store>; 2],
     wants: &'a [Wants],
     gateways: Vec<Core>,
-    /// Summaries that are being made: by which gateway, of which messages.
+    /// Summaries that are being written: the gateway, the prospect, and the meaning of the messages.
     making: Vec<(usize, Prospect, Vec<u64>)>,
     pub(super) ready: Vec<(usize, Summary)>,
-    /// A summary is ready as soon as it is wanted.
+    /// Whether a summary is ready as soon as it is wanted.
     pub(super) at_once: bool,
     /// The thread of the last request.
     pub(super) thread: String,
@@ -50,15 +50,15 @@ pub(super) struct World<'a> {
     pub(super) tally: Tally,
 }
 
-/// What is left of a world when its gateways are gone.
+/// What remains of a world when its gateways are gone.
 #[derive(Clone)]
 pub(super) struct Past {
     pub(super) clients: Vec<Client>,
     pub(super) key: String,
     pub(super) witness: Witness,
-    /// How many summaries were made.
+    /// The number of summaries made.
     summaries: u32,
-    /// What left, in order.
+    /// Everything that was sent, in order.
     pub(super) wire: Vec<Bytes>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What happens without a request.
+    /// Performs what happens without a request.
     fn pass(&mut self, moment: &Moment) {
         match moment {
             Moment::Usual(Event::Rewind(at, script)) => self.life.clients[0].rewind(*at, *script),
@@ -151,7 +151,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A summary is ready: the gateway that had it made knows it, and the store.
+    /// Makes a summary ready: the gateway that had it made knows it, and the store.
     fn finish(&mut self, which: usize) {
         let (gateway, prospect, of) = self.making.remove(which);
         self.life.summaries += 1;
@@ -169,13 +169,13 @@ impl<'a> World<'a> {
         self.gateways[gateway].summaries.as_ref().expect("they are on").file(summary);
     }
 
-    /// The first agent goes on through the first gateway, or sends again what it has if it has nothing to say.
+    /// The first agent continues through the first gateway, or sends its last request again if it has nothing to say.
     pub(super) fn go_on(&mut self) -> Result<(), TestCaseError> {
         self.life.clients[0].advance();
         self.life.clients[0].body().map_or(Ok(()), |body| self.send(0, &body))
     }
 
-    /// Some summary is filed under the name of the last request's thread.
+    /// Files some summary under the name of the last request's thread.
     pub(super) fn misfile(&self, which: Index, step: usize) {
         if !self.ready.is_empty() {
             let at = (which.index(self.ready.len()) + step) % self.ready.len();

@@ -11,13 +11,13 @@ use crate::protocol;
 /// Whether a request is answered, by its number.
 pub(super) type Answered<'a> = &'a dyn Fn(usize) -> bool;
 
-/// Requests of sessions, each after a pause, those that are not answered unpaid: the most that any beginning of them cost,
-/// and all of them, as shares of what they cost without marks.
+/// Plays requests of sessions, each after a pause; those that are not answered cost nothing. Returns the most that any
+/// prefix of them cost, and what all of them cost, as shares of what they cost without marks.
 pub(super) fn shares(requests: &[(i64, String, Bytes)], is_answered: Answered<'_>) -> (f64, f64) {
     shares_at(Provider::default(), requests, is_answered)
 }
 
-/// The same at such a provider.
+/// The same at a given provider.
 pub(super) fn shares_at(
     provider: Provider,
     requests: &[(i64, String, Bytes)],
@@ -27,7 +27,8 @@ pub(super) fn shares_at(
     (all.iter().copied().fold(0.0, f64::max), *all.last().unwrap())
 }
 
-/// What each beginning of them costs, whether the provider is asked itself or by way of a router: the most of both.
+/// What each prefix of the requests costs, as a share of what it costs without marks: the larger one of asking the
+/// provider directly and through a router.
 pub(super) fn beginnings_at(
     provider: Provider,
     requests: &[(i64, String, Bytes)],
@@ -65,7 +66,7 @@ pub(super) fn routed(body: &Bytes) -> Bytes {
     Bytes::from(body.to_string())
 }
 
-/// The same in a dialect.
+/// The same in one dialect.
 pub(super) fn beginnings_in(
     dialect: &str,
     provider: Provider,
@@ -76,7 +77,7 @@ pub(super) fn beginnings_in(
     beginnings_of(&bills_in(dialect, vec![("", provider)], &requests, is_answered))
 }
 
-/// The most that any beginning of requests costs that are billed so.
+/// What each prefix of requests with these bills costs, as a share of what it costs without marks.
 pub(super) fn beginnings_of(bills: &[(f64, f64)]) -> Vec<f64> {
     let sums = bills.iter().scan((0.0, 0.0), |sum, bill| {
         *sum = (sum.0 + bill.0, sum.1 + bill.1);
@@ -85,7 +86,7 @@ pub(super) fn beginnings_of(bills: &[(f64, f64)]) -> Vec<f64> {
     sums.map(|(paid, plain)| paid / plain).collect()
 }
 
-/// What each of them costs that is answered, and without marks, where each goes to one of these upstreams.
+/// What each answered request costs, and what it costs without marks, if each is sent to one of these upstreams.
 pub(super) fn bills_in(
     dialect: &str,
     mut upstreams: Vec<(&str, Provider)>,

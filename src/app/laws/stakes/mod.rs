@@ -1,4 +1,4 @@
-//! Marks of the gateway's own, and time: what is written to the cache is gone after a while, read or not.
+//! The gateway's own marks, and time: what is written to the cache expires after a while, read or not.
 
 mod bills;
 mod provider;
@@ -19,11 +19,11 @@ const MINUTE: i64 = 60_000;
 /// The instructions of each request.
 type Instructions<'a> = &'a dyn Fn(usize) -> Value;
 
-/// A client's requests, of one session or each of its own.
+/// A client's requests: a name, whether they are one session, and the bodies.
 type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
 
-/// Whatever the client sends that marks nothing, and whenever it stops: it has paid 15 % more than without marks at
-/// most, and much less where it pauses for no longer than its provider keeps what it marks.
+/// Whatever a client sends that marks nothing, and whenever it stops: it has paid at most 15 % more than without marks,
+/// and much less if it pauses for no longer than its provider keeps what is marked.
 #[test]
 fn what_nobody_reads_is_seldom_written() {
     let words = |role: &str, text: String| json!({"role": role, "content": text});
@@ -41,7 +41,7 @@ fn what_nobody_reads_is_seldom_written() {
         body["system"] = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
         Bytes::from(body.to_string())
     };
-    // As frameworks do that mark what they begin with, and nothing that comes behind it.
+    // Like frameworks that mark what they begin with, and nothing that follows.
     let marked_at = |at: usize, body: Bytes| {
         let mut body: Value = serde_json::from_slice(&marked(body)).unwrap();
         let (text, mark) = (body["messages"][at]["content"].take(), json!({"type": "ephemeral"}));
@@ -49,7 +49,7 @@ fn what_nobody_reads_is_seldom_written() {
         Bytes::from(body.to_string())
     };
     let begun = |body| marked_at(0, body);
-    // As those do that mark what the user said last, or the last of their examples.
+    // Like those that mark what the user said last, or the last of their examples.
     let cases: [Requests<'_>; 17] = [
         ("goes on", true, &|at| body(2 * at + 1, None)),
         ("goes on from half-way", true, &|at| body(2 * at + 31, None)),
@@ -73,14 +73,14 @@ fn what_nobody_reads_is_seldom_written() {
             marked_at(at / 10 * 20, body(2 * at + 1, None))
         }),
     ];
-    // Here the client has what there is to be had: nothing must be lost.
+    // Here the client already has all that can be had: nothing must be lost.
     let served: [Requests<'_>; 3] = [
         ("marked examples", true, &|at| marked_at(34, body(36, Some(("question", at))))),
         ("marked examples in other sessions", false, &|at| marked_at(34, body(36, Some(("question", at))))),
         ("another session each time, marked half-way", false, &|at| marked_at(at, body(2 * at + 1, None))),
     ];
-    // Minutes between the requests, and behind each fifth, how often each is sent until it is answered, and the most that
-    // all of them may cost.
+    // Minutes between the requests, and before each fifth; how many times each is sent until it is answered; and the
+    // most that all of them may cost.
     for (pause, fifth, tries, most) in
         [(1, 1, 1, 0.5), (10, 10, 1, 1.151), (10, 1, 1, 1.151), (1, 1, 2, 0.5), (10, 1, 4, 1.151)]
     {
@@ -99,7 +99,7 @@ fn what_nobody_reads_is_seldom_written() {
     }
 }
 
-/// What the gateway marks behind a client's mark for an hour is gone after minutes, and no dearer than any other.
+/// What the gateway marks after a client's mark for an hour expires after minutes, and costs no more than any other.
 #[test]
 fn what_is_marked_behind_an_hour_is_kept_for_minutes() {
     let said = |at: usize| {
@@ -122,7 +122,7 @@ fn what_is_marked_behind_an_hour_is_kept_for_minutes() {
     }
 }
 
-/// What the gateway marks lasts for minutes, and is not taken for what the client has kept for an hour in front of it.
+/// What the gateway marks lasts for minutes, and is not taken for what the client keeps for an hour before it.
 #[test]
 fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
     let mark = json!({"type": "ephemeral", "ttl": "1h"});
@@ -152,7 +152,7 @@ fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
     }
 }
 
-/// Of a conversation that never reads what it has written one stake is lost, and not one with each request.
+/// A conversation that never reads what it has written loses one stake, and not one with each request.
 #[test]
 fn what_was_not_read_is_not_written_again() {
     let long = "Be brief. ".repeat(900);
@@ -190,11 +190,12 @@ fn what_was_not_read_is_not_written_again() {
         let requests: Vec<_> = (0..30).map(|at| request(system(at), minutes, at)).collect();
         let provider = Provider { forgets, ..Provider::default() };
         let (worst, all) = shares_at(provider, &requests, &|_| true);
-        // What is there once more costs its premium once more, until the answer tells that it was not.
+        // An entry that is expected to be there costs its premium once more until the answer shows that it was not.
         let (bound, most) = if forgets == nothing { (1.151, 1.03) } else { (1.2, 1.04) };
         assert!(worst <= bound && all <= most, "{case}: {worst:.3} {all:.3}");
     }
-    // What is dropped by chance, now and then, is written again; of two preludes in turn each has entries of its own.
+    // What is dropped by chance, now and then, is written again; with two alternating preludes, each has entries of its
+    // own.
     let two = |at: usize| json!(format!("{long}{}", at % 2));
     let cases: [(&str, Instructions<'_>, &'static [usize], f64); 3] = [
         ("as ever", &same, &[], 0.25),
@@ -207,7 +208,7 @@ fn what_was_not_read_is_not_written_again() {
         let (worst, all) = shares_at(provider, &requests, &|_| true);
         assert!(worst <= 1.151 && all <= most, "{case}: {worst:.3} {all:.3}");
     }
-    // Of requests in pairs each second one reads; who is slow only at times loses little.
+    // If requests come in pairs, every second one reads; a client that is only slow at times loses little.
     for (pauses, most) in
         [(&[7.0, 1.0][..], 0.8), (&[1.0, 1.0, 7.0], 0.65), (&[7.0, 7.0, 1.0, 1.0, 1.0], 0.8)]
     {
@@ -217,8 +218,8 @@ fn what_was_not_read_is_not_written_again() {
     }
 }
 
-/// Where what is written is not there the next time, it costs its premium once more until the answer tells so; from then on
-/// the conversation is within its bound, also where tools and instructions are read, and where each request leaves out the
+/// If what is written is not there the next time, it costs its premium once more until the answer shows it; from then
+/// on the conversation is within its bound, even if tools and instructions are read, and if each request leaves out the
 /// last words of the one before it.
 #[test]
 fn what_is_not_kept_is_seldom_written() {
@@ -262,8 +263,8 @@ fn what_is_not_kept_is_seldom_written() {
     }
 }
 
-/// Where the last message ends with words that the next request leaves out of it, or says otherwise there, what stands in
-/// front of them is read; and where nothing is kept the conversation is within its bound.
+/// If the last message ends with words that the next request leaves out or replaces, what precedes them is read; and if
+/// nothing is kept, the conversation is within its bound.
 #[test]
 fn what_stands_before_words_that_are_left_out_is_read() {
     let system = json!("Be brief. ".repeat(900));
@@ -300,7 +301,7 @@ fn what_stands_before_words_that_are_left_out_is_read() {
     }
 }
 
-/// Where each request is brought to one of several caches by chance, what is not there is there once all of them are filled.
+/// If each request reaches one of several caches by chance, what is missing is there once all of them are filled.
 #[test]
 fn what_some_caches_keep_is_written() {
     let mark = json!({"type": "ephemeral"});
@@ -329,14 +330,13 @@ fn what_some_caches_keep_is_written() {
     }
 }
 
-/// What the provider refuses has cost nothing, however often it is sent, and whether it is sent again or given up for
-/// something else.
+/// What the provider rejects has cost nothing, however often it is sent, and whether it is sent again or abandoned.
 #[test]
 fn what_is_refused_is_not_staked() {
     let text = "words ".repeat(2_000);
     let said = |at: usize, again: usize| json!({"role": "user", "content": format!("{at} {again} {text}")});
     let answer = |at: usize| json!({"role": "assistant", "content": format!("{at} {text}")});
-    // What the user says anew stands behind what was refused, or in its place.
+    // What the user says next follows what was rejected, or replaces it.
     for (says, is_behind) in [(false, false), (true, false), (true, true)] {
         for tries in 1..6 {
             let mut talk = Vec::new();
@@ -361,8 +361,8 @@ fn what_is_refused_is_not_staked() {
     }
 }
 
-/// An agent that marks its instructions alone, or its first message too, with results that are cut: what the gateway
-/// saves is not for the provider to have again, since the history is read as if it were new until it is marked.
+/// An agent that marks only its instructions, or its first message too, with results that are cut: what the gateway
+/// saves may be staked, because until the history is marked all of it is paid for at the plain price.
 #[test]
 fn what_is_saved_by_cutting_may_be_staked() {
     let mark = json!({"type": "ephemeral"});

@@ -1,4 +1,4 @@
-//! A provider whose cache goes by marks, as it bills requests.
+//! A simulated provider with a cache that depends on marks, and its bills.
 
 use std::collections::HashMap;
 
@@ -6,40 +6,40 @@ use serde_json::{Value, json};
 
 use crate::planner::Fate;
 
-/// How long an entry is kept that nobody reads, in milliseconds, and what writing it costs, where that is for minutes or
-/// for an hour.
+/// How long an unread entry is kept, in milliseconds, and the price of writing it, for minutes and for an hour.
 const KEPT: [(i64, f64); 2] = [(300_000, 1.25), (3_600_000, 2.0)];
-/// Blocks up to a mark, its own among them, where an entry is looked for.
+/// How many blocks back from a mark, its own included, an entry is looked for.
 const LOOKBACK: usize = 20;
 
-/// What a provider has nothing of the next time.
+/// What a provider does not have the next time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) enum Forgets {
     #[default]
     Nothing,
-    /// What ends behind the instructions.
+    /// Everything after the instructions.
     History,
     All,
 }
 
-/// A provider's cache with marks, and what it bills, in bytes of plain input.
+/// A provider's cache with marks, and its bills, in bytes of plain input.
 #[derive(Clone, Default)]
 pub(super) struct Provider {
-    /// When an entry of a cache was read last, and for how long it is kept.
+    /// When an entry of a cache was last read, and for how long it is kept.
     pub(super) kept: HashMap<(u64, String), (i64, i64)>,
     pub(super) now: i64,
-    /// How many caches there are besides the first, and what chance goes by: each request is brought to one of them.
+    /// How many caches there are besides the first, and the seed of the chance by which each request reaches one of
+    /// them.
     pub(super) others: u64,
     pub(super) seed: u64,
-    /// It bills what is written, and has nothing of that the next time.
+    /// What it bills as written, but does not have the next time.
     pub(super) forgets: Forgets,
-    /// Before these requests it has dropped all there was.
+    /// The numbers of the requests before which it drops everything.
     pub(super) drops: Vec<usize>,
     pub(super) billed: usize,
 }
 
 impl Provider {
-    /// What a prompt costs now, and what it says of that.
+    /// What a prompt costs now, and the usage that it reports.
     pub(super) fn bill(&mut self, body: &[u8]) -> (f64, Fate) {
         let mut body: Value = serde_json::from_slice(body).unwrap();
         if self.drops.contains(&self.billed) {
@@ -84,7 +84,7 @@ impl Provider {
             .max();
         let len = |at: Option<usize>| at.map_or(0.0, |at| prompts[at].len() as f64);
         let (read, whole) = (len(entry), len(Some(prompts.len() - 1)));
-        // What is marked for an hour is written for that, and what is marked behind it for minutes.
+        // What is marked for an hour is written for an hour, and what is marked after it for minutes.
         let (mut written, mut premiums) = (read, 0.0);
         for (hold, (_, rate)) in KEPT.iter().enumerate().rev() {
             let last = marked.iter().filter(|mark| mark.1 == hold).map(|mark| mark.0).max();
@@ -106,7 +106,7 @@ impl Provider {
     }
 }
 
-/// A number that looks like chance, and is the same each time.
+/// A number that looks random, but is the same each time.
 fn chance(of: u64) -> u64 {
     let mixed = of.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,4 @@
-//! Several conversations: what one has learned of a cache holds for the others.
+//! Several conversations: what one has learned about a cache applies to the others.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::MINUTE;
 use super::bills::{beginnings_at, beginnings_of, bills_in, routed, shares};
 use super::provider::{Forgets, Provider};
-/// Who has found that something is kept begins its other talks with that; where that is over, each is within its bound.
+/// A client that has found something to be cached begins its other conversations with that knowledge; if it no longer
+/// holds, each is within its bound.
 #[test]
 fn what_is_known_of_caches_is_known_to_other_talks() {
     let request = |talk: usize, at: usize| {
@@ -20,7 +21,7 @@ fn what_is_known_of_caches_is_known_to_other_talks() {
         (0, (MINUTE / 6, talk.to_string(), Bytes::from(body.to_string())))
     };
     let requests: Vec<_> = (0..8 * 12).map(|at| request(at / 12, at % 12)).collect();
-    // From the third talk on all is dropped before each request.
+    // From the third conversation on, everything is dropped before each request.
     let dropped: Vec<usize> = (24..8 * 12).collect();
     for (others, drops, most) in [(3, &[][..], 0.69), (0, &dropped, 0.87)] {
         let shares = [0, 1, 2, 3].map(|seed| {
@@ -39,7 +40,7 @@ fn what_is_known_of_caches_is_known_to_other_talks() {
     }
 }
 
-/// A server that keeps nothing is told once, and not by each talk that is held with it, nor by each that branches off.
+/// A server that keeps nothing is only tried once, not by each conversation with it, nor by each branch.
 #[test]
 fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
     let said = |talk: usize, message: usize| {
@@ -57,7 +58,7 @@ fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
         };
         (0..20).flat_map(talk).collect::<Vec<_>>()
     };
-    // Each goes back to the same answer, and on from there.
+    // Each goes back to the same answer and continues from there.
     let branches = |length: usize| {
         let branch = move |branch: usize| {
             let talk = move |message: usize| said(if message < 4 { 0 } else { branch }, message);
@@ -81,8 +82,8 @@ fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
     }
 }
 
-/// What is not kept by one upstream, or for one model, tells nothing of another, neither to other talks nor to one that goes on
-/// there.
+/// What one upstream, or the cache for one model, does not keep says nothing about another, neither to other
+/// conversations nor to one that continues there.
 #[test]
 fn each_cache_is_known_by_itself() {
     let request = |talk: usize, at: usize, model: &str| {
@@ -93,8 +94,8 @@ fn each_cache_is_known_by_itself() {
         let body = json!({"model": model, "max_tokens": 9, "system": "Be brief. ".repeat(900), "messages": messages});
         (MINUTE / 60, talk.to_string(), Bytes::from(body.to_string()))
     };
-    // Talks by their number and where each of their requests goes; what the second upstream does; and the most that all costs
-    // at the first one.
+    // Conversations by their number and where each of their requests goes; what the second upstream does; and the most
+    // that everything costs at the first one.
     let one_then = |count: usize, to: usize, then: usize| [vec![to; count], vec![then; 20]].concat();
     for (case, talks, forgets, most) in [
         ("another talk", vec![vec![1; 20], vec![0; 20]], Forgets::All, 0.3),
@@ -127,15 +128,15 @@ fn each_cache_is_known_by_itself() {
             let first: Vec<_> =
                 bills.iter().zip(to).filter(|(_, to)| *to == 0).map(|(bill, _)| *bill).collect();
             let (all, first) = (beginnings_of(&bills), *beginnings_of(&first).last().unwrap());
-            // Each of the first talks has a stake of its own.
+            // Each of the first conversations has a stake of its own.
             let late = all.iter().skip(12).copied().fold(0.0, f64::max);
             assert!(first <= most && late <= 1.151, "{case} {dialect} {by_model}: {first:.3} {all:.3?}");
         }
     }
 }
 
-/// Talks that end where something of theirs would have been read first cost more for being written: a few of them show
-/// it, and it is not done again until one goes on. Those that do go on are written as ever.
+/// Conversations that end before anything of theirs could be read cost more for being written: a few of them show it,
+/// and it is not done again until one continues. Those that do continue are written as ever.
 #[test]
 fn a_batch_of_short_talks_is_seldom_written() {
     let request = |talk: usize, at: usize| {
@@ -148,14 +149,15 @@ fn a_batch_of_short_talks_is_seldom_written() {
         let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
         (MINUTE / 60, talk.to_string(), Bytes::from(body.to_string()))
     };
-    // How many requests each of the talks has, how many are held at the same time, and the most that all may cost.
+    // The number of requests of each conversation, how many conversations run at the same time, and the most that all
+    // may cost.
     for (lengths, beside, most) in [
         (&[2; 40][..], 1, 1.01),
         (&[2; 40], 8, 1.01),
         (&[1; 40], 1, 1.0),
         (&[8; 8], 1, 0.4),
         (&[8; 8], 8, 0.42),
-        // One in five goes on, once or for long.
+        // One in five continues, once or for long.
         (&[2, 2, 2, 2, 3].repeat(8), 1, 1.05),
         (&[2, 2, 2, 2, 8].repeat(8), 4, 0.6),
     ] {
@@ -169,7 +171,7 @@ fn a_batch_of_short_talks_is_seldom_written() {
         let (worst, all) = shares(&requests, &|_| true);
         assert!(worst <= 1.151 && all <= most, "{lengths:?} {beside}: {worst:.3} {all:.3}");
     }
-    // One that is refused and tried again has one stake.
+    // A request that is rejected and tried again has one stake.
     let tries = (0..8).flat_map(|at| std::iter::repeat_n(at, if at == 1 { 5 } else { 1 }));
     let requests: Vec<_> = tries.map(|at| request(0, at)).collect();
     let (worst, all) = shares(&requests, &|at| !(1..5).contains(&at));
