@@ -1,9 +1,8 @@
 //! Instruction counts of the gateway's core, the same in every run: `cargo bench --bench instructions`.
 //!
-//! Runs itself under `valgrind --tool=callgrind` once for each case and counts only what happens in [`measured`].
-//! Words after `--` select cases by name. The profiles stay in `target/tmp/instructions/` for
-//! `callgrind_annotate`; with `CARGO_PROFILE_BENCH_DEBUG=line-tables-only CARGO_PROFILE_BENCH_STRIP=none` they
-//! know the lines.
+//! Runs itself under `valgrind --tool=callgrind` once for each case and only counts what happens in [`measured`]. Words
+//! after `--` select cases by name. The profiles stay in `target/tmp/instructions/` for `callgrind_annotate`; with
+//! `CARGO_PROFILE_BENCH_DEBUG=line-tables-only CARGO_PROFILE_BENCH_STRIP=none` they include line numbers.
 //!
 //! The counts are those of a processor without SHA instructions, which valgrind does not know.
 

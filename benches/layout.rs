@@ -1,10 +1,11 @@
-//! Which functions a start and the first requests run, for the order of the program's code:
+//! Determines which functions a start and the first requests run, for the order of the program's code:
 //! `CARGO_PROFILE_BENCH_STRIP=none cargo bench --bench layout` writes `benches/layout.txt`, which `build.rs` reads.
 //!
-//! What stands together is mapped together: code that every process runs is a third of the program, and strewn over
-//! all of it, it would hold nearly all of it in memory. Runs the gateway under `valgrind --tool=callgrind`, with
-//! `-- --test` as it is and without writing. Names that are gone, and functions that are new, do no harm: the former
-//! match nothing, the latter stand with the rest. So the list need not follow each change.
+//! Neighbouring code is mapped into memory together: code that every process runs is a third of the program, and
+//! scattered over all of it, it would keep nearly all of it in memory. Runs the gateway under `valgrind
+//! --tool=callgrind`; with `-- --test` without valgrind and without writing the file. Names that are gone and functions
+//! that are new do no harm: the former match nothing, the latter are placed with the rest. So the list need not follow
+//! each change.
 
 #![expect(clippy::print_stdout, reason = "it says what it wrote")]
 #![expect(dead_code, reason = "of what benches share it needs a part")]

@@ -1,9 +1,9 @@
-//! The whole gateway over loopback: `cargo bench --bench loopback`; once through with `-- --test`.
+//! The whole gateway over loopback: `cargo bench --bench loopback`; a single pass with `-- --test`.
 //!
-//! An upstream that answers at once, the gateway and a driver share this process, so that what a request costs
-//! on top of the upstream is all that is seen. The three ways (straight to the upstream, through the gateway
-//! unread, through it rewritten) take turns request by request. Nothing is judged: sub-millisecond figures
-//! depend on the machine, their differences in one run do so less.
+//! An upstream that answers at once, the gateway and a driver share this process, so that only the additional cost of a
+//! request is seen. The three ways (straight to the upstream, through the gateway unread, through it rewritten)
+//! alternate request by request. Nothing is judged: sub-millisecond figures depend on the machine; their differences
+//! within one run do so less.
 
 #![expect(clippy::print_stdout, reason = "its output is a table")]
 

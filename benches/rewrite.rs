@@ -1,4 +1,4 @@
-//! Wall-clock times of the gateway's core: `cargo bench --bench rewrite`; once through with `-- --test`.
+//! Wall-clock times of the gateway's core: `cargo bench --bench rewrite`; a single pass with `-- --test`.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! An upstream that answers at once, a client that takes times, and the gateway's processor time.
+//! An upstream that answers at once, a client that measures times, and the gateway's processor time.
 
 use std::convert::Infallible;
 use std::fs;

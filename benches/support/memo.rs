@@ -1,4 +1,4 @@
-//! Memories of indexed messages, as a gateway has them between requests.
+//! Memos of indexed messages, as a gateway has them between requests.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Agent sessions that grow step by step, the same on every machine.
 //!
-//! A step is a message of the model with a tool call, and the tool's result. Sizes and kinds follow recorded
-//! sessions: most results are short, a few are very long, and the sum of a message and its result is some 4 KB.
+//! A step is a message of the model with a tool call, and the tool's result. Sizes and kinds are modelled on recorded
+//! sessions: most results are short, a few are very long, and a message and its result take some 4 KB on average.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

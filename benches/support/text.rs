@@ -1,4 +1,4 @@
-//! Texts as tools return them: code, logs, JSON. Made from a seed, the same on every machine.
+//! Texts as tools return them: code, logs, JSON. Generated from a seed, the same on every machine.
 
 use std::fmt::Write as _;
 

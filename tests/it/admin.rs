@@ -1,4 +1,4 @@
-//! The admin listener: the books as JSON and as a page, and who may see them.
+//! The admin listener: the ledger as JSON and as a page, and who may see it.
 
 use std::net::SocketAddr;
 use std::path::Path;

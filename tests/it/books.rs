@@ -1,4 +1,4 @@
-//! What the books say of requests besides what the provider says: what they would have cost, what they are made of.
+//! Figures of the ledger that are not the provider's own: what requests would have cost, and what they consist of.
 
 use std::fs;
 use std::path::Path;

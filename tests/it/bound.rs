@@ -1,5 +1,5 @@
-//! Models whose reasoning is bound to what stands before it: whatever goes from a history, no request is refused for
-//! reasoning that does not fit, and what stays stays as it was.
+//! Models whose reasoning is bound to what precedes it: whatever is removed from a history, no request is rejected for
+//! reasoning that does not fit, and what stays is unchanged.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};

@@ -1,4 +1,4 @@
-//! What may be spent, through restarts, and what is said when it is spent.
+//! Budgets: what may be spent, across restarts, and what clients are told when it is spent.
 
 use std::fs;
 use std::path::Path;

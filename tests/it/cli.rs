@@ -1,4 +1,4 @@
-//! The real binary: what it prints, what it leaves behind, how it ends.
+//! The real binary: what it prints, what it leaves behind, how it exits.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

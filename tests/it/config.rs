@@ -1,4 +1,5 @@
-//! The shipped `gateway.toml` is the defaults and their documentation; a wrong one is told everything at once.
+//! The shipped `gateway.toml` contains the defaults and documents them; all errors of a wrong configuration are
+//! reported at once.
 
 use plimsoll::config::{Config, SHIPPED, Tuning, Upstreams};
 use plimsoll::planner::Policy;

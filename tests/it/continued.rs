@@ -1,5 +1,5 @@
-//! What the books say of requests that go on from a history that the provider holds: what was cut of one is missing from
-//! the prompts of all that continue it.
+//! Records of requests that continue a history held by the provider: what was cut from one is missing from the prompts
+//! of all that continue it.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Conversations that never end: many times the window through the gateway, in every dialect, whatever becomes of
-//! the summaries.
+//! Conversations that never end: many times the window through the gateway, in every dialect, whatever becomes of the
+//! summaries.
 //!
-//! `PLIMSOLL_STEPS=600` plays them at full size: so many steps of 5,000 tokens in a window of 200,000 tokens. That is
+//! `PLIMSOLL_STEPS=600` plays them at full size: this many steps of 5,000 tokens in a window of 200,000 tokens. That is
 //! for a release build (`PLIMSOLL_STEPS=600 cargo test --release --test it endless`).
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Requests that stand in another body, as Google's own clients send them with a login.
+//! Requests inside another body, as Google's own clients send them after a login.
 
 use serde_json::{Value, json};
 

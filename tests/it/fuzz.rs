@@ -1,5 +1,5 @@
-//! What the fuzz targets check, on the fixtures and on fixtures cut short: the targets themselves are built apart,
-//! with instrumentation.
+//! Runs the checks of the fuzz targets on the fixtures and on truncated fixtures. The targets themselves are built
+//! separately, with instrumentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,5 +1,5 @@
-//! Figures and bytes that are no prompt: what the provider's own tools read, and what encodes images. None of it fills the
-//! window, so nothing gives way to it.
+//! Usage and bytes that are not part of the prompt: what the provider's own tools read, and the encodings of images.
+//! None of it fills the window, so nothing is removed because of it.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the commands say of books that were written down here, record by record.
+//! What the commands print about a ledger that was written by these tests, record by record.
 
 use std::fs;
 use std::path::Path;

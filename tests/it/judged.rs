@@ -1,4 +1,4 @@
-//! `plimsoll fidelity --judge`, against a judge on loopback.
+//! `plimsoll fidelity --judge`, with a judge on loopback.
 
 use std::process::Command;
 

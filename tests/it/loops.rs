@@ -1,4 +1,5 @@
-//! Ways that lead back to the gateway: what is sent there must not come round without end. Two gateways in a row are none.
+//! Routes that lead back to the gateway: what is sent there must not circulate for ever. Two gateways in a row are not
+//! a loop.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};

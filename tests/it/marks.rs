@@ -1,4 +1,4 @@
-//! What is written to the cache costs more than what is not: a history is marked where the next request will read it.
+//! Writing to the cache costs extra: a history is only marked where the next request will read it.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,7 @@
-//! The table of what is done as known systems do it (`fixtures/mechanisms.tsv`): which tests hold each row.
+//! The table of what is done like known systems do it (`fixtures/mechanisms.tsv`), with the tests that prove each row.
 //!
-//! A row is `held`, `differs` (another way, said in its note) or `none` (nothing to do here, said why).
+//! A row is `held`, `differs` (done in another way, explained in its note) or `none` (nothing to do here, with the
+//! reason).
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Observing: a gateway that changes nothing, beside one that does what the first one says it would.
+//! Observing: a gateway that changes nothing, compared with one that does what the first one says it would do.
 
 use std::fs;
 use std::path::Path;

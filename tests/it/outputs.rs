@@ -1,4 +1,4 @@
-//! The full texts that a gateway has kept, from the command line.
+//! The full texts that a gateway has saved, accessed from the command line.
 
 use std::fs;
 use std::path::Path;

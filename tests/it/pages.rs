@@ -1,4 +1,5 @@
-//! Web pages in the user's browser: none of another machine spends what the gateway adds to a request.
+//! Web pages in the user's browser: none from another machine can use the credentials that the gateway adds to a
+//! request.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What presets do, by the figures of the systems they are taken from: each with its own settings, in the code that a
-//! request goes through.
+//! What presets do, by the figures of the systems that they are modelled on: each with its own settings, in the code
+//! that a request passes through.
 
 use std::borrow::Cow;
 use std::fs::{self, DirEntry};

@@ -1,4 +1,4 @@
-//! What models are billed by, from the command line and in the books.
+//! The prices of models, from the command line and in the ledger.
 
 use std::collections::BTreeSet;
 use std::fs;

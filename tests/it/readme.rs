@@ -1,4 +1,4 @@
-//! What the README has to be typed is what the rest of the repository says.
+//! The commands in the README agree with the rest of the repository.
 
 const README: &str = include_str!("../../README.md");
 const DOCKERFILE: &str = include_str!("../../Dockerfile");

@@ -1,4 +1,4 @@
-//! Prompts that turn out too long: room is made, the request is sent again, and the client never knows.
+//! Prompts that turn out to be too long: room is made, the request is sent again, and the client does not notice.
 
 use std::fs;
 use std::path::Path;

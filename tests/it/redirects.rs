@@ -1,4 +1,5 @@
-//! Redirects: an address of the upstream's own is one below the gateway, so that who follows it asks the same upstream.
+//! Redirects: an address of the upstream is replaced by one below the gateway, so that following it reaches the same
+//! upstream.
 
 use std::io::{BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

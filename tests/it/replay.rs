@@ -1,4 +1,4 @@
-//! What a gateway recorded, played again: the same settings give the same bytes, events and figures.
+//! Replays what a gateway recorded: the same settings give the same bytes, events and figures.
 
 use std::fs;
 

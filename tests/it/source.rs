@@ -1,5 +1,5 @@
-//! Just enough of Rust's grammar to check rules on source files: what is code, text, comment or test, and
-//! which paths the code names. It reads what rustfmt wrote; it is no parser.
+//! Just enough of Rust's grammar to check rules on source files: what is code, text, comment or test, and which paths
+//! the code names. It reads the output of rustfmt; it is not a parser.
 
 use std::fs;
 use std::ops::Range;

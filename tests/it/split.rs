@@ -1,4 +1,5 @@
-//! Instructions that end otherwise in every conversation: what is always the same is marked, and read from the cache.
+//! Instructions that end differently in every conversation: the part that is always the same is marked, and read from
+//! the cache.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! Rules about the sources that no lint knows: who may use whom, how long things are, which words stand where.
+//! Rules about the sources that no lint checks: who may use whom, how long things may be, which words may occur where.
 //!
-//! A rule is a row of a table where it can be one. Every check is also run on a snippet that breaks it, so
-//! that it is known to fail.
+//! A rule is a row of a table if possible. Every check is also run on a snippet that breaks it, to prove that it can
+//! fail.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a gateway says of itself in its log: for people, and for programs that read it.
+//! What a gateway logs about itself: for people, and for programs that read it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,5 @@
-//! Books that lie where nothing can be written: mounted for reading, somebody else's, a copy, as large as they may be.
+//! Stores that cannot be written: on a read-only file system, owned by somebody else, a copy, or as large as they may
+//! be.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,4 @@
-//! `plimsoll run`: where the agent is pointed, what it costs, how it ends.
+//! `plimsoll run`: where it points the agent, what the agent's work costs, how it exits.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Answers: whatever comes, something is learned of it or nothing, and where it is split makes no difference.
+//! Answers: no input makes reading them fail, and where one is split makes no difference.
 
 #![no_main]
 

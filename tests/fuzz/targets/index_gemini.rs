@@ -1,4 +1,4 @@
-//! Request bodies: whatever is read can be edited, and the edit is what was planned.
+//! Request bodies: whatever can be read can be edited, and the edit is what was planned.
 
 #![no_main]
 

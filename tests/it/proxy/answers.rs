@@ -1,4 +1,4 @@
-//! What an answer looks like when it reaches the client.
+//! Answers as they reach the client.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Whatever breaks on one side breaks on the other, and never looks like an end.
+//! Whatever breaks on one side breaks on the other, and never looks like a regular end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Answers that come before the request has been read: all of them arrive, whatever the client goes on sending.
+//! Answers that come before the request has been read: all of them arrive, whatever the client continues to send.
 
 use super::gateway::{Preparing, TestGateway};
 use super::wire::{Closing, TestUpstream, header};

@@ -1,4 +1,4 @@
-//! A gateway whose every decision is set by the test.
+//! A gateway whose every decision is determined by the test.
 
 use std::sync::{Arc, Mutex, mpsc};
 

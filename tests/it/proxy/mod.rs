@@ -1,7 +1,7 @@
 //! The transparent proxy between a raw-socket client and a raw-socket upstream.
 //!
-//! Both ends are played by the test itself, step by step, so that every byte is compared and nothing depends
-//! on time. A wait that would never end fails the test after [`PATIENCE`].
+//! Both ends are played by the test itself, step by step, so that every byte is compared and nothing depends on time. A
+//! wait that would never end fails the test after [`PATIENCE`].
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 

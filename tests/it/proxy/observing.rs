@@ -1,4 +1,4 @@
-//! What an exchange is told, and that telling it changes nothing.
+//! What an exchange is told, and that this changes nothing.
 
 use std::io::Write;
 

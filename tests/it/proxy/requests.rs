@@ -1,4 +1,4 @@
-//! What a request looks like when it reaches the upstream.
+//! Requests as they reach the upstream.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Requests whose bodies are read: what the gateway is shown, and what is sent.
+//! Requests whose bodies are read: what the gateway gets to see, and what is sent.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Upstreams that speak HTTP/2: requests share connections, and none suffers from another.
+//! Upstreams that speak HTTP/2: requests share connections, and none is affected by another.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Bodies go through as they come: piece by piece, and no faster than they are taken.
+//! Bodies pass through as they arrive: piece by piece, and no faster than they are read.
 
 use std::fmt::Write;
 

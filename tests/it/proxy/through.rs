@@ -1,4 +1,4 @@
-//! Upstreams that are reached through proxies.
+//! Upstreams reached through proxies.
 
 use std::time::Duration;
 

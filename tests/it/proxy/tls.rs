@@ -1,7 +1,7 @@
-//! Upstreams that are reached over TLS, with an authority of their own.
+//! Upstreams reached over TLS, with an authority of their own.
 //!
-//! The certificate and its key in `tls/` are for these tests: for `127.0.0.1`, signed by an authority whose
-//! key was thrown away. The one that has signed itself is what `openssl req -x509` makes.
+//! The certificate and its key in `tls/` are for these tests: for `127.0.0.1`, signed by an authority whose key was
+//! thrown away. The self-signed one was made by `openssl req -x509`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
