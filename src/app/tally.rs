@@ -451,7 +451,7 @@ mod tests {
         assert_eq!((sums.totals.requests, sums.totals.edited), (4, 2));
     }
 
-    /// A thread's way through the zones; what is not known changes nothing, and threads are apart.
+    /// A thread's way through the zones; an unknown zone changes nothing, and threads are independent.
     #[test]
     fn threads_come_from_zone_to_zone() {
         let tally = Tally::default();
@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(found, expected.map(|(way, count)| (way.to_owned(), count)));
     }
 
-    /// As many threads are remembered as there may be, and those are the newest.
+    /// Only a limited number of threads is remembered: the most recent ones.
     #[test]
     fn threads_that_rest_for_longest_are_forgotten() {
         let tally = Tally::default();
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(counted, THREADS as u64, "all but the first have come from one zone to another");
     }
 
-    /// Each is told when it comes about, and not again as long as it lasts.
+    /// Each alert is reported when its cause begins, and not again as long as that lasts.
     #[test]
     fn what_is_to_be_told_is_told_once() {
         let all = Alerts { zone: Some(Zone::Orange), spikes: true, doom_loops: true };
@@ -521,7 +521,7 @@ mod tests {
                 ("t", "orange", false, Some(Some(true))),
                 ("t", "green", false, Some(None)),
                 ("t", "orange", false, None),
-                // It begins there.
+                // The thread begins there.
                 ("u", "orange", false, None),
             ] {
                 let window = Window { zone_sent: Some(zone.into()), spike, ..Window::default() };
@@ -535,7 +535,7 @@ mod tests {
         }
     }
 
-    /// Of the last prompts whose tokens are known, the share that was read.
+    /// The share that was read, of the last prompts whose tokens are known.
     #[test]
     fn the_cache_is_hit_as_often_as_of_late() {
         let tally = Tally::default();

@@ -58,7 +58,7 @@ mod tests {
     use crate::conversation::{NoMemo, PartKind};
     use crate::protocol;
 
-    /// What a message shows beside what code reads is what binds the prompt.
+    /// What a message shows apart from what code reads is what matters to the prompt.
     #[test]
     fn what_stands_beside_results_for_code_is_seen() {
         let image = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
@@ -72,7 +72,7 @@ mod tests {
         assert!(read.messages[1].index.parts[0].is_read_by_code());
     }
 
-    /// Of the results in order, those that code reads, by their ids; they count for nothing, and hold nothing to edit.
+    /// Which of the results, in order, code reads, by their ids; these count as nothing and contain nothing to edit.
     #[test]
     fn results_of_calls_that_code_makes() {
         let anthropic =
@@ -106,7 +106,7 @@ mod tests {
             (anthropic(&[&call("a", code), &result("a")]), "a"),
             (anthropic(&[calls, both]), "a"),
             (anthropic(&[&call("a", code), &result("a"), &call("b", ""), &result("b")]), "a"),
-            // An id that is used again is that of another call.
+            // An id that is used again belongs to another call.
             (anthropic(&[&call("a", code), &result("a"), &call("a", ""), &result("a")]), "a"),
             (anthropic(&[&call("a", ""), &result("a"), &call("b", code), &result("b")]), "b"),
             (responses(&[&made("a", ""), &output("a", "")]), ""),

@@ -114,7 +114,7 @@ mod tests {
     use crate::conversation::NoMemo;
     use crate::protocol;
 
-    /// Base64 that is so much longer than what it counts for, with the quotes around it.
+    /// Base64 that, with its quotes, is this many bytes longer than what it counts as.
     fn data(more: usize) -> String {
         "iVBORw0KGgoAAA/+".repeat((MEDIA + more) / 16 + 1)[..MEDIA + more - 2].to_owned()
     }
@@ -134,19 +134,19 @@ mod tests {
             (format!(r#""{}\/""#, &data[2..]), 5000),
             (format!(r#""{}\u003d""#, &data[6..]), 5000),
             (format!(r#""{}""#, url(r"image\/png")), 5000),
-            // What is sealed is read.
+            // Sealed members are read as text.
             (format!(r#"{{"encrypted_content":"{data}","url":"x"}}"#), 0),
             (format!(r#"{{"encrypted_content":"x","data":"{data}"}}"#), 5000),
             (format!(r#"{{"thoughtSignature":"{data}"}}"#), 0),
             (format!(r#"{{"thought_signatures":["{data}","{data}"]}}"#), 0),
-            // So is what is text, or says that it is.
+            // So is text, or what claims to be text.
             (format!(r#""{} {data}""#, "x"), 0),
             (format!(r#""{data}\n""#), 0),
             (format!(r#""{data}\"""#), 0),
             (format!(r#""data: {data}""#), 0),
             (format!(r#""{}""#, url("text/plain")), 0),
             (format!(r#""data:image/svg+xml,{data}""#), 0),
-            // A name is none.
+            // The name of a member does not count.
             (format!(r#"{{"{data}":1}}"#), 0),
             (format!(r#""{}""#, &data[..MEDIA - 2]), 0),
             ("7".repeat(MEDIA + 9), 0),
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Messages by dialect, and whether what stands in them for `DATA` is an encoding.
+    /// Messages by dialect, and whether what replaces `DATA` in them is an encoding.
     const CASES: &[(&str, &str, bool)] = &[
         (
             "anthropic",
@@ -243,7 +243,7 @@ mod tests {
         ),
     ];
 
-    /// Wherever a dialect has what encodes an image or a document, it counts as one; but not as what is sealed.
+    /// Wherever a dialect has the encoding of an image or a document, it counts as one; but sealed contents do not.
     #[test]
     fn no_encoding_counts_as_text() {
         let data = data(9000);

@@ -124,7 +124,7 @@ mod tests {
             (&format!(r#"{{"input":"{patch}"}}"#), "B.rs, C.rs, a.rs"),
             (&format!(r#"{{"command":["apply_patch","{patch}"],"workdir":"/w"}}"#), "B.rs, C.rs, a.rs"),
             (&format!(r#"await tools.apply_patch("{patch}")"#), "B.rs, C.rs, a.rs"),
-            // A file that holds one is no patch.
+            // A file that contains a patch is not one.
             (&format!(r#"{{"path":"p.diff","content":"{patch}"}}"#), "p.diff"),
             (r#"{"command":"cat a.rs"}"#, ""),
             (r#"{"path":""}"#, ""),

@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn ids_that_are_used_again() {
-        // The places of the calls that the results are of, and of the results that the calls have.
+        // The indices of the calls that the results belong to, and of the results of the calls.
         for (words, calls, results) in [
             ("u c1 c2 r2 r1", "2 1", "4 3"),
             ("u c1 r1 c1 r1", "1 3", "2 4"),
             ("u c1 c1 r1 r1", "1 2", "3 4"),
             ("u c1 a c1 r1 r1 u c1 r1", "1 3 7", "4 5 8"),
-            // A call that was never answered, results that are given again, and one of no call.
+            // A call that was never answered, results that are given twice, and one without a call.
             ("u c1 u c1 r1", "3", "- 4"),
             ("u c1 c1 u c1 r1 r1", "4 4", "- - 5"),
             ("u c1 r1 r1 u r1", "1 1 1", "2"),

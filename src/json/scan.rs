@@ -593,7 +593,8 @@ mod tests {
         fn refuses_what_serde_json_refuses_by_structure(text in "[\\[\\]{}:,\"\\\\ a1tnul.e-]{0,24}") {
             let ours = document(text.as_bytes()).is_ok();
             let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
-            // Escapes are left to decoding, so ours may accept a string that theirs refuses; never the reverse.
+            // Escapes are left to decoding, so this scanner may accept a string that `serde_json` rejects; never the
+            // reverse.
             if theirs { prop_assert!(ours); }
             if ours && !text.contains('\\') { prop_assert!(theirs); }
         }

@@ -178,7 +178,7 @@ mod tests {
             (r#""\n\t\r ""#, false),
             (r#"" \n<a>""#, true),
             (r##""# A""##, true),
-            // What these stand for is not looked at here.
+            // Escapes other than these are not decoded here.
             (r#""\u0041""#, false),
             (r#""\"""#, false),
             ("\"é\"", false),

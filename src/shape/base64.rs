@@ -227,7 +227,7 @@ fn looks_encoded(run: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Base64 of that many symbols, as random as compressed data.
+    /// Base64 of this many symbols, as random as compressed data.
     fn encoded(symbols: usize) -> String {
         const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let mut state = 1_u64;

@@ -349,7 +349,7 @@ mod tests {
         assert!(!only_prints_files(&"cat a;".repeat(1000)));
     }
 
-    /// Words have `·` between them, commands of a pipeline `|`, and pipelines `;`.
+    /// Words are separated by `·`, commands of a pipeline by `|`, and pipelines by `;`.
     #[test]
     fn what_scripts_are_made_of() {
         for (script, expected, is_plain) in [

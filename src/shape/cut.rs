@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A line that is too long, cut so that so many bytes are kept of its beginning, and of its end.
+    /// A line that is too long, cut so that this many bytes are kept of its beginning, and of its end.
     #[test]
     fn lines_are_cut_between_what_stands_in_them() {
         let rows: Vec<String> = (0..40).map(|at| format!(r#"{{"id":{at}4711,"n":"x{at}"}}"#)).collect();
@@ -311,13 +311,13 @@ mod tests {
             (&*rows, 240, r#","n":"x9"},{"id":104711,"#, r#"{"id":304711,"#),
             (&rows, 250, r#""n":"x10"},"#, r#",{"id":304711,"#),
             (&numbers, 240, ",123456,", ",123456,"),
-            // A long number is no list, if there is another place.
+            // A long number is not a list, if there is another place.
             (&amounts, 240, r#""1,234,567"}"#, r#"{"sum":"1,234,567"}"#),
             (&"one two three ".repeat(40), 240, "one two three ", " one two three"),
             (&"Zürich-Öl ".repeat(40), 239, " Zürich-Öl", " Zürich-Öl"),
             (&keys, 240, r#""some_long_key":{""#, r#"":{"some_long_key"#),
             (&times, 240, ";12:30:45.678;", ";12:30:45.678;"),
-            // Not even a place between words.
+            // There is not even a place between words.
             (&blob, 240, "BORw0KG", "BORw0KGgo"),
             (&escapes, 240, r"\nabcdefgh\n", r"abcdefgh\n"),
             (&r"\u69d3\u7914".repeat(60), 250, r"\u7914\u69d3", r"\u7914\u69d3"),

@@ -191,7 +191,7 @@ mod tests {
             ("a\r\x1b[0m\nb", "a\r\nb"),
             ("x\ny\r\x1b[Kz\nw\n", "x\nz\nw\n"),
             ("x\ny\x08\rz\nw\n", "x\nz\nw\n"),
-            // No more than that tells it from lines that end so.
+            // Without escapes or backspaces these may be lines that end with carriage returns.
             ("x\ny\rz\nw\n", "x\ny\rz\nw\n"),
             ("Output:\nid,n\r1,2\r2,4\r", "Output:\nid,n\r1,2\r2,4\r"),
         ]);

@@ -105,7 +105,7 @@ mod tests {
         check(&"}\n".repeat(12), None);
         check(&format!("{LINE}\n{LINE} \n").repeat(10), None);
         check(&format!("{LINE}\n{LINE}{LINE}\n").repeat(10), None);
-        // The last one has no carriage return: it is another line.
+        // The last one has no carriage return, so it is a different line.
         check(&[LINE; 4].join("\r\n"), None);
         check(&["[plimsoll: the line above repeated 1,234 more times]"; 40].join("\n"), None);
     }

@@ -279,7 +279,7 @@ mod tests {
             ("get_symbols_overview", r#"{"relative_path":"a.rs"}"#, true),
             ("show_file", r#"{"path":"a.rs","from":1,"to":2}"#, true),
             ("getFile", r#"{"file":"a.rs"}"#, true),
-            // What is not given a file reads none, whatever it is called.
+            // A tool whose arguments name no file reads none, whatever its name.
             ("read_graph", r#"{"id":1}"#, false),
             ("open", r#"{"url":"https://e.org"}"#, false),
             ("view_image", r#"{"path":"a.png"}"#, false),

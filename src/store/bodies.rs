@@ -159,7 +159,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let bodies = Bodies::below(home.path());
         let path = bodies.path("c", "1", Form::Came);
-        // A folder has the name.
+        // The name is taken by a folder.
         fs::create_dir_all(path.join("x")).unwrap();
         assert!(bodies.save("c", "1", Form::Came, b"{}").is_err());
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);

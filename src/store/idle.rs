@@ -228,7 +228,7 @@ mod tests {
         connection
     }
 
-    /// No table is read as a whole, neither once for a turn nor for each of its rows.
+    /// No table is read as a whole, neither once per turn nor once per row.
     #[test]
     fn rows_are_found_by_their_keys() {
         let connection = connection();
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// A turn looks at a part of one table, and between two of them whatever waits can be written.
+    /// A turn examines a part of one table, and between two turns whatever waits can be written.
     #[test]
     fn tables_are_gone_through_in_turns() {
         let mut connection = connection();
@@ -271,7 +271,7 @@ mod tests {
         assert!(!again.turn(&mut connection).unwrap(), "once a day");
     }
 
-    /// A text that several decisions share goes with the last of them.
+    /// A text that several decisions share is removed with the last of them.
     #[test]
     fn texts_go_with_what_refers_to_them() {
         let mut connection = connection();

@@ -437,7 +437,8 @@ mod tests {
         }
     }
 
-    /// By the id of its answer in its conversation, if it is one of the newest; what is damaged is none.
+    /// A record is found by the id of its answer in its conversation, if it is one of the newest; a damaged one is not
+    /// found.
     #[test]
     fn a_record_is_found_by_its_answer() {
         let home = tempfile::tempdir().unwrap();
@@ -469,7 +470,7 @@ mod tests {
         }
     }
 
-    /// Requests in the order in which they were booked: when they came, and how long they took.
+    /// Requests in the order in which they were booked, each with the time when it was received and how long it took.
     #[test]
     fn rows_of_a_conversation_keep_their_order_when_the_clock_is_set_back() {
         const HOUR: i64 = 3_600_000;
@@ -482,7 +483,7 @@ mod tests {
                 &[(HOUR, 0), (HOUR + 5, 0), (7, 0), (2, 9), (HOUR, 0), (1, 0)],
                 &[HOUR, HOUR + 5, 2, 7, HOUR, 1],
             ),
-            // One that was under way when the clock was set.
+            // One that was in progress when the clock was set.
             (&[(HOUR, 9), (5, 9), (HOUR - 50, 90), (20, 9)], &[HOUR, 5, HOUR - 50, 20]),
             (&[(LATE_MS, 0), (0, 0)], &[0, LATE_MS]),
             (&[(LATE_MS + 1, 0), (0, 0)], &[LATE_MS + 1, 0]),
@@ -519,7 +520,8 @@ mod tests {
         assert_eq!(books.outputs().unwrap(), [("00".to_owned(), 7)]);
     }
 
-    /// Equal results are sent as other texts in other conversations: what is not known to be the one is none.
+    /// Equal results are sent as different texts in different conversations: unless a decision is known to be the right
+    /// one, none is returned.
     #[test]
     fn a_decision_is_that_of_its_own_history() {
         let digest = |name: &str| Digest::of(&[name.as_bytes()]);
@@ -553,13 +555,13 @@ mod tests {
             (Some("a"), 0, "ls", 7, Some("a: Bash")),
             (Some("b"), 0, "ls", 7, Some("a: Grep")),
             (Some("c"), 1, "ls", 7, Some("a: long")),
-            // What is stored there now is not what the record tells of.
+            // What is stored there now is not what the record describes.
             (Some("c"), 0, "ls", 7, None),
             (Some("a"), 0, "ls", 8, None),
             (Some("a"), 0, "cat", 7, None),
             (Some("gone"), 0, "ls", 7, None),
             (Some("d"), 0, "cat", 7, Some("a: once")),
-            // Where the history is not known.
+            // The history is not known.
             (None, 0, "ls", 7, None),
             (None, 1, "ls", 7, Some("a: long")),
             (None, 0, "cat", 7, Some("a: once")),

@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// A file that takes so many bytes and no more.
+    /// A file that takes this many bytes and no more.
     struct Full {
         text: Vec<u8>,
         room: usize,
@@ -369,7 +369,7 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
     }
-    /// Old logs go, and nothing that is no log; a conversation that goes on begins its own again.
+    /// Old logs are removed, and nothing else; a conversation that continues begins a new one.
     #[test]
     fn old_logs_are_removed() {
         let home = tempfile::tempdir().unwrap();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::store::tests::logged;
 
-    /// What the log tells of failures (`!`) and successes (`.`), each so many seconds after the one before.
+    /// What is logged for failures (`!`) and successes (`.`), each this many seconds after the previous one.
     fn told(what: &[(char, u64)]) -> Vec<String> {
         let log = logged(Level::INFO, || {
             let (mut outage, mut now) = (Outage::new("fails", "works"), Instant::now());
@@ -80,7 +80,7 @@ mod tests {
                 ],
             ),
             (
-                // What succeeds now and then is not over.
+                // An operation that succeeds now and then is not over its failures.
                 [('!', 0), ('.', 9)].repeat(3),
                 &["fails error=full", "fails error=full times=2"],
             ),

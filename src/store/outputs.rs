@@ -206,7 +206,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(home.path());
         let id = "0123456789abcdef0123456789abcdef";
-        // A folder has the name.
+        // The name is taken by a folder.
         fs::create_dir_all(outputs.path(id).join("x")).unwrap();
         assert!(outputs.save(id, "text").is_err());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);

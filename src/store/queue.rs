@@ -179,7 +179,7 @@ mod tests {
         assert!(taken.is_empty());
     }
 
-    /// What a worker takes at a time, when it slept while everything was queued within a runtime.
+    /// What a worker takes at a time, if it slept while everything was queued within a runtime.
     fn taken_in_turns(push: impl FnOnce(&Inlet<u8>)) -> Vec<Vec<u8>> {
         let (inlet, outlet) = queue(9);
         let queue = Arc::clone(&inlet.0);
@@ -203,7 +203,7 @@ mod tests {
             };
             tokio::time::timeout(Duration::from_secs(60), taken).await.unwrap();
         });
-        // The runtime is gone: what it was to wake for is done by the inlet's end.
+        // The runtime that was to wake the worker is gone; the end of the inlet wakes it instead.
         drop((runtime, inlet));
         worker.join().unwrap()
     }

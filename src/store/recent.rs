@@ -112,7 +112,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Held<K, V, S> {
 mod tests {
     use super::*;
 
-    /// A memory of ten letters after some words came, of which one is asked for on the way.
+    /// A cache of ten letters after some words were inserted, one of which was read in between.
     #[track_caller]
     fn check(words: &[&'static str], expected: &[&str]) {
         let memory: Recent<&str, String> = Recent::of_weight(10, String::len);
@@ -135,10 +135,10 @@ mod tests {
         check(&["aaaa", "bbbb", "cccc"], &["bbbb", "cccc"]);
         check(&["aaaa", "bbbb", "?a", "cccc"], &["aaaa", "cccc"]);
         check(&["a", "b", "c", "dddddddddd"], &["dddddddddd"]);
-        // A newer value takes the place of an older one.
+        // A newer value replaces an older one.
         check(&["aaaa", "aa", "bbbbbb", "cc"], &["aa", "bbbbbb", "cc"]);
         check(&["aa", "aaaaaa", "bbbb", "c"], &["bbbb", "c"]);
-        // What is too heavy by itself is not kept, and costs no other its place.
+        // A value that is too heavy by itself is not kept, and does not displace others.
         check(&["aa", "bb", "bbbbbbbbbbb"], &["aa"]);
     }
 

@@ -84,7 +84,7 @@ mod tests {
             .is_ok_and(|said| said == "ok")
     }
 
-    /// Others read and write meanwhile, and whoever goes on after a crash takes up where it was.
+    /// Others read and write in the meantime, and after a crash the work is resumed where it was.
     #[test]
     fn the_file_becomes_shorter_step_by_step() {
         let home = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ mod tests {
         assert!(left < full / 4 && left >= LEAST.unsigned_abs() * 8192, "{left} of {full}");
     }
 
-    /// It is not made anew for that: what is free is used.
+    /// The file is not rewritten for that: free pages are reused.
     #[test]
     fn a_store_of_an_older_version_keeps_its_pages() {
         let home = tempfile::tempdir().unwrap();

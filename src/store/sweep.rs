@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::store::schema;
 
-    /// What cannot be removed is left, and what no turn has come to yet.
+    /// The rest is what cannot be removed, and what no turn has reached yet.
     #[test]
     fn outputs_go_in_turns() {
         let home = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ mod tests {
         assert!(sweep.is_done());
         sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() }, &outputs, &logs);
         let all = ids.len();
-        // When no text is left to go, what was never finished has its turn.
+        // When no text is left to remove, unfinished files are.
         for (left, is_done) in
             [(all, false), (all - TURN + 1, false), (all - 2 * TURN + 2, false), (3, false)]
         {
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// What a process that died has begun goes, and nothing else that is not listed.
+    /// What a dead process has begun is removed, and nothing else that is not listed.
     #[test]
     fn drafts_go_when_they_are_old() {
         let home = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Records go a few at a time, from the commit on that says so.
+    /// Records are removed a few at a time, beginning with the commit that asks for it.
     #[test]
     fn records_go_in_turns() {
         let home = tempfile::tempdir().unwrap();
@@ -298,7 +298,7 @@ mod tests {
             (Outputs::new(home.path().join("outputs")), Logs::new(home.path().join("logs")));
         let all = 3 * RECORDS + 2;
         for n in 0..all {
-            // The last one is young.
+            // The last one is recent.
             let at_ms = if n + 1 == all { 7 } else { 6 };
             connection
                 .execute(
@@ -319,7 +319,8 @@ mod tests {
         }
     }
 
-    /// Logs go with the records, whatever else is in their folder, and come back when their conversation goes on.
+    /// Logs are removed together with the records, whatever else is in their folder, and are created again when their
+    /// conversation continues.
     #[test]
     fn logs_go_in_turns() {
         let home = tempfile::tempdir().unwrap();

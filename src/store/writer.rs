@@ -467,7 +467,7 @@ mod tests {
         (Job { batch: Batch { decisions: vec![decided], ..Batch::default() }, duty: Some(duty) }, stored)
     }
 
-    /// However late a batch is withdrawn, either it is known to be stored or it is not.
+    /// However late a batch is withdrawn, it is either known to be stored or it is not stored.
     #[test]
     fn what_is_withdrawn_is_not_stored() {
         let stored = |desk: &Desk| {

@@ -251,9 +251,9 @@ mod tests {
                 vec![user("What did we do so far?"), answer.to_owned(), user("go on")],
                 Some(Compaction::Continued),
             ),
-            // What is said of the future has not been done.
+            // A mere announcement of compaction is not one.
             (vec![user("The history may be summarized to free up context."), answer.to_owned()], None),
-            // Quoted far inside of something, or said by the model, it means nothing.
+            // A phrase that is quoted deep inside of something, or said by the model, means nothing.
             (vec![user(&format!("{far}CONTEXT CHECKPOINT COMPACTION{far}"))], None),
             (vec![user("hello"), answer.replace("well", "anchored summary")], None),
             (

@@ -107,7 +107,7 @@ mod tests {
             (vec!["u", read, turned, read], Some((3, Some(true)))),
             (vec!["u", other, read, read, read, read], Some((4, Some(true)))),
             (vec!["u", read, read, waits], Some((3, Some(false)))),
-            // What the model says between them is no call.
+            // What the model says between the calls does not matter.
             (vec!["u", read, "a", read, read], Some((3, Some(true)))),
             (vec!["u", read, read], None),
             (vec!["u", read, read, other], None),

@@ -171,7 +171,7 @@ mod tests {
         }
         assert_eq!(tokens(Weighted, &[Message { extras: &[], texts: &["你好世界"], ..result }]), 1);
         assert_eq!(tokens(Weighted, &[media]), 6_000);
-        // Long texts are not looked at closely.
+        // Long texts are only counted roughly.
         for (text, expected) in
             [("é".repeat(60_000), 90_000), ("é".repeat(100_000), 150_000), ("é".repeat(100_004), 25_001)]
         {

@@ -482,7 +482,7 @@ mod tests {
         }
     }
 
-    /// A file of some lines, and what a later view of it says; whether that leaves nothing of the first that is needed.
+    /// A file with some lines, and a later view of it; whether that leaves nothing of the first that is needed.
     #[test]
     fn views_that_say_the_same() {
         const FILE: &str = "fn the_first_one() {}\nfn the_second_one() {}\nfn the_third_one() {}\n";
@@ -494,7 +494,7 @@ mod tests {
             ((STUB, image(false)), None, false),
             (("fn the_first_one() {}\n", image(false)), None, false),
             ((FILE, error), None, false),
-            // After a change the lines are other ones.
+            // After a change the lines are different.
             (("fn the_only_one() {}\n", image(false)), Some(Class::Edit), true),
             (("fn the_only_one() {}\n", image(false)), Some(Class::Run), false),
         ] {
@@ -536,7 +536,7 @@ mod tests {
         }
     }
 
-    /// Plays calls, one a step, and tells what is noted about the results of the views.
+    /// Plays calls, one per step, and returns what is recorded about the results of the views.
     fn notes(calls: &[(Class, &str, (u32, u32))]) -> Vec<String> {
         let mut history = History::default();
         for (at, (class, path, lines)) in calls.iter().enumerate() {
@@ -565,13 +565,13 @@ mod tests {
         out
     }
 
-    /// An edit that fails leaves what was read as it is, and none changes a revision.
+    /// A failed edit leaves what was read as it is, and no edit changes a revision.
     #[test]
     fn what_was_not_changed_is_not_stale() {
         for (all_or_nothing, is_error, revision, expected) in [
             (true, false, "", true),
             (true, true, "", false),
-            // Who knows how far a script came.
+            // It is unknown how far a script came.
             (false, true, "", true),
             (false, false, "", true),
             (true, false, "v1", false),
@@ -618,7 +618,7 @@ mod tests {
                 &[(Class::View, "a.rs", ALL), (Class::Edit, "a.rs", ALL), (Class::Run, "a.rs", ALL)],
                 &["1-3 x2 edited at 2"],
             ),
-            // A diff says what it is of only when it is read: whatever was changed may be in it.
+            // Only its contents tell which files a diff shows: any file that was changed before may be in it.
             (&[(Class::Diff, "a.rs", ALL)], &["1-1 x0 "]),
             (&[(Class::Edit, "b.rs", ALL), (Class::Diff, "a.rs", ALL)], &["2-2 x0 of edited"]),
             (&[(Class::Diff, "a.rs", ALL), (Class::Edit, "a.rs", ALL)], &["1-1 x0 "]),

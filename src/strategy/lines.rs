@@ -84,7 +84,7 @@ fn without_number(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// Numbered lines that tell, from one on.
+    /// Telling lines with numbers, counted from the first one on.
     fn code(lines: std::ops::RangeInclusive<u32>, form: impl Fn(u32, &str) -> String) -> String {
         let line = |number| form(number, &format!("let value_{number} = compute({number});"));
         lines.map(line).collect::<Vec<_>>().join("\n")
@@ -122,7 +122,7 @@ mod tests {
             (&all, "100 src/a.rs\n", false),
             (&all, "", false),
             (&all, &code(201..=300, plain), false),
-            // Cut behind some of them.
+            // Cut after some of them.
             (&all, &code(1..=90, plain), true),
             (&all, &code(1..=60, plain), false),
             (&all, &changed(20), true),
@@ -133,7 +133,7 @@ mod tests {
                 "//! Some words about the licence\n",
                 false,
             ),
-            // Of lines that tell nothing, all count.
+            // If no line is telling, all count.
             ("{\n}\n", "a {\n}\n", false),
             ("{\n}\n", "{\n}\n", true),
             ("1 x\n2 x\n3 x\n4 x\n", "1 x\n2 x\n", false),

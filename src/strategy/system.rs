@@ -341,7 +341,7 @@ mod tests {
         Source { kind: Digest::of(&[b"client"]), sender: Digest::of(&[sender]) }
     }
 
-    /// The instructions that come one after another, and what is known with the last of them.
+    /// Sees instructions one after another, and returns what is known with the last of them.
     #[test]
     fn boundaries_are_learned() {
         let rules = "one rule\n".repeat(100);
@@ -354,12 +354,12 @@ mod tests {
             (vec![text("date: 1\nx"), text("date: 1\ny")], Some(Some(908))),
             (vec![text("date: 1\nx"), text("date: 1\ny"), text("date: 2\ny")], Some(Some(900))),
             (vec![text("date: 1\nx"), text("date: 2\ny"), text("date: 2\nz")], Some(Some(900))),
-            // Others' instructions change nothing.
+            // Other senders' instructions change nothing.
             (vec![text("date: 1"), format!("title\n{rules}"), text("date: 2")], Some(Some(900))),
             (vec![text("date: 1"), format!("title\n{rules}")], whole),
             (vec!["short\n1".to_owned(), "short\n2".to_owned()], None),
             (vec!["x".repeat(2000), "x".repeat(2001)], whole),
-            // Nothing stands behind.
+            // Nothing follows.
             (vec![text(""), text(" ")], Some(Some(891))),
         ] {
             let mut systems = Systems::default();
@@ -370,7 +370,7 @@ mod tests {
         }
     }
 
-    /// What stands before the instructions is a part of what the provider keeps.
+    /// What precedes the instructions is part of what the provider caches.
     #[test]
     fn other_tools_are_another_entry() {
         let mut systems = Systems::default();
@@ -393,22 +393,22 @@ mod tests {
         assert_eq!(see(&[tools], "", 5), None);
     }
 
-    /// What happens to one text, and when, in seconds.
+    /// What happens to one text; in [`Steps`], at a time in seconds.
     #[derive(Debug, Clone, Copy)]
     enum Step {
-        /// It comes, and this is expected; where it may be written and is, `Taken`.
+        /// A request has it, and this is expected; `Taken` if it may be written and is.
         Sees(Expected),
         Taken,
         Refused,
-        /// One in the middle of a conversation, which is marked anyway, has been answered.
+        /// A request in the middle of a conversation, which is marked anyway, was answered.
         Beside,
-        /// The request that is marked has been answered, or has failed.
+        /// The marked request was answered, or has failed.
         Kept,
         Failed,
-        /// The answer to the first request of a conversation tells that it was read, or was written.
+        /// The answer to the first request of a conversation shows that it was read, or was written.
         Read,
         Written,
-        /// The request that was let write is answered, and nothing was kept: it is too short.
+        /// The request that was allowed to write was answered, and nothing was cached: it is too short.
         Short,
     }
 
@@ -506,7 +506,7 @@ mod tests {
         }
     }
 
-    /// So many entries that are written and never read.
+    /// This many entries are written and never read.
     fn lost(times: u64) -> impl Iterator<Item = (u64, Step)> {
         (0..times).map(|at| at * 1_000).flat_map(|began| {
             let [sees, writes] = [Expected::Nothing, Expected::Writes].map(Step::Sees);
@@ -514,7 +514,7 @@ mod tests {
         })
     }
 
-    /// Who is let write entries that come to nothing writes no more of them until one would have been read.
+    /// A sender whose entries are written in vain writes no more of them until one would have been read.
     #[test]
     fn what_is_not_read_is_not_written() {
         use Expected::{Nothing, Reads, Writes};
@@ -571,7 +571,7 @@ mod tests {
         }
     }
 
-    /// A provider that keeps nothing is found out, and asked again a day later.
+    /// A provider that caches nothing is found out, and tried again a day later.
     #[test]
     fn what_is_not_there_is_not_counted_on() {
         use Expected::{Nothing, Reads, Writes};
@@ -654,7 +654,7 @@ mod tests {
             let (_, key) = see(&mut systems, &(at % 300).to_le_bytes(), &text, 0).unwrap();
             systems.answered(key, true, true, 0);
         }
-        // The newest may be one more.
+        // The newest may exceed that by one.
         assert!(systems.senders.len() <= SENDERS + 1 && systems.entries.len() <= ENTRIES);
         assert!(systems.senders.iter().all(|(_, kinds)| kinds.len() <= KINDS));
     }

@@ -337,7 +337,7 @@ mod tests {
         let small = Settings { reserve_output: Some(32_000), ..Settings::default() };
         assert_eq!(Gauge::new(0, 65_536, None, &small).usable(), 33_536);
         assert_eq!(Gauge::new(0, 200_000, None, &Settings::default()).estimated().usable(), 185_904);
-        // An answer needs its room even when the request asks for less.
+        // An answer needs its room even if the request asks for less.
         let full = Gauge::new(125_000, 128_000, Some(1_000), &Settings::default());
         assert!(full.zone(&Settings::default()) == Zone::Red && full.excess(&Settings::default()) > 0);
     }
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(gauge(100_000, 128_000).excess(&settings), 23_200);
     }
 
-    /// Windows of which so much is known: by the catalogue, by the request, by the user.
+    /// Windows as far as known from the catalogue, the request and the user.
     #[test]
     fn which_window_counts() {
         for (known, max_output, size, guess, expected) in [
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// The first prompt that is acted on, and what is aimed at.
+    /// The first prompt at which an event is due, and what it aims at.
     #[test]
     fn triggers_and_targets() {
         let usual = Settings { trigger: 0.75, target: 0.5, ..Settings::default() };
@@ -405,7 +405,7 @@ mod tests {
             (sized, 200_000, Some(8_000), 48_000, 32_000),
             (half, 1_048_576, Some(65_536), 524_288, 524_288),
             (most, 1_048_576, Some(65_536), 734_004, 524_288),
-            // Never beyond what a prompt may have.
+            // Never more than a prompt may have.
             (most, 1_048_576, Some(400_000), 648_576, 524_288),
             (nine, 272_000, Some(128_000), 244_800, 136_000),
             (capped, 200_000, Some(64_000), 168_000, 84_000),
@@ -473,7 +473,7 @@ mod tests {
         }
     }
 
-    /// Where room was made the level falls, and the thread grows as it did.
+    /// When room was made the level drops, and the thread grows as before.
     #[test]
     fn room_that_is_made_is_no_growth() {
         let mut velocity = Velocity::default();
@@ -492,7 +492,7 @@ mod tests {
         }
     }
 
-    /// Growth is known after five steps of which none makes the prompt shorter; what does is none of them.
+    /// The growth is known after five steps, not counting those that make the prompt shorter.
     #[test]
     fn how_a_thread_grows() {
         let known = |velocity, largest| Some(Growth { velocity, largest });
@@ -502,7 +502,7 @@ mod tests {
             (&[1_000, 2_000, 3_000, 4_000, 5_000], None),
             (&[1_000, 2_000, 3_000, 4_000, 5_000, 6_000], known(1_000.0, 1_000)),
             (&[1_000, 1_000, 1_000, 1_000, 1_000, 1_000], known(0.0, 0)),
-            // The velocity is of the last steps, the largest of all.
+            // The velocity is that of the last steps, the largest that of all.
             (&[1_000, 2_000, 22_000, 23_000, 24_000, 25_000, 26_000, 27_000], known(1_000.0, 20_000)),
             (&[1_000, 2_000, 3_000, 4_000, 5_000, 25_000], known(4_800.0, 20_000)),
             // The first prompt is only estimated.
@@ -523,8 +523,8 @@ mod tests {
         }
     }
 
-    /// The first prompt from which on the trigger is near: five steps of the usual size, three of the largest, or a tenth
-    /// of what a prompt may have.
+    /// The first prompt from which on the trigger is near: five steps of the usual size, three of the largest, or a
+    /// tenth of what a prompt may have.
     #[test]
     fn where_the_trigger_is_near() {
         let usual = Settings::default();

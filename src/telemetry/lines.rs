@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// Says that it has a line, and takes it as soon as it is let to.
+    /// Reports that it has a line, and takes it as soon as it is allowed to.
     struct Held {
         has_one: SyncSender<()>,
         let_go: Receiver<()>,
@@ -103,7 +103,7 @@ mod tests {
 
     impl Write for Held {
         fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-            // Whoever does not listen, or hold it, any more has let all go.
+            // Fails if the other end was dropped, which releases everything.
             let _ = self.has_one.send(());
             let _ = self.let_go.recv();
             self.written.lock().unwrap().push_str(std::str::from_utf8(line).unwrap());
@@ -126,7 +126,7 @@ mod tests {
         holds.recv().unwrap();
         (0..WAITING + 10).for_each(|at| say(&format!("{at}\n")));
         drop((holds, hold));
-        // There is room as soon as the thread has its turn.
+        // There is room as soon as the thread gets its turn.
         while !lines.own_up() {
             thread::yield_now();
         }

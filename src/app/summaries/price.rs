@@ -175,8 +175,7 @@ fn output(price: &Price) -> f64 {
 mod tests {
     use super::*;
 
-    /// What another process has made of a thread is not known until a request brings it near the window again, and what
-    /// held for one request holds for no other.
+    /// What another process has spent on a thread is unknown until a request brings the thread near the window again.
     #[test]
     fn summaries_may_be_begun_until_a_request_says_otherwise() {
         let spending = Spending::new();

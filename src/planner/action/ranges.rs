@@ -203,7 +203,7 @@ mod tests {
             ("Get-Content f -Raw", View::ALL),
             ("cat f 2>&1", View::ALL),
             ("cat f 2>/dev/null", View::ALL),
-            // The first ones.
+            // The first lines.
             ("head f", (1, 10)),
             ("head -5 f", (1, 5)),
             ("head -n5 f", (1, 5)),
@@ -213,7 +213,7 @@ mod tests {
             ("sed 5q f", (1, 5)),
             ("awk 'NR<=5' f", (1, 5)),
             ("awk 'NR<6{print}' f", (1, 5)),
-            // The last ones.
+            // The last lines.
             ("tail f", (END - 10, END)),
             ("tail -5 f", (END - 5, END)),
             ("tail -n 5 f", (END - 5, END)),
@@ -223,7 +223,7 @@ mod tests {
             ("sed -n '$p' f", (END - 1, END)),
             ("sed -n '100,$p' f", (100, END)),
             ("awk 'NR > 99' f", (100, END)),
-            // Some between.
+            // Lines in between.
             ("sed -n '7p' f", (7, 7)),
             ("sed -n '3,9p' f", (3, 9)),
             ("sed -n -e 3,+6p f", (3, 9)),
@@ -238,7 +238,7 @@ mod tests {
             ("sed -n '3,20p' f | head -7", (3, 9)),
             ("sed -n '3,9p' f | head -70", (3, 9)),
             ("sed -n '3,9p' f | sed -n '2,$p'", (4, 9)),
-            // Who knows.
+            // Unknown lines.
             ("cat f | wc -l", View::PART),
             ("cat f | grep x", View::PART),
             ("cat f > g", View::PART),

@@ -1,4 +1,4 @@
-//! Calls as agents make them, and what is told of them.
+//! Calls as agents make them, and what is inferred from them.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn files_that_are_written() {
         ("exec", &format!(r#"await tools.exec_command({{cmd: "{patch}"}})"#), "src/B.rs, src/C.rs, a.rs"),
         ("apply_patch", "*** Begin Patch\n*** Delete File: old.rs\n*** Add File: new.rs\n+x", "new.rs"),
         ("Bash", r#"{"command":"sed -i s/a/b/ src/a.rs","path":"x"}"#, ""),
-        // What is written is no name.
+        // Contents that are written do not name files.
         ("Bash", r#"{"command":"cat > notes <<E\n*** Add File: a secret\nE"}"#, ""),
         ("create_file", r#"{"filename":"n.txt","file":"a secret"}"#, "n.txt"),
         ("create_file", r#"{"file":"n.txt"}"#, "n.txt"),

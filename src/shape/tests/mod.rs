@@ -8,7 +8,7 @@ use super::settings::{NamePatterns, Truncate};
 use super::*;
 
 const RECALL: &str = "full output: /o/ab12.txt";
-/// Passes for encoded data once there is enough of it.
+/// Looks like encoded data if there is enough of it.
 const ENCODED: &str = "QkM3ZGVm/GhpSmts0+XyRnJvbUFub3RoZXJJbWFnZQ1c9dLx7K";
 
 /// Settings that truncate at these limits, and do nothing else.
@@ -57,7 +57,7 @@ fn brief(leaves: Option<&[Leaf]>) -> String {
     format!("{} … {}", ends.0.collect::<String>(), ends.1.collect::<String>())
 }
 
-/// Lines from one number to another, 20 bytes each with the newline.
+/// Lines numbered from one number to another, 20 bytes each with the newline.
 fn lines(numbers: std::ops::RangeInclusive<usize>) -> String {
     numbers.fold(String::new(), |lines, number| lines + &format!("line {number:04} abcd efgh\n"))
 }
@@ -120,7 +120,7 @@ fn tails_are_kept() {
     );
 }
 
-/// The figures of a cut are of what was cut, and the full text is what came.
+/// The figures of a cut are those of what was cut, but the full text is what was received.
 #[test]
 fn a_cut_of_what_was_condensed_says_from_how_much() {
     let (text, escapes) = (lines(1..=3000), "\u{1b}[0m".repeat(2500));
@@ -149,7 +149,7 @@ fn a_cut_of_what_was_condensed_says_from_how_much() {
     }
 }
 
-/// Where that takes the room that the cut would make, the mark leaves it out: what comes back is cut no further.
+/// If that takes the room that the cut would make, the marker leaves it out: what comes back is not cut any further.
 #[test]
 fn whether_it_is_cut_does_not_hang_on_what_came_before() {
     let settings = Settings { fold: true, ..limits(1, 16, Keep::Head) };
@@ -209,7 +209,7 @@ fn both_ends_are_kept() {
     check(&text, &limits(0, 51_200, Keep::Both), Some(&marker("60,000", "60,000")));
 }
 
-/// A marker that cannot be told from other text is part of the limits: of few lines or bytes it is all that is left.
+/// A marker that cannot be told from other text counts towards the limits: if these are small, it is all that is left.
 #[test]
 fn a_marker_without_figures_stands_alone_where_there_is_room_for_no_more() {
     let text = lines(1..=3000);
@@ -218,7 +218,7 @@ fn a_marker_without_figures_stands_alone_where_there_is_room_for_no_more() {
         ("[cut]", 2, 51_200, Some("[cut]")),
         ("[cut]", 1, 51_200, Some("[cut]")),
         ("[cut]", 2000, 5, Some("[cut]")),
-        // It would not fit itself.
+        // The marker itself would not fit.
         ("[cut]", 2000, 4, None),
         ("[cut]\nhere", 1, 51_200, None),
     ] {
@@ -244,7 +244,7 @@ fn a_counted_final_line_takes_its_place() {
     rule.truncate.count_trailing_newline = true;
     let truncation = |settings: &Settings| settings.truncate.lines().size(&text).lines;
     assert_eq!(truncation(&rule), 3001);
-    // One newline would go: never longer wins.
+    // Only a newline would be removed: never longer takes precedence.
     check(&text, &rule, None);
 }
 
@@ -309,7 +309,7 @@ fn shapers_run_in_order() {
     // A document with equal lines is minified, not folded.
     let document = format!("[\n{}  0\n]\n", "  0,\n".repeat(40));
     check(&document, &Settings::default(), Some(&format!("[{}0]", "0,".repeat(40))));
-    // What would leave nothing to see stays.
+    // A text that would lose everything visible stays.
     check(&"\x1b[0m".repeat(10), &Settings::default(), None);
     check(&" \x1b[0m\n".repeat(10), &Settings::default(), None);
     // Too little to be worth a decision.
@@ -339,7 +339,7 @@ fn a_marker_that_cannot_be_recognised_is_part_of_the_budget() {
     settings.truncate.base.keep = Keep::Head;
     settings.truncate.marker = String::new();
     check(&text, &settings, Some(lines(1..=97).trim_end()));
-    // It would come back as a document, and be minified.
+    // It would come back as a document and be minified.
     let document = format!("[{}1]\n", "1, ".repeat(400));
     check(&format!("{document}{text}"), &settings, Some(&format!("{document}{}", lines(1..=96).trim_end())));
     settings.truncate.base.max_lines = 4;
@@ -373,7 +373,7 @@ fn the_kind_of_call_decides() {
     }
 }
 
-/// What a short member says stands nowhere else; those that are many or long are cut as the others are.
+/// What a short member says is nowhere else; members that are many or long are cut as usual.
 #[test]
 fn short_members_stay() {
     let (page, log) = (lines(1..=3000), lines(1..=2000));
@@ -439,7 +439,7 @@ fn the_tool_and_the_error_choose_the_rule() {
     ] {
         assert_eq!(first(Some(tool), false), Some(((true, true), bytes, both)), "{tool}");
     }
-    // Errors have no limit of lines.
+    // Errors have no limit on lines.
     assert_eq!(first(Some("Grep"), true), None);
 }
 

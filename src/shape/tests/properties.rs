@@ -6,7 +6,7 @@ use super::*;
 use crate::shape::cut::Lines;
 use crate::shape::settings::MARKER;
 
-/// Pieces of text that one shaper or another cares about.
+/// Pieces of text that matter to one of the shapers.
 fn text() -> impl Strategy<Value = String> {
     let encoded = ENCODED.repeat(12);
     let fixed = proptest::sample::select(vec![
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// What is removed of members leaves something behind; it is no more of the budget than it was before.
+    /// A removed member leaves something behind, which takes no more of the budget than it did before.
     #[test]
     fn shortened_members_stay(texts in texts(), settings in settings()) {
         let Some(shaped) = shape(&Subject { members: true, ..subject(&texts) }, &settings) else { return Ok(()) };
@@ -148,7 +148,7 @@ proptest! {
         let marks = after.iter().enumerate().flat_map(|(index, text)| {
             template.find_in(text).map(move |marker| (index, marker)).collect::<Vec<_>>()
         });
-        // One of the markers is ours; the text may hold others.
+        // One of the markers is ours; the text may contain others.
         let found = marks.into_iter().any(|(index, marker)| {
             let text = &after[index];
             let start = &text[..marker.start.saturating_sub(2)];

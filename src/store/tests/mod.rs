@@ -1,4 +1,5 @@
-//! The SQLite store: what goes in comes out, whoever else is at it and whatever fails. Here, what is decided.
+//! The SQLite store: what is stored is found again, whoever else uses the store and whatever fails. This file is about
+//! decisions.
 
 mod opening;
 mod overlay;
@@ -42,13 +43,13 @@ impl Bench {
         self.try_open().unwrap()
     }
 
-    /// The database behind the store's back.
+    /// Another connection to the store's database.
     fn database(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 }
 
-/// What the log tells of what is done on this thread.
+/// What is logged by this thread.
 pub(super) fn logged(level: tracing::Level, work: impl FnOnce()) -> String {
     let log = tempfile::NamedTempFile::new().unwrap();
     let file = Arc::new(log.reopen().unwrap());
@@ -154,7 +155,7 @@ fn a_thread_moves_on_and_stays_set_aside() {
     }
 }
 
-/// A decision is made once. A later one about the same part has another beginning, or comes too late.
+/// A decision is made once. A later one about the same part applies from another request on, or comes too late.
 #[test]
 fn the_first_decision_stands() {
     let bench = Bench::new();
@@ -189,7 +190,7 @@ fn the_newest_decision_of_a_principal_is_recovered() {
     assert_eq!(store.known_decisions(chain("root"), &[]).unwrap(), []);
 }
 
-/// One row that cannot be read hides no other.
+/// A row that cannot be read does not hide others.
 #[test]
 fn damaged_rows_are_not_recovered() {
     let bench = Bench::new();
@@ -210,7 +211,7 @@ fn damaged_rows_are_not_recovered() {
     assert_eq!(store.known_decisions(chain("root"), &keys).unwrap(), [None, second]);
 }
 
-/// What was refused can be decided anew; else the first decision stands.
+/// What was rejected can be decided again; otherwise the first decision is kept.
 #[test]
 fn a_refused_decision_is_overruled() {
     let bench = Bench::new();
@@ -225,7 +226,7 @@ fn a_refused_decision_is_overruled() {
     assert!(matches!(wait(store.commit(decided(shorter.clone(), 2))), Err(StoreError::Raced)));
     wait(store.commit(Batch { overrule: true, ..decided(shorter.clone(), 2) })).unwrap();
     assert_eq!((texts(&store), kept()), (shorter.clone(), 1), "nothing is left of what was refused");
-    // The same again, and what another decision is sent as too.
+    // The same text again, and one that another decision is sent as too.
     wait(store.commit(Batch { overrule: true, ..decided(shorter.clone(), 3) })).unwrap();
     assert_eq!((texts(&store), kept()), (shorter, 1));
     wait(store.commit(decided(vec![stored("n", 0, "n", "short")], 4))).unwrap();
@@ -293,7 +294,7 @@ fn the_newest_summary_of_a_thread_is_found() {
     let again = Summary { text: "better".to_owned(), ..summary("a", "t", 3) };
     wait(store.commit(Batch { summaries: vec![again.clone()], ..Batch::default() })).unwrap();
     assert_eq!(store.summary("t").unwrap(), Some(again));
-    // The clock was set back: what is stored last is the newest, and so is what stands in its place.
+    // The clock was set back: what is stored last is the newest, and so is what replaces it.
     let late = Summary { at_ms: 4, ..summary("d", "t", 1) };
     for at_ms in [1, 0, 4] {
         wait(store.commit(Batch { summaries: vec![summary("d", "t", at_ms)], ..Batch::default() })).unwrap();

@@ -1,4 +1,4 @@
-//! Stores that are new, older, newer or none, and what a connection keeps.
+//! Stores that are new, older, newer or not stores at all, and the settings of a connection.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn what_is_no_database_is_an_error() {
     assert!(matches!(error, StoreError::Database(_)) && error.way_out() == NO_DATABASE, "{error}");
 }
 
-/// Writes over the tables of threads.
+/// Overwrites the tables of threads.
 fn damage(bench: &Bench) {
     use std::os::unix::fs::FileExt as _;
     let page = "SELECT rootpage FROM sqlite_master WHERE name = 'threads'";
@@ -33,7 +33,7 @@ fn a_damaged_page_is_found_at_the_start() {
     );
 }
 
-/// Whatever is damaged later is told once, as an error, and every read that fails is counted.
+/// Damage that occurs later is reported once, as an error, and every failed read is counted.
 #[test]
 fn damage_that_is_met_with_later_is_told() {
     let bench = Bench::new();
@@ -87,7 +87,7 @@ fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
     }
 }
 
-/// Pages that are there can be read, and what is to be written finds no room.
+/// Existing pages can be read, but there is no room to write.
 #[test]
 fn a_store_that_nothing_can_be_written_to_is_refused() {
     let bench = Bench::new();
@@ -99,7 +99,7 @@ fn a_store_that_nothing_can_be_written_to_is_refused() {
     }
 }
 
-/// Another gateway that is writing is waited for no longer than usual, and shows that it can be written to.
+/// Another gateway that is writing is waited for no longer than usual, and proves that the store is writable.
 #[test]
 fn a_store_that_another_gateway_writes_to_is_opened() {
     let bench = Bench::new();
@@ -114,7 +114,7 @@ fn a_store_that_another_gateway_writes_to_is_opened() {
     assert!(begun.elapsed() < schema::PATIENCE);
 }
 
-/// One that cannot even be read is waited for, and the log says so at once.
+/// A store that cannot even be read is waited for, and this is logged at once.
 #[test]
 fn a_store_that_is_locked_is_waited_for() {
     let bench = Bench::new();
@@ -138,7 +138,7 @@ fn a_newer_store_is_left_alone() {
     assert!(bench.try_open().is_ok());
 }
 
-/// A store of the first version gets the tables that it lacks, and keeps what it holds.
+/// A store of the first version gets the tables that it lacks, and keeps its contents.
 #[test]
 fn an_older_store_is_brought_up_to_date() {
     let bench = Bench::new();
@@ -152,7 +152,8 @@ fn an_older_store_is_brought_up_to_date() {
     assert_eq!(store.decisions(&[chain("m")]).unwrap(), [stored("m", 0, "m", "kept")]);
     wait(store.commit(Batch { splices: vec![spliced("m", "n", "text")], ..Batch::default() })).unwrap();
     drop(store);
-    // These tables came without a new version, so that gateways without them go on with stores that have them.
+    // These tables were added without a new version, so that gateways without them can continue with stores that have
+    // them.
     let uses = "DROP TABLE uses; DROP TABLE refusals; DROP TABLE windows; DROP TABLE lacking;
                 DROP INDEX decisions_by_replacement";
     bench.database().execute_batch(uses).unwrap();
@@ -167,7 +168,7 @@ fn an_older_store_is_brought_up_to_date() {
     assert_eq!(version, 3);
 }
 
-/// Gateways that start at once on a new file all get it.
+/// Gateways that start at the same time on a new file all open it.
 #[test]
 fn a_new_store_is_made_once() {
     for _ in 0..5 {
@@ -195,7 +196,7 @@ fn only_this_user_may_enter() {
     drop(bench.open());
     assert_eq!(mode(bench.path().parent().unwrap()), 0o700);
 
-    // Somebody else made the folder.
+    // The folder was created by somebody else.
     let bench = Bench::new();
     let path = bench.path();
     let dir = path.parent().unwrap();
@@ -210,7 +211,7 @@ fn only_this_user_may_enter() {
     }
 }
 
-/// A statement that runs for every result of a history is made once.
+/// A statement that runs for every result of a history is prepared once.
 #[test]
 fn statements_are_not_made_again_for_other_values() {
     let bench = Bench::new();

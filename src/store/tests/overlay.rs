@@ -1,4 +1,4 @@
-//! Decisions in memory above a store: found beside those of the store, and never in it.
+//! Decisions in memory above a store: found in addition to those of the store, and never stored.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn what_is_decided_above_a_store_stays_out_of_it() {
 
     let one = stored("m", 1, "m", "one");
     wait(overlay.commit(decided(vec![one.clone()], 2))).unwrap();
-    // What was decided first stands, and all of a batch is put in, or none.
+    // The first decision is kept, and a batch is accepted as a whole or not at all.
     for again in [vec![stored("n", 0, "n", "lost"), stored("m", 1, "m", "again")], vec![one.clone()]] {
         assert!(matches!(wait(overlay.commit(decided(again, 3))), Err(StoreError::Raced)));
     }
@@ -37,7 +37,7 @@ fn what_is_decided_above_a_store_stays_out_of_it() {
     assert_eq!(newest(&*below), Some(real));
 }
 
-/// Calls with one id and results that say the same: of what is decided at once, the same is found again as below.
+/// Calls with the same id and equal results: of what is decided at the same time, the same one is found again as below.
 #[test]
 fn what_is_decided_at_once_is_found_as_below() {
     for names in [["m", "n"], ["n", "m"], ["m", "m"]] {

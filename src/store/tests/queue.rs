@@ -1,17 +1,17 @@
-//! What waits to be stored: batches that fail, are taken back, or find no room.
+//! What waits to be stored: batches that fail, are withdrawn, or find no room.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
 
-/// Batches that wait together are one transaction, but one that fails harms only itself.
+/// Batches that wait together are one transaction, but one that fails only affects itself.
 #[test]
 fn a_bad_batch_harms_no_other() {
     let bench = Bench::new();
     let store = bench.open();
     wait(store.commit(decided(vec![stored("m", 0, "m", "first")], 1))).unwrap();
-    // While somebody else writes, batches pile up.
+    // While somebody else writes, batches accumulate.
     let other = bench.database();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waiting: Vec<Stored> = ["a", "m", "b", "b", "c"]
@@ -26,7 +26,7 @@ fn a_bad_batch_harms_no_other() {
     }
 }
 
-/// Nobody was told that it would be stored: it must not be, or what is stored is not what was sent.
+/// Nobody was told that it would be stored: it must not be, or the store would differ from what was sent.
 #[test]
 fn a_withdrawn_batch_is_not_stored() {
     let bench = Bench::new();
@@ -52,7 +52,7 @@ fn a_full_queue_takes_no_more() {
     let store = Sqlite::open(&bench.path(), bench.outputs(), bench.home.path().join("logs"), 1).unwrap();
     let other = bench.database();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // One group is being written, one batch waits: nothing else is taken.
+    // One group is being written, one batch waits: nothing else is accepted.
     let mut waiting = Vec::new();
     let refused = loop {
         let mut stored = store.commit(decided(Vec::new(), 1));
@@ -67,7 +67,7 @@ fn a_full_queue_takes_no_more() {
     assert!(waiting.into_iter().all(|stored| wait(stored).is_ok()));
 }
 
-/// What finds no room, or cannot be written, is counted, and the count outlives the store.
+/// Records that find no room or cannot be written are counted, and the count outlives the store.
 #[test]
 fn records_that_were_dropped_are_counted() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Full texts and records: saved before they are cited, booked once, and forgotten with age.
+//! Full texts and records: saved before they are cited, booked once, and removed with age.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn texts_are_saved_before_they_are_cited() {
     let id = "0123456789abcdef0123456789abcdef";
     let save = Save { id: id.to_owned(), text: "full".to_owned() };
     let batch = Batch { saves: vec![save], ..decided(vec![stored("m", 0, "m", "short")], 1) };
-    // A file stands where the folder should be.
+    // There is a file in place of the folder.
     std::fs::write(bench.home.path().join("outputs"), "").unwrap();
     let store = bench.open();
     let refused = wait(store.commit(batch.clone()));
@@ -20,7 +20,7 @@ fn texts_are_saved_before_they_are_cited() {
     assert_eq!(store.decisions(&[chain("m")]).unwrap().len(), 1);
 }
 
-/// For a day, unless something else is known by then.
+/// For a day, unless something else becomes known.
 #[test]
 fn windows_are_believed_for_a_while() {
     const DAY: i64 = 24 * 3_600_000;
@@ -123,7 +123,7 @@ fn records_are_booked_once_and_forgotten() {
     let book = |rows: Vec<LedgerRow>| wait(store.commit(Batch { ledger: rows, ..Batch::default() })).unwrap();
     book(vec![row("a", 1), row("b", 2)]);
     book(vec![row("a", 9)]);
-    // What is known later stands in its place.
+    // What becomes known later replaces it.
     book(vec![LedgerRow { cost: Some(7), record: "{}".to_owned(), ..row("b", 9) }]);
     wait(store.commit(Batch { forget_ledger: Some(2), ..Batch::default() })).unwrap();
     let sums = "SELECT count(*), sum(at_ms), sum(cost), max(record) FROM ledger";
@@ -132,7 +132,7 @@ fn records_are_booked_once_and_forgotten() {
     assert_eq!(left, (1, 2, 7, "{}".to_owned()));
 }
 
-/// What is missing from histories is kept for a time, and of so many: the last.
+/// What is missing from histories is kept for a limited time, and for a limited number: the latest.
 #[test]
 fn what_is_missing_from_histories_is_known_for_a_while() {
     const DAY: i64 = 24 * 3_600_000;

@@ -1,8 +1,8 @@
-//! Splices: found by what they replace, the first one standing.
+//! Splices: found by what they replace; the first one is kept.
 
 use super::*;
 
-/// The first splice under a history and since a request stands.
+/// The first splice for a history from a request on is kept.
 #[test]
 fn splices_are_found_by_what_they_replace() {
     let bench = Bench::new();
@@ -19,7 +19,7 @@ fn splices_are_found_by_what_they_replace() {
     assert_eq!(store.splices(&[chain("n")]).unwrap(), []);
 }
 
-/// A splice that cannot be read hides no other.
+/// A splice that cannot be read does not hide others.
 #[test]
 fn damaged_splices_are_none() {
     for damage in [

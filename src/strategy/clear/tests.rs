@@ -1,4 +1,4 @@
-//! What is protected, what may go, and in which order: worked examples, in tokens.
+//! What is protected, what may be cleared, and in which order: worked examples, in tokens.
 
 use std::sync::Arc;
 
@@ -8,9 +8,8 @@ use crate::strategy::{Action, View};
 
 const TOKENS: u32 = BYTES_PER_TOKEN as u32;
 
-/// A history in short: `u` the user, `a` an answer without calls, and steps of the model with the results of its
-/// calls, as in `r1=30000+v2=500`. `r` is any result, `v` a view of a file, `e` an error, `p` one that a rule
-/// protects.
+/// A history in short form: `u` the user, `a` an answer without calls, and steps of the model with the results of its
+/// calls, as in `r1=30000+v2=500`. `r` is any result, `v` a view of a file, `e` an error, `p` one that a rule protects.
 fn history(short: &str) -> History {
     let mut history = History::default();
     for (message, word) in short.split_whitespace().enumerate() {
@@ -66,8 +65,8 @@ fn add(history: &mut History, id: PartId, short: &str) {
     history.result(id, tokens.parse::<u32>().unwrap() * TOKENS, outcome);
 }
 
-/// The pruning of an agent that writes its own history: the newest 40,000 tokens of results stay, those of this
-/// turn and the one before on top of them; it acts when more than 20,000 may go, as the user speaks.
+/// The pruning of an agent that writes its own history: the newest 40,000 tokens of results stay, in addition to those
+/// of this turn and the one before; it acts when more than 20,000 may be removed, as the user speaks.
 pub(crate) fn forty_and_twenty() -> Settings {
     Settings {
         policy: Policy::Oldest,
@@ -81,7 +80,7 @@ pub(crate) fn forty_and_twenty() -> Settings {
     }
 }
 
-/// The numbers of the results that may go, oldest first.
+/// The numbers of the results that may be cleared, oldest first.
 fn open_in(history: &History, settings: &Settings) -> Vec<u64> {
     let found = candidates(history, &|_| false, Rates::USUAL, settings);
     found.iter().map(|candidate| number(history, candidate)).collect()
@@ -114,7 +113,7 @@ fn what_is_outside_of_the_newest() {
     let (four, five) = (of_turns(4), of_turns(5));
     let long = format!("u r1=30000 {}u r2=30000 {}u a u a u a", "a ".repeat(40), "a ".repeat(40));
     for (talk, settings, expected) in [
-        // Of images the newest stay, however large they are; what stands between them does not.
+        // The newest images stay, however large they are; what is between them does not.
         (SCREENS, &none, &[1, 2, 3, 4][..]),
         (SCREENS, &two, &[1, 3]),
         (SCREENS, &usual, &[3]),
@@ -122,23 +121,23 @@ fn what_is_outside_of_the_newest() {
         (&*long, &worth, &[1, 2]),
         (&*long, &four, &[1]),
         (&*long, &five, &[]),
-        // The result that crosses the limit goes whole; which one it is depends on the direction in a step.
+        // The result that crosses the limit is cleared as a whole; which one it is depends on the direction in a step.
         (TALK, &usual, &[1, 2]),
         (TALK, &forward, &[1, 3]),
         // The limit is strict.
         ("u r1=20000 a u r2=40000 a u a u", &usual, &[1]),
         ("u r1=1 a u r2=39999 a u a u", &usual, &[]),
         ("u r1=1 a u r2=40000 a u a u", &usual, &[1]),
-        // A turn that works on and on is protected whole, and so is the one before it.
+        // A turn of many steps is protected as a whole, and so is the one before it.
         ("u a u r1=30000 r2=30000 a u r3=30000 r4=30000 r5=30000", &usual, &[]),
         ("u r1=30000 r2=30000 a u a u r3=30000 r4=30000", &usual, &[1]),
-        // Errors and what is protected are neither counted nor open.
+        // Errors and protected results are neither counted nor cleared.
         ("u p1=50000 r2=30000 a u e3=30000 r4=30000 a u a u", &usual, &[2]),
         ("u p1=50000 e2=50000 r3=30000 a u a u", &usual, &[]),
-        // Views and the rest have windows of their own, or share one.
+        // Views and the rest have separate windows, or share one.
         ("u v1=30000 r2=30000 a u v3=30000 r4=5000 a u a u", &usual, &[1, 2]),
         ("u v1=30000 r2=30000 a u v3=30000 r4=5000 a u a u", &apart, &[1]),
-        // The newest turn aside, the result that crosses 50,000 goes, and all before it.
+        // Apart from the newest turn, the result that crosses 50,000 is cleared, and all before it.
         ("u r1=25000 a u r2=35000 a u r3=20000 a u", &masking, &[1, 2]),
         ("u r1=30000 a u r2=20000 a u", &masking, &[]),
         ("u r1=30000 a u r2=300 a u r3=300 a u r4=300 a u", &expired, &[1, 2]),
@@ -147,7 +146,7 @@ fn what_is_outside_of_the_newest() {
     }
 }
 
-/// What is cleared is passed over: the results before it are still looked at, and it is none of the newest.
+/// A cleared result is skipped: those before it are still considered, and it is not one of the newest.
 #[test]
 fn the_walk_goes_on_past_what_is_cleared() {
     let settings = forty_and_twenty();
@@ -162,8 +161,8 @@ fn the_walk_goes_on_past_what_is_cleared() {
     }
 }
 
-/// One result of 15,000 tokens a turn: what was cleared is not counted again, so that an event comes every other
-/// turn and not every turn.
+/// One result of 15,000 tokens a turn: cleared ones are not counted again, so that an event comes every other turn and
+/// not every turn.
 #[test]
 fn events_of_fourteen_turns() {
     let settings = forty_and_twenty();
@@ -184,7 +183,7 @@ fn events_of_fourteen_turns() {
     assert_eq!(events, expected);
 }
 
-/// For the window, only names and the step in progress protect; the score says what goes first.
+/// For the window, only names and the step in progress protect; the score determines what is cleared first.
 #[test]
 fn what_goes_first() {
     const AGES: &str = "u a u v1=450 a u r2=2800 a u a u a u a u v1=120 a u r3=90 a";
@@ -193,7 +192,7 @@ fn what_goes_first() {
         ("u r1=100 r2=200 a u r3=300", Policy::Oldest, &[1, 2][..]),
         ("u p1=100 e2=200 r3=300 a", Policy::Oldest, &[3]),
         (AGES, Policy::Oldest, &[1, 2, 1, 3]),
-        // What was named lately comes last, what was never named before it.
+        // What was named recently comes last, what was never named before it.
         (AGES, Policy::Lru, &[2, 1, 3, 1]),
         (AGES, Policy::TypeTtl, &[1, 2, 1, 3]),
         (AGES, Policy::Hybrid, &[2, 1, 1, 3]),
@@ -206,7 +205,7 @@ fn what_goes_first() {
     }
 }
 
-/// The least worth keeping first, until enough is free: the results of 6, 3 and 2 turns ago.
+/// The least worth keeping first, until enough is freed: the results of 6, 3 and 2 turns ago.
 #[test]
 fn scores_and_what_they_free() {
     let settings = Settings { policy: Policy::Hybrid, smallest: 0, ..Settings::default() };

@@ -236,7 +236,7 @@ mod tests {
     use crate::strategy::View;
     use std::sync::Arc;
 
-    /// A result of the request 10, of a thousand tokens.
+    /// A result of request 10, of a thousand tokens.
     fn result(class: Class, views: &[(&str, u32, u32)]) -> Outcome {
         let view = |&(path, first, last): &(&str, u32, u32)| View::of(path.into(), (first, last));
         let action = Action { class, views: views.iter().map(view).collect(), ..Action::default() };
@@ -336,7 +336,7 @@ mod tests {
         history.result(part, what.bytes, result);
     }
 
-    /// The rate of quotes of a result at a request, spelled out.
+    /// The rate of quotes of a result at a request, written out.
     fn rate(result: &Outcome, now: u32, busy: f64) -> f64 {
         let (size, file) = result.weight;
         let first = match result.action.class {
@@ -363,7 +363,7 @@ mod tests {
         first * size * IDLE.of(1 + now - last) * by_age.of(1 + now - result.shown)
     }
 
-    /// What one more request adds to the rent of a result, as it is then.
+    /// What one more request adds to the rent of a result in its present state.
     fn added(history: &History, at: usize, rates: Rates, settings: &Settings) -> f64 {
         let item = &history.items()[at];
         let Some(result) = item.result.as_deref() else { return 0.0 };
@@ -376,7 +376,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Rents are to the bit what they are when every request is reckoned as it passes, whenever they are settled.
+        /// Rents are exactly the same as if every request were reckoned when it passes, whenever they are settled.
         #[test]
         fn rents_are_reckoned_as_requests_pass(
             all in proptest::collection::vec(anything(), 1..60),

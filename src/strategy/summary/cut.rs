@@ -81,8 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Places in few letters, each behind two messages of 1,000 tokens: `t` a turn, `s` a step. The head is one
-    /// message.
+    /// Places in short form, each after two messages of 1,000 tokens: `t` a turn, `s` a step. The head is one message.
     fn places(letters: &str) -> (Vec<Place>, Vec<u64>) {
         let place = |(at, letter): (usize, char)| Place {
             end: 2 * at + 3,
@@ -109,7 +108,7 @@ mod tests {
             ("stst", 1_000, settings(1, 0), Some(1)),
             ("stst", 3_001, settings(1, 0), Some(3)),
             ("stst", 99_000, settings(1, 0), Some(3)),
-            // A turn that is to stay is cut into only when the turns before it are not enough.
+            // A turn that is to stay is only cut into if the turns before it are not enough.
             ("ststs", 3_000, settings(2, 0), Some(1)),
             ("ststs", 5_000, settings(2, 0), Some(2)),
             ("ssss", 5_000, settings(1, 0), Some(2)),
@@ -117,7 +116,7 @@ mod tests {
             // The last tokens stay.
             ("ssss", 99_000, settings(1, 3_000), Some(2)),
             ("stst", 99_000, settings(1, 3_000), Some(2)),
-            // No more than a fifth of the window is kept whatever is asked for.
+            // No more than a fifth of the window is kept, whatever is asked for.
             ("ssss", 99_000, settings(1, 90_000), Some(1)),
             // Not worth it.
             ("s", 1_000, Settings { minimum_gain: 1_001, ..settings(1, 0) }, None),
@@ -149,7 +148,7 @@ mod tests {
         }
     }
 
-    /// What would not be used is not made, whatever else is worth it.
+    /// A summary that would not be used is not made, whatever else is worth it.
     #[test]
     fn what_frees_too_little_is_no_place() {
         let settings = Settings {
@@ -167,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is taken frees what it must, unless nothing does, and leaves what is to stay.
+        /// The chosen place frees what it must, unless none does, and leaves what is to stay.
         #[test]
         fn cuts_keep_to_their_limits(letters in "[ts]{0,20}", wanted in 0..50_000_u64, turns in 0..4_u32, keep in 0..9_000_u64) {
             let settings =

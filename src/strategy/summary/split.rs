@@ -115,7 +115,7 @@ fn by_budget(messages: &[Message], budget: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Messages in short: `u` the user, `m` the model, `c` a call, `r` a result, each with its bytes.
+    /// Messages in short form: `u` the user, `m` the model, `c` a call, `r` a result, each with its bytes.
     fn messages(short: &str) -> Vec<Message> {
         let message = |word: &str| {
             let (kind, bytes) = word.split_at(1);
@@ -137,9 +137,9 @@ mod tests {
             (&ten, 4, Some(12)),
             (&ten, 1, Some(18)),
             (&ten, 10, None),
-            // Fewer turns than stay: nothing goes, however long they are.
+            // Fewer turns than are to stay: nothing is removed, however long they are.
             (&turns(5, "u40000 m160500"), 6, None),
-            // Results are no turns.
+            // Results do not begin turns.
             ("u c r c r", 1, None),
             ("u c r m u c r", 1, Some(4)),
             ("", 1, None),
@@ -160,7 +160,7 @@ mod tests {
             ("", 0),
         ] {
             assert_eq!(by_share(&messages(talk), 0.3), expected, "{talk}");
-            // What is asked now is not counted.
+            // The current question is not counted.
             let settings = Settings { split: Split::Share, keep_share: 0.3, ..Settings::default() };
             let now = messages(&format!("{talk} u999999"));
             assert_eq!(point(&now, 0, &settings).unwrap_or(0), expected, "{talk}");

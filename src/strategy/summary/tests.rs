@@ -1,4 +1,4 @@
-//! What is shown to the writer, what stands in place of the messages, and how that is measured.
+//! What the writer is shown, what replaces the messages, and how that is measured.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn talk() -> Conversation {
     protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap()
 }
 
-/// What the writer will read is known without reading it, but for what stands around it.
+/// The length of what the writer will read is known without rendering it, except for what is put around it.
 #[test]
 fn about_how_much_the_writer_reads() {
     let talk = talk();
@@ -136,7 +136,7 @@ fn what_binds_is_carried_first() {
     assert!(said(10).is_empty());
 }
 
-/// Users as editors send their words.
+/// The user's words as editors send them.
 #[test]
 fn what_stands_in_tags_is_said() {
     let query = "<user_query>\nNever change the schema\n</user_query>";
@@ -149,7 +149,7 @@ fn what_stands_in_tags_is_said() {
     assert_eq!(text::said(&talk, &[0], 1000), [query]);
 }
 
-/// Calls as Codex and servers of MCP make them.
+/// Calls as Codex and MCP servers make them.
 #[test]
 fn files_of_patches_are_named() {
     let call = |id: &str, kind: &str, name: &str, said: &str, text: &str| json!({"type": kind, "call_id": id, "name": name, said: text});

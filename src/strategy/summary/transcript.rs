@@ -217,7 +217,7 @@ mod tests {
             let chunks = chunks(&entries, most);
             prop_assert_eq!(chunks.concat(), texts.concat());
             prop_assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= most.max(64)));
-            // What is behind some of them is all of the others.
+            // What follows some entries is all of the others.
             for read in 0..=chunks.len() {
                 let (gone, left) = chunks.split_at(read);
                 let rest = behind(&entries, gone.iter().map(String::len).sum());

@@ -1,10 +1,10 @@
-//! What summaries cost, on the bill and from the budget.
+//! The cost of summaries, on the bill of their conversation and in its budget.
 
 use super::*;
 use crate::app::tally::Tally;
 use crate::ledger::words::Used;
 
-/// What a summary costs counts towards the limits at once, and once after a restart.
+/// The cost of a summary counts towards the limits at once, and only once after a restart.
 #[test]
 fn summaries_are_paid_from_the_budget() {
     use crate::config::BudgetLimits;
@@ -52,7 +52,7 @@ fn summaries_are_paid_from_the_budget() {
     assert!(log.lines().all(|record| record.contains(r#""unpriced_charges":["grounding"]"#)), "{log}");
 }
 
-/// A call that brought no answer is of unknown cost, and nobody else is blamed for what the gateway itself gave up.
+/// A call without an answer has an unknown cost, and nobody else is blamed for what the gateway itself gave up.
 #[test]
 fn calls_without_an_answer_are_booked() {
     use crate::ledger::Record;
@@ -64,7 +64,7 @@ fn calls_without_an_answer_are_booked() {
         (Some(Failure::Stopped), None, Failure::Stopped, Outcome::Stopped, "the gateway was stopped"),
         (Some(Failure::TimedOut), None, Failure::TimedOut, Outcome::ClientGone, "not done in time"),
         (Some(broke.clone()), None, broke.clone(), Outcome::UpstreamBroke, "the answer broke off"),
-        // The last one came, and was of no use; before the next the gateway was stopped.
+        // The last answer came but was useless; before the next call the gateway was stopped.
         (None, Some(broke), Failure::Stopped, Outcome::Complete, "the answer broke off"),
     ] {
         let (home, store) = on_disk();
@@ -95,8 +95,8 @@ fn calls_without_an_answer_are_booked() {
     }
 }
 
-/// What a summary will cost, in bytes of the conversation's plain input: what its writer reads and writes, at the writer's
-/// price; and what its calls have cost takes the place of that.
+/// The expected cost of a summary, in bytes of the conversation's plain input: what its writer reads and writes, at the
+/// writer's price. The actual cost of its calls replaces it.
 #[test]
 fn what_a_summary_costs_is_known_beforehand() {
     use crate::summarizer::{Called, Done, Failure};
@@ -118,7 +118,7 @@ fn what_a_summary_costs_is_known_beforehand() {
         price.base.input = crate::usage::Rate::from_picodollars(0);
         price
     });
-    // 2,500 tokens of four bytes are written, and results of 2,000 bytes are read.
+    // 2,500 tokens of four bytes are written, and results are read up to 2,000 bytes.
     for (price, writer, shares) in [
         (&own, None, Some((1.0, 4.0))),
         (&None, None, Some((1.0, 5.0))),
@@ -167,7 +167,7 @@ fn what_a_summary_costs_is_known_beforehand() {
         spending.ended(&Done { job, calls, outcome: Err(Failure::NoGain) });
         let total = paid.unwrap_or(expected.bytes);
         assert!((spending.of("t") - total).abs() < 1e-6, "{paid:?} {}", spending.of("t"));
-        // The next one comes on top of that, unless it is not begun.
+        // The next one is added, unless it is not begun.
         spending.expects("t", Some(expected));
         spending.begins("t");
         spending.is_not_begun("t");

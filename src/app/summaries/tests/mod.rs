@@ -1,4 +1,4 @@
-//! A summary stands for one history and no other.
+//! A summary replaces one history and no other.
 
 mod bills;
 
@@ -15,8 +15,8 @@ use crate::planner::Cut;
 use crate::store::{Batch, Outputs, Sqlite, Thread};
 use crate::strategy::gate::Account;
 
-/// A history in few letters (`u` the user, `c` a call and its result), each message saying its number and what
-/// `said` has for it.
+/// A history in short form (`u` the user, `c` a call and its result); each message contains its number and what `said`
+/// has for it.
 fn talk(letters: &str, said: &[u8]) -> Conversation {
     let mut at = 0;
     let mut text = || {
@@ -93,8 +93,8 @@ fn ends(cuts: &[Cut]) -> Vec<usize> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever summary there is, and whatever the conversation: it is spliced only where the history begins with
-    /// exactly the messages that it was made of, and it takes none but those.
+    /// Whatever the summary and whatever the conversation: it is only spliced where the history begins with exactly the
+    /// messages that it was made of, and replaces nothing else.
     #[test]
     fn a_summary_stands_for_its_own_history_only(
         letters in "u[uc]{2,10}c",
@@ -121,7 +121,7 @@ proptest! {
         if let Some(splice) = splice {
             prop_assert!(splice.end() <= end && splice.first() > 0);
             prop_assert_eq!(&*splice.text, "what was done");
-            // What was used is not used again.
+            // A used summary is not used again.
             let used = Place { splice: Some(Arc::new(splice)), ..ours };
             prop_assert!(splice_of(&summary, (&conversation, None), &used, &Layout::Answer).is_none());
         }
@@ -155,7 +155,7 @@ fn on_disk() -> (tempfile::TempDir, Arc<dyn Store>) {
     (home, store)
 }
 
-/// What is ready survives a restart, and is used by the instructions that it was written by only.
+/// A finished summary survives a restart, and is only used with the recipe that it was written by.
 #[test]
 fn a_restart_finds_what_was_ready() {
     let home = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ fn terms(model: Option<&str>, policy: &Policy) -> Arc<Terms> {
     Arc::new(Terms::new(&given, None, policy))
 }
 
-/// What is to be made of a history whose prompt has passed the trigger, at four bytes to a token.
+/// The summary that is due for a history whose prompt has passed the trigger, at four bytes per token.
 fn due(
     summaries: &Summaries,
     (conversation, place): (&Conversation, &Place),
@@ -245,7 +245,8 @@ fn seen<'a>(
     }
 }
 
-/// One is begun from its share of the window on, 75,000 tokens here, and not before room may be needed soon, at 90,000.
+/// A summary is begun from its share of the window on, here 75,000 tokens, and not before room may be needed soon, at
+/// 90,000.
 #[test]
 fn summaries_are_begun_when_room_may_be_needed_soon() {
     let grows = |velocity, largest| Some(window::Growth { velocity, largest });
@@ -253,7 +254,7 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
     let crowded = window::Settings { messages: Some(9), ..usual };
     let at_once = window::Settings { trigger: 0.75, ..usual };
     for (window, growth, first) in [
-        // Nobody knows.
+        // The growth is unknown.
         (usual, None, 75_000),
         // However little a request adds, a long result may come.
         (usual, grows(0.0, 0), 80_000),
@@ -261,12 +262,12 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
         // A few more like those before.
         (usual, grows(2_400.0, 3_000), 78_000),
         (usual, grows(500.0, 4_000), 78_000),
-        // Not before its share, however fast it grows.
+        // Not before its share, however fast the prompt grows.
         (usual, grows(9_000.0, 12_000), 75_000),
         (usual, grows(500.0, 20_000), 75_000),
-        // Where room is made at the same share, there is nothing to wait for.
+        // If room is made at the same share, there is nothing to wait for.
         (at_once, grows(0.0, 0), 75_000),
-        // Messages are counted as before.
+        // The limit on messages applies as before.
         (crowded, grows(0.0, 0), 0),
     ] {
         let terms = terms(None, &Policy { window, ..Policy::default() });
@@ -350,7 +351,7 @@ fn what_was_made_elsewhere_is_not_made_again() {
     assert!(!waited(&full), "there is no other");
 }
 
-/// Where the provider is asked to sum up, nobody else is paid for it.
+/// If the provider is asked to summarise, nobody else is paid for it.
 #[test]
 fn none_is_made_where_the_provider_is_asked_for_one() {
     let (_home, store) = on_disk();
@@ -363,7 +364,7 @@ fn none_is_made_where_the_provider_is_asked_for_one() {
     }
 }
 
-/// Of a thread's own summary and its parent's, the one that stands for more counts: the other is not waited for.
+/// Of a thread's own summary and its parent's, the one that replaces more counts: the other is not waited for.
 #[test]
 fn a_fork_goes_on_from_the_longer_summary() {
     let conversation = talk("ucccccccc", &[]);
@@ -388,7 +389,7 @@ fn a_fork_goes_on_from_the_longer_summary() {
     }
 }
 
-/// Threads of one conversation that begin alike pay for one summary of that.
+/// Threads of one conversation with the same beginning pay for one summary of it.
 #[test]
 fn what_another_thread_has_had_made_is_taken_over() {
     let conversation = talk("ucccccccc", &[]);
@@ -413,7 +414,7 @@ fn what_another_thread_has_had_made_is_taken_over() {
     }
 }
 
-/// What would free less than the ladder asks for is not made, if the ladder would pass it over.
+/// A summary that would free less than the ladder asks for is not written if the ladder would pass it over.
 #[test]
 fn what_would_not_be_used_is_not_made() {
     let (_home, store) = on_disk();
@@ -438,7 +439,7 @@ fn what_would_not_be_used_is_not_made() {
     }
 }
 
-/// What is set for the conversation's window is about its own model, or better than nothing about another one.
+/// The window set for the conversation applies to its own model; for another one it is better than nothing.
 #[test]
 fn the_writer_takes_what_is_known_of_it() {
     const KNOWN: &str = "claude-haiku-4-5";
