@@ -35,16 +35,16 @@ const OPERATIONS: [Operation; 5] =
 
 const DIALECTS: [Dialect; 2] = [Dialect::Anthropic, Dialect::OpenAiChat];
 
-/// How a process is told that it is the one that is measured.
+/// The argument that tells a process that it is the one being measured.
 const CHILD: &str = "--measure";
 
 type Failure = Box<dyn Error>;
 
-/// Something to be counted.
+/// Something to be measured.
 struct Work {
     /// The bytes that it works on.
     bytes: usize,
-    /// What they are.
+    /// What these are.
     about: String,
     run: Box<dyn FnMut()>,
 }
@@ -126,7 +126,7 @@ fn scanned(bytes: usize) -> Work {
     Work { bytes, about: format!("{bytes} bytes"), run: Box::new(work) }
 }
 
-/// A request that was read is given a key of the cache and the question for usage.
+/// Adds a cache key and the request for usage to a request that was read.
 fn added(bytes: usize) -> Work {
     let body = Session::grown(Dialect::OpenAiChat, bytes, SEED).body();
     let bytes = body.len();
@@ -166,7 +166,7 @@ fn shaped(tool: &'static str, text: String) -> Work {
     Work { bytes, about: format!("{bytes} bytes"), run: Box::new(work) }
 }
 
-/// The process that is measured: once to warm up, once for the count.
+/// The process that is measured: one pass to warm up, one to count.
 fn child(name: &str) -> ExitCode {
     let Some((_, make)) = cases().into_iter().find(|(other, _)| other == name) else {
         return ExitCode::FAILURE;
@@ -177,14 +177,14 @@ fn child(name: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Callgrind counts from the entry of this function to its end, and knows it by its name.
+/// Callgrind counts from the entry of this function to its end, and finds it by its name.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut()) {
     work();
     black_box(());
 }
 
-/// Runs one case under callgrind; gives the number of instructions.
+/// Runs one case under callgrind; returns the number of instructions.
 fn count(name: &str) -> Result<u64, Failure> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     fs::create_dir_all(&folder)?;

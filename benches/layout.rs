@@ -37,7 +37,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/layout.txt");
 
-/// What valgrind calls an object of which it knows no code but that of `.text`.
+/// How valgrind calls an object whose code it does not know, other than that of `.text`.
 const UNKNOWN: &str = "???";
 
 /// How long a start may take, under valgrind on a busy machine.
@@ -85,7 +85,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for the gateway and asks it; gives the number of requests.
+/// Waits for the gateway and sends it requests; returns their number.
 fn serve(gateway: &mut Child, port_file: &Path) -> Result<usize, Failure> {
     let begun = Instant::now();
     let port = loop {
@@ -102,7 +102,7 @@ fn serve(gateway: &mut Child, port_file: &Path) -> Result<usize, Failure> {
     runtime.block_on(ask(SocketAddr::from(([127, 0, 0, 1], port))))
 }
 
-/// Sends requests of both dialects, short and with results of tools, each answered whole and as a stream.
+/// Sends requests of both dialects, short ones and ones with tool results, each answered whole and as a stream.
 async fn ask(gateway: SocketAddr) -> Result<usize, Failure> {
     let mut client = Client::connect(gateway).await?;
     let mut count = 0;
@@ -121,7 +121,7 @@ async fn ask(gateway: SocketAddr) -> Result<usize, Failure> {
     Ok(count)
 }
 
-/// The names of the program's functions that a profile counts, as patterns that know them in the next build.
+/// The functions of the program that a profile counts, as patterns that match them in the next build.
 fn functions(profile: &str) -> BTreeSet<String> {
     let (mut names, mut run, mut is_ours) = (HashMap::new(), Vec::new(), false);
     let mut objects = HashMap::new();
@@ -154,7 +154,7 @@ fn functions(profile: &str) -> BTreeSet<String> {
     run.into_iter().filter_map(|id| names.get(id)).filter(is_symbol).map(|name| pattern(name)).collect()
 }
 
-/// A name without what another build makes otherwise: hashes and numbers. Recursion is told by a quote behind it.
+/// A name without what differs in another build: hashes and numbers. A quote after it marks recursion.
 fn pattern(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or_default();
     if name.starts_with("_ZN")

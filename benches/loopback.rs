@@ -30,10 +30,10 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 const MESSAGES: &str = "/v1/messages";
 
-/// Connections when requests are counted.
+/// Connections for counting requests per second.
 const CONNECTIONS: usize = 64;
 
-/// How often things are done.
+/// How many times things are done.
 struct Effort {
     small: usize,
     large: usize,
@@ -47,14 +47,14 @@ const USUAL: Effort =
 const SMOKE: Effort =
     Effort { small: 3, large: 2, bursts: 1, session: 30_000, load: Duration::from_millis(50) };
 
-/// The ways to the upstream, taking turns.
+/// The ways to the upstream, which alternate.
 struct Ways {
-    /// Where each connects, and what stands before its paths.
+    /// The name of each, the address that it connects to, and the prefix of its paths.
     all: [(&'static str, SocketAddr, &'static str); 3],
     clients: Vec<Client>,
 }
 
-/// Times of one kind of request by way.
+/// Times of one kind of request, by way.
 #[derive(Default)]
 struct Times([Vec<Took>; 3]);
 
@@ -114,7 +114,7 @@ async fn measure(all: [(&'static str, SocketAddr, &'static str); 3], effort: &Ef
 }
 
 impl Ways {
-    /// Sends the same request each way; the ways rotate, so that none is always the first.
+    /// Sends the same request each way; the order rotates, so that none is always the first.
     async fn all_ways(
         &mut self,
         turn: usize,
@@ -153,7 +153,7 @@ impl Ways {
         Ok(())
     }
 
-    /// One conversation, step by step; printed by quarters.
+    /// One conversation, step by step, reported in quarters.
     async fn growing(&mut self, dialect: Dialect, effort: &Effort) -> Result<(), Failure> {
         let (label, path) = match dialect {
             Dialect::Anthropic => ("Anthropic", MESSAGES),
@@ -200,7 +200,7 @@ impl Times {
     }
 }
 
-/// A small request: no two are alike, or the gateway would take one for the other sent again.
+/// A small request: each is different, or the gateway would take it for a retry.
 fn small(number: usize) -> Bytes {
     let task = text::prose(&mut text::Random::new(number as u64), 850);
     format!(
@@ -210,7 +210,7 @@ fn small(number: usize) -> Bytes {
     .into()
 }
 
-/// As many requests as can be answered in a time, and the processor time of the gateway.
+/// How many requests are answered in a given time, and the processor time of the gateway.
 async fn load(
     address: SocketAddr,
     prefix: &str,

@@ -35,19 +35,19 @@ fn main() {
     divan::main();
 }
 
-/// Reading a known session and finding nothing to do.
+/// Reads a known session and finds nothing to do.
 #[divan::bench(types = [Anthropic, OpenAiChat], args = SIZES)]
 fn pass<W: Wire>(bencher: Bencher<'_, '_>, bytes: usize) {
     request::<W>(bencher, Operation::Pass, bytes);
 }
 
-/// Results that are all new.
+/// Shapes results that are all new.
 #[divan::bench(types = [Anthropic, OpenAiChat], args = SIZES)]
 fn shape<W: Wire>(bencher: Bencher<'_, '_>, bytes: usize) {
     request::<W>(bencher, Operation::Shape, bytes);
 }
 
-/// One more step of a known session.
+/// Takes one more step of a known session.
 #[divan::bench(types = [Anthropic, OpenAiChat], args = SIZES)]
 fn memo_warm<W: Wire>(bencher: Bencher<'_, '_>, bytes: usize) {
     request::<W>(bencher, Operation::MemoWarm, bytes);
@@ -59,7 +59,7 @@ fn memo_cache<W: Wire>(bencher: Bencher<'_, '_>, bytes: usize) {
     request::<W>(bencher, Operation::MemoCache, bytes);
 }
 
-/// The same step, nothing remembered.
+/// The same step with nothing remembered.
 #[divan::bench(types = [Anthropic, OpenAiChat], args = SIZES)]
 fn memo_cold<W: Wire>(bencher: Bencher<'_, '_>, bytes: usize) {
     request::<W>(bencher, Operation::MemoCold, bytes);
@@ -78,7 +78,7 @@ fn scan_listing(bencher: Bencher<'_, '_>, bytes: usize) {
     bencher.counter(counter).bench_local(|| scan::listing(black_box(&body), "messages", &mut |_, _| None));
 }
 
-/// Framing an answer that comes in chunks of so many bytes.
+/// Frames an answer that comes in chunks of `chunk` bytes.
 #[divan::bench(args = [128, 4096, 65_536])]
 fn sse_framing(bencher: Bencher<'_, '_>, chunk: usize) {
     let stream = support::events(1_000_000);

@@ -21,15 +21,15 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// The header by which a request asks for a stream.
+/// The header with which a request asks for a stream.
 const STREAM: &str = "x-bench-stream";
 
-/// Chunks of a stream.
+/// The number of chunks of a stream.
 const CHUNKS: usize = 50;
 
 const ANSWER: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Done."}],"stop_reason":"end_turn","usage":{"input_tokens":12,"cache_read_input_tokens":3400,"cache_creation_input_tokens":560,"output_tokens":7}}"#;
 
-/// How an answer comes.
+/// How an answer is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Whole,
@@ -74,7 +74,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Answer>, Infallib
 /// The body of an answer.
 enum Answer {
     Whole(Full<Bytes>),
-    /// So many chunks have gone out.
+    /// The number of chunks sent so far.
     Stream(usize),
 }
 
@@ -109,14 +109,14 @@ impl Body for Answer {
     }
 }
 
-/// What one exchange took.
+/// The times of an exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Took {
     /// From the request to the first byte of the answer's body.
     pub(crate) first: Duration,
     /// From the request to the end of the answer.
     pub(crate) whole: Duration,
-    /// Processor time of the gateway meanwhile, where the system tells.
+    /// Processor time of the gateway during the exchange, if the system provides it.
     pub(crate) gateway: Option<Duration>,
 }
 
@@ -163,7 +163,7 @@ impl Client {
     }
 }
 
-/// Processor time of the gateway's threads so far; `None` where the system does not tell.
+/// Processor time of the gateway's threads so far; `None` if the system does not provide it.
 pub(crate) fn gateway_cpu() -> Option<Duration> {
     let mut total = Duration::ZERO;
     for task in fs::read_dir("/proc/self/task").ok()?.flatten() {

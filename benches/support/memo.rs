@@ -13,13 +13,13 @@ const SEED: u64 = 7;
 
 pub(crate) type Map = HashMap<u128, Arc<MessageIndex>, Hashed>;
 
-/// What is known when a request comes.
+/// What is known when a request is received.
 pub(crate) struct Known {
     messages: Messages,
     trail: Option<Trail>,
 }
 
-/// A plain table, or the kind of cache that the gateway itself has.
+/// A plain table, or the kind of cache that the gateway itself uses.
 enum Messages {
     Table(Map),
     Cache(Cache<u128, Arc<MessageIndex>>),
@@ -52,7 +52,7 @@ impl Known {
     }
 }
 
-/// The memory during one request: what was known, and what this request adds.
+/// The memo during one request: what was known, and what this request adds.
 pub(crate) struct During<'a> {
     known: &'a Known,
     fresh: RefCell<Map>,

@@ -16,10 +16,10 @@ use memo::{During, Known};
 use session::{Dialect, Session};
 use text::Random;
 
-/// What all cases are made from.
+/// The seed that all cases are made from.
 pub(crate) const SEED: u64 = 7;
 
-/// An answer as a stream of events, about `bytes` long.
+/// An answer as a stream of events, about `bytes` bytes long.
 pub(crate) fn events(bytes: usize) -> String {
     let mut random = Random::new(SEED);
     let mut stream = String::with_capacity(bytes + 200);
@@ -39,13 +39,13 @@ pub(crate) fn events(bytes: usize) -> String {
 pub(crate) enum Operation {
     /// Read a known session and find nothing to do.
     Pass,
-    /// Read results that are all new, shorten them, write and prove the request.
+    /// Read results that are all new, shorten them, write the request and verify it.
     Shape,
-    /// One more step of a session: all but the last two messages are known, old decisions hold.
+    /// One more step of a session: all but the last two messages are known, and old decisions apply.
     MemoWarm,
     /// The same with the gateway's own kind of cache.
     MemoCache,
-    /// The same, nothing remembered.
+    /// The same with nothing remembered.
     MemoCold,
 }
 
@@ -74,11 +74,11 @@ fn protocol(dialect: Dialect) -> &'static dyn Protocol {
     }
 }
 
-/// One request, and what the gateway knows when it comes.
+/// A request, and what the gateway knows when it is received.
 pub(crate) struct Case {
     protocol: &'static dyn Protocol,
     body: Bytes,
-    /// `None`: no memory at all.
+    /// `None`: no memo at all.
     known: Option<Known>,
     sent: usize,
     applied: Vec<Applied>,
@@ -113,12 +113,12 @@ impl Case {
         case
     }
 
-    /// Bytes of the request.
+    /// The size of the request in bytes.
     pub(crate) fn len(&self) -> usize {
         self.body.len()
     }
 
-    /// Carries the request through; gives the bytes that would be sent.
+    /// Carries the request through; returns the bytes that would be sent.
     pub(crate) fn run(&self) -> Bytes {
         match &self.known {
             Some(known) => self.carry(&During::new(known)),
@@ -145,8 +145,8 @@ impl Case {
         outcome
     }
 
-    /// Plays the session up to the request before this one, which ends before the last message of the model.
-    /// With `done`, this request too, and without decisions.
+    /// Plays the session up to the previous request, which ends before the last message of the model. With `done`, this
+    /// request too, without decisions.
     fn play(&mut self, done: bool) {
         let nothing = Known::nothing();
         let memo = During::new(&nothing);
@@ -166,7 +166,7 @@ impl Case {
         self.known = Some(self.remember(&conversation));
     }
 
-    /// What is remembered after the request with these messages: as they came and as they were sent.
+    /// What is remembered after a request with these messages: as received and as sent.
     fn remember(&self, before: &Conversation) -> Known {
         let end = before.messages.last().map_or(before.array.start + 1, |message| message.span.end);
         let body = [&self.body[..end as usize], b"]}"].concat().into();
@@ -180,7 +180,7 @@ impl Case {
     }
 }
 
-/// What kind of request it is, in a few words.
+/// A short description of the request.
 impl fmt::Display for Case {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let conversation = self.protocol.index(&self.body, &NoMemo).expect("the session is well-formed");

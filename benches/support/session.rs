@@ -11,7 +11,7 @@ use super::text::{self, Random};
 /// Bytes of the last result of a large session.
 const LAST: usize = 4000;
 
-/// How requests are written.
+/// The form of requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Dialect {
     Anthropic,
@@ -24,7 +24,7 @@ pub(crate) struct Session {
     random: Random,
     frame: String,
     messages: Vec<String>,
-    /// Bytes of all messages.
+    /// The size of all messages in bytes.
     bytes: usize,
     calls: usize,
     /// The last result worth repeating.
@@ -46,7 +46,7 @@ struct Call {
 }
 
 impl Session {
-    /// A session that will grow to about `bytes`; what stands before the first message is sized to fit.
+    /// A session that will grow to about `bytes` bytes; what precedes the first message is sized to fit.
     pub(crate) fn new(dialect: Dialect, bytes: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let frame = frame(dialect, &mut random, (bytes / 5).min(48 * 1024));
@@ -65,8 +65,8 @@ impl Session {
         session
     }
 
-    /// A session that has grown to about `bytes`, one step after the other. The last step is a usual one, so
-    /// that figures of different sizes are of the same kind.
+    /// A session that has grown to about `bytes` bytes, step by step. The last step is an ordinary one, so that figures
+    /// for different sizes are comparable.
     pub(crate) fn grown(dialect: Dialect, bytes: usize, seed: u64) -> Self {
         let mut session = Self::new(dialect, bytes, seed);
         let last = (bytes / 8).min(LAST);
@@ -79,7 +79,7 @@ impl Session {
         session
     }
 
-    /// A session of `bytes` whose results all come at once: one message of the model with many calls.
+    /// A session of `bytes` bytes whose results all come at once: one message of the model with many calls.
     pub(crate) fn burst(dialect: Dialect, bytes: usize, seed: u64) -> Self {
         let mut session = Self::new(dialect, bytes, seed);
         let (mut calls, mut length) = (Vec::new(), session.len());
@@ -92,13 +92,13 @@ impl Session {
         session
     }
 
-    /// One more call and its result.
+    /// Adds a call and its result.
     pub(crate) fn step(&mut self) {
         let call = self.call();
         self.push_calls(&[call]);
     }
 
-    /// Bytes of the request body.
+    /// The size of the request body in bytes.
     pub(crate) fn len(&self) -> usize {
         self.frame.len() + self.bytes + self.messages.len() + 1
     }
@@ -115,7 +115,7 @@ impl Session {
     }
 
     fn call(&mut self) -> Call {
-        // One in a hundred is very long, the others have every length alike on a logarithmic scale.
+        // One in a hundred is very long; the lengths of the others are evenly distributed on a logarithmic scale.
         let bytes = match self.random.below(100) {
             0 => 60_000,
             _ => 40 << self.random.below(9),
@@ -195,7 +195,7 @@ impl Tool {
     }
 }
 
-/// Everything before the first message: model, system prompt, tools, about `bytes` of them.
+/// Everything before the first message (model, system prompt, tools), about `bytes` bytes.
 fn frame(dialect: Dialect, random: &mut Random, bytes: usize) -> String {
     let mut tools = Vec::new();
     for number in 0..(bytes / 2 / 1200).max(1) {

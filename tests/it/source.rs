@@ -5,11 +5,11 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// A source file, and views of it in which all else is blank. All views have the same lines.
+/// A source file, and views of it in which everything else is blank. All views have the same lines.
 pub(crate) struct Source {
     /// The path from the repository's root, with `/`.
     pub(crate) path: String,
-    /// All of it.
+    /// The whole text.
     pub(crate) text: String,
     /// Code and comments, without strings.
     pub(crate) without_strings: String,
@@ -19,9 +19,9 @@ pub(crate) struct Source {
     pub(crate) product: String,
     /// Code outside tests, with strings, without comments.
     pub(crate) product_with_strings: String,
-    /// How many lines are outside tests.
+    /// The number of lines outside tests.
     pub(crate) product_lines: usize,
-    /// The modules that exist for tests only, as `folder/name`.
+    /// The modules that exist only for tests, as `folder/name`.
     test_modules: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Source {
 pub(crate) struct NamedPath {
     pub(crate) line: usize,
     pub(crate) segments: Vec<String>,
-    /// How many modules deep, within the file, it stands.
+    /// How many modules deep it is within the file.
     pub(crate) inside: usize,
 }
 
@@ -87,7 +87,7 @@ impl Source {
         if self.path.ends_with("/mod.rs") { parts - 1 } else { parts }
     }
 
-    /// The crate's module that the file belongs to.
+    /// The module of the crate that the file belongs to.
     pub(crate) fn module(&self) -> &str {
         let path = self.path.trim_start_matches("src/");
         path.split('/').next().unwrap_or(path).trim_end_matches(".rs")
@@ -114,7 +114,7 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text[..offset].matches('\n').count() + 1
 }
 
-/// Says of every byte whether it is code, the inside of a literal, or a comment.
+/// Determines for every byte whether it is code, the inside of a literal, or a comment.
 fn classify(text: &str) -> Vec<Kind> {
     let bytes = text.as_bytes();
     let mut kinds = vec![Kind::Code; bytes.len()];
@@ -190,7 +190,7 @@ fn block_comment(bytes: &[u8]) -> usize {
     at
 }
 
-/// The text with everything of another kind blank.
+/// The text with everything of other kinds blank.
 fn mask(text: &str, kinds: &[Kind], keep: &[Kind]) -> String {
     let shown = text.bytes().zip(kinds).map(|(b, kind)| match b {
         b if b == b'\n' || (keep.contains(kind) && b.is_ascii()) => b,
@@ -199,13 +199,13 @@ fn mask(text: &str, kinds: &[Kind], keep: &[Kind]) -> String {
     String::from_utf8(shown.collect()).expect("ASCII only")
 }
 
-/// The text with some ranges blank.
+/// The text with these ranges blank.
 fn blank(text: &str, ranges: &[Range<usize>]) -> String {
     let hidden = |at: usize| ranges.iter().any(|range| range.contains(&at));
     text.char_indices().map(|(at, c)| if c != '\n' && hidden(at) { ' ' } else { c }).collect()
 }
 
-/// The items that are compiled for tests only, each with its attributes.
+/// The items that are only compiled for tests, each with its attributes.
 fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();
     for (start, _) in code.match_indices("#[cfg(") {
@@ -221,7 +221,7 @@ fn test_items(code: &str) -> Vec<Range<usize>> {
     items
 }
 
-/// Where the item or function ends that begins at `at`: behind its `;` or its block.
+/// Where the item or function that begins at `at` ends: after its `;` or its block.
 fn item_end(code: &str, mut at: usize) -> usize {
     while at < code.len() {
         match code.as_bytes()[at] {
@@ -234,7 +234,7 @@ fn item_end(code: &str, mut at: usize) -> usize {
     at
 }
 
-/// Where the bracket at `open` is closed again: the offset behind it.
+/// The offset after the bracket that closes the one at `open`.
 fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, b) in code.bytes().enumerate().skip(open) {
@@ -250,7 +250,7 @@ fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// The module that an item declares, if it is `mod name;`, as a path without extension.
+/// The module that an item declares if it is `mod name;`, as a path without extension.
 fn test_module(path: &str, item: &str) -> Option<String> {
     let name = item.trim_end().strip_suffix(';')?.rsplit_once("mod ")?.1;
     let (folder, file) = path.rsplit_once('/')?;
@@ -301,7 +301,7 @@ fn tokens(code: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Every path of the code, groups in `use` taken apart: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// All paths in the code, with groups in `use` expanded: `a::{b, c::d}` is `a::b` and `a::c::d`.
 pub(crate) fn paths(code: &str) -> Vec<NamedPath> {
     let tokens = tokens(code);
     let mut walk = Walk { tokens: &tokens, at: 0, inside: 0, found: Vec::new() };
@@ -341,7 +341,7 @@ impl<'a> Walk<'a> {
         self.tokens.get(self.at + ahead).map(|token| token.text)
     }
 
-    /// Reads on from a word, a `*` or a group, and notes each path that ends there.
+    /// Continues from a word, a `*` or a group, and records each path that ends there.
     fn path(&mut self, prefix: &mut Vec<String>) {
         let Some(token) = self.tokens.get(self.at) else { return };
         self.at += 1;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 
-/// A request as it arrived.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// The first line: method, path, version.
@@ -25,14 +25,14 @@ impl Received {
     }
 }
 
-/// Answers every request by a function of it, and remembers what came.
+/// Answers each request by a function of it, and remembers the requests.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
 }
 
 /// An answer: status and body. A body that starts with `event:` or `data:` is a stream, and lines that start with
-/// `chunk:` are frames of Amazon's binary stream, an event in each.
+/// `chunk:` are frames of Amazon's binary stream, with one event each.
 pub(crate) type Answer = (u16, String);
 
 impl Upstream {
@@ -103,8 +103,8 @@ fn frame(event: &str) -> Vec<u8> {
     with_checksum([&prelude, &*headers, payload.as_bytes()].concat())
 }
 
-/// Waits until so many requests are in the books: what is known of a history from its middle on, and what becomes of an
-/// answer behind its beginning, is stored before that, but behind the request.
+/// Waits until this many requests are booked: what is stored after a request is sent, such as what is known of a
+/// history from its middle on, or what becomes of an answer after its beginning, is stored before that.
 pub(crate) fn booked(home: &Path, requests: usize) {
     let began = Instant::now();
     let lines = |log: fs::DirEntry| fs::read_to_string(log.path()).unwrap().lines().count();
@@ -117,7 +117,7 @@ pub(crate) fn booked(home: &Path, requests: usize) {
     }
 }
 
-/// Reads a head and a body of known length.
+/// Reads a head and a body of the declared length.
 pub(crate) fn read_message(reader: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     let mut length = 0;
@@ -153,7 +153,7 @@ pub(crate) fn send(
     (status, body)
 }
 
-/// The same, with the answer's head. The host is the address, unless a header says otherwise.
+/// The same, including the answer's head. The host is the address, unless a header says otherwise.
 pub(crate) fn exchange(
     address: SocketAddr,
     method: &str,
@@ -195,7 +195,7 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The binary, whose files may have no more blocks of 512 bytes than so many.
+/// The binary, limited to files of at most this many blocks of 512 bytes.
 pub(crate) fn limited(blocks: u32) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -f {blocks} && exec \"$0\" \"$@\"")]);
@@ -203,10 +203,10 @@ pub(crate) fn limited(blocks: u32) -> Command {
     command
 }
 
-/// What a gateway says of itself, in its home.
+/// The name of a gateway's log in its home.
 pub(crate) const LOG: &str = "gateway.log";
 
-/// The gateway as a process of its own.
+/// A gateway as a separate process.
 pub(crate) struct Gateway {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -214,12 +214,12 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts the binary with its state in `home`, a configuration, and everything going to one upstream.
+    /// Starts the binary with its state in `home` and a configuration, and with all requests going to one upstream.
     pub(crate) fn start(home: &Path, config: &str, upstream: &str) -> Self {
         Self::spawn(home, config, &["--upstream", upstream])
     }
 
-    /// The same, where no file may have more blocks of 512 bytes than so many.
+    /// The same, limited to files of at most `blocks` blocks of 512 bytes.
     pub(crate) fn limited(home: &Path, config: &str, upstream: &str, blocks: u32) -> Self {
         Self::of(limited(blocks), home, config, &["--upstream", upstream])
     }
@@ -253,7 +253,7 @@ impl Gateway {
         Self { child, says, address }
     }
 
-    /// Where its dashboard is, if it has one; asked for once.
+    /// The address of its dashboard, which may only be asked for once.
     pub(crate) fn admin(&mut self) -> SocketAddr {
         said(&mut self.says, "dashboard on http://")
     }
@@ -268,13 +268,13 @@ impl Gateway {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to stop and waits until it has written everything.
+    /// Tells it to stop and waits until it has written everything.
     pub(crate) fn stop(self) {
         self.tell();
         self.ended();
     }
 
-    /// Asks it to stop.
+    /// Tells it to stop.
     pub(crate) fn tell(&self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -285,13 +285,13 @@ impl Gateway {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until it has written everything.
+    /// Waits until it has written everything and ended.
     pub(crate) fn ended(mut self) {
         assert!(self.child.wait().unwrap().success());
     }
 }
 
-/// An address that the gateway says in a line.
+/// The address that the gateway prints on a line.
 fn said(says: &mut BufReader<ChildStdout>, before: &str) -> SocketAddr {
     let mut line = String::new();
     says.read_line(&mut line).unwrap();

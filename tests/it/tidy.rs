@@ -10,7 +10,7 @@ use plimsoll::protocol::dialect::{Dialect, Path};
 
 use crate::source::{NamedPath, Source, functions, line_of, paths};
 
-/// Who may use whom: a module, and the modules of ours that its code may name besides itself. A star is every
+/// Who may use whom: a module, and the other modules of the crate that its code may name. A star stands for every
 /// module above.
 const LAYERS: &[(&str, &str)] = &[
     ("json", ""),
@@ -42,7 +42,7 @@ const LAYERS: &[(&str, &str)] = &[
 const CORE: &[&str] =
     &["json", "sse", "usage", "conversation", "plan", "shape", "strategy", "protocol", "planner"];
 
-/// What the core may not name: the beginning of a path.
+/// What the core must not name: the beginning of a path.
 const IMPURE: &[&str] = &[
     "hyper",
     "hyper_rustls",
@@ -58,21 +58,21 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
-/// What the core may not name: any part of a path. Clocks and sources of chance.
+/// What the core must not name: any part of a path. Clocks and sources of randomness.
 const IMPURE_NAMES: &[&str] = &["Instant", "SystemTime", "now", "now_v7", "RandomState"];
 
-/// The most lines of a file, tests aside.
+/// The most lines of a file, not counting tests.
 const FILE_LINES: usize = 500;
 /// The most lines of a function.
 const FUNCTION_LINES: usize = 100;
 
-/// Which view of a file a word is looked for in.
+/// The view of a file in which a word is looked for.
 type View = fn(&Source) -> &str;
 const COMMENTS: View = |source| &source.without_strings;
 const CODE: View = |source| &source.code;
 const PRODUCT: View = |source| &source.product;
 
-/// Words that may not stand in the sources, where, and why.
+/// Words that must not occur in the sources, where, and why.
 const BANNED: &[(&str, View, &str)] = &[
     ("todo!", CODE, "finish it, or leave it out"),
     ("unimplemented!", CODE, "finish it, or leave it out"),
@@ -91,18 +91,18 @@ const BANNED: &[(&str, View, &str)] = &[
 /// Names of protocols and their owners.
 const PROTOCOL_NAMES: &[&str] = &["anthropic", "openai", "gemini"];
 
-/// Where those names may stand. Presets are named after clients, and some commands speak as a client and a provider do; all
-/// else gets by without.
+/// Where those names may occur. Presets are named after clients, and some commands act as a client or a provider;
+/// everything else does without.
 const PROTOCOL_PLACES: &[&str] =
     &["src/protocol/", "src/config/preset", "src/usage/", "src/cli/demo/", "src/cli/replay/"];
 
-/// Parts of the shell that speak as a client or a provider does, and the keys of our own file.
+/// Parts of the shell that act as a client or a provider, and the keys of our own file.
 const SPEAKERS: &[&str] = &["src/cli/demo/", "src/cli/replay/", "src/config/"];
 
-/// Headers that are no dialect's own.
+/// Headers that belong to no single dialect.
 const COMMON: &[&str] = &["authorization", "user-agent"];
 
-/// The words of the dialects that the shell may not know.
+/// The words of the dialects that the shell must not know.
 fn protocol_words() -> BTreeSet<&'static str> {
     let dialects = protocol::ALL.iter().map(|protocol| protocol.dialect());
     let words = |dialect: &'static Dialect| {
@@ -130,7 +130,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("protocol words", shell_words),
 ];
 
-/// If this is wrong, all else is: text was taken for code, or code for text.
+/// If this is wrong, everything else is: text was taken for code, or code for text.
 fn brackets(source: &Source) -> Vec<String> {
     let mut open = Vec::new();
     for (at, c) in source.code.char_indices() {
@@ -260,7 +260,7 @@ fn protocol_names(source: &Source) -> Vec<String> {
     findings
 }
 
-/// What depends on such a word is left undone for the next dialect.
+/// Code that depends on such a word would have to be written again for the next dialect.
 fn shell_words(source: &Source) -> Vec<String> {
     let is_shell = source.path.starts_with("src/") && !CORE.contains(&source.module());
     if !is_shell || SPEAKERS.iter().any(|place| source.path.starts_with(place)) {
@@ -308,7 +308,8 @@ fn the_documented_layers_are_the_enforced_ones() {
     }
 }
 
-/// What a row allows is done, so that whoever does it first has to allow it. The core's rows are the design, and stand.
+/// Everything that a row allows is actually done, so that whoever needs more has to allow it. The core's rows are the
+/// design, and stay.
 #[test]
 fn what_is_allowed_is_done() {
     let sources = Source::all("src");
@@ -331,13 +332,13 @@ fn what_is_allowed_is_done() {
     assert_eq!(unused, <Vec<String>>::new(), "rows and places that allow what nobody does");
 }
 
-/// The module of ours that a path leads into.
+/// The module of the crate that a path leads into.
 fn used_by(path: &NamedPath) -> Option<String> {
     let [root, used, ..] = &path.segments[..] else { return None };
     (root == "crate").then(|| used.clone())
 }
 
-/// The rows of the table: a module, and the modules it may use.
+/// The rows of the table: a module, and the modules that it may use.
 fn documented_layers(text: &str) -> Vec<(String, Vec<String>)> {
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for line in text.lines() {
@@ -367,7 +368,7 @@ fn the_documented_layers_can_be_read() {
 
 /// A file's path, its text, and what is found in it.
 type Breach = (&'static str, &'static str, &'static [Finding]);
-/// The line, as in `:5`, and a part of the message.
+/// The line, as in `:5`, and part of the message.
 type Finding = (&'static str, &'static str);
 
 const BREACHES: &[Breach] = &[

@@ -43,7 +43,7 @@ pub(super) struct TestGateway {
     preparing: Preparing,
     remedy: Remedy,
     watching: Watching,
-    /// The bodies that were shown.
+    /// The bodies that it was shown.
     shown: Mutex<Vec<Bytes>>,
     released: Mutex<mpsc::Receiver<()>>,
     release: mpsc::Sender<()>,
@@ -51,7 +51,7 @@ pub(super) struct TestGateway {
     log: Log,
 }
 
-/// What was told to exchanges, in order.
+/// What exchanges were told, in order.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -68,12 +68,12 @@ impl TestGateway {
         Self::with_upstream(Settings::new("test", url.as_ref().parse().unwrap()))
     }
 
-    /// Panics, or not, when data comes.
+    /// Sets whether its exchanges panic when data comes.
     pub(super) fn watching(self, watching: Watching) -> Self {
         Self { watching, ..self }
     }
 
-    /// Answers rejections like this.
+    /// Sets how it answers rejections.
     pub(super) fn remedying(self, remedy: Remedy) -> Self {
         Self { remedy, ..self }
     }
@@ -104,12 +104,12 @@ impl TestGateway {
         }
     }
 
-    /// Ends what a slow preparation waits for.
+    /// Releases slow preparations.
     pub(super) fn release(&self) {
         self.release.send(()).unwrap();
     }
 
-    /// Ends what one preparation waits for.
+    /// Releases one waiting preparation.
     pub(super) fn go_on(&self) {
         self.go_on.notify_one();
     }
@@ -176,7 +176,7 @@ impl Gateway for TestGateway {
     }
 }
 
-/// Tells that a preparation was dropped.
+/// Records that a preparation was dropped.
 struct Unfinished<'a>(Option<&'a Log>);
 
 impl Drop for Unfinished<'_> {

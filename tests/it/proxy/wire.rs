@@ -11,7 +11,7 @@ use super::PATIENCE;
 /// One end of a connection, played by a test.
 pub(super) struct Peer {
     stream: TcpStream,
-    /// Received and not looked at yet.
+    /// Bytes that were received but not consumed yet.
     received: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl Peer {
         within(self.stream.write_all(bytes.as_ref())).await.unwrap();
     }
 
-    /// Exactly these bytes come next.
+    /// Expects exactly these bytes next.
     pub(super) async fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
         while self.received.len() < expected.len() && expected.starts_with(&self.received) {
@@ -59,7 +59,7 @@ impl Peer {
         self.received.drain(..length);
     }
 
-    /// A head comes next; its text up to and with the empty line.
+    /// Expects a head next; returns its text, including the empty line.
     pub(super) async fn head(&mut self) -> String {
         loop {
             if let Some(end) = self.received.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -70,7 +70,7 @@ impl Peer {
         }
     }
 
-    /// A head and the body of the length that it declares.
+    /// Reads a head and a body of the length that it declares.
     pub(super) async fn message(&mut self) -> (String, Vec<u8>) {
         let head = self.head().await;
         let length = header(&head, "content-length").map_or(0, |length| length.parse().unwrap());
@@ -85,7 +85,7 @@ impl Peer {
         self.received.drain(..length).collect()
     }
 
-    /// Data of a chunked body up to and with its last chunk, however it is cut into chunks.
+    /// Reads the data of a chunked body up to and including its last chunk, however it is divided into chunks.
     pub(super) async fn chunked(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
@@ -98,7 +98,7 @@ impl Peer {
         }
     }
 
-    /// Data of the next chunk; the last one is empty and may be followed by trailers.
+    /// Reads the data of the next chunk; the last one is empty and may be followed by trailers.
     pub(super) async fn chunk(&mut self) -> Vec<u8> {
         let line = self.line().await;
         let length = usize::from_str_radix(&line, 16).unwrap();
@@ -120,7 +120,7 @@ impl Peer {
         }
     }
 
-    /// The connection ends here, with nothing left unread.
+    /// Expects the end of the connection, with nothing left unread.
     pub(super) async fn closed(&mut self) -> Closing {
         let mut more = [0; 1024];
         assert_eq!(show(&self.received), "");
@@ -131,24 +131,24 @@ impl Peer {
         }
     }
 
-    /// Closes the connection the hard way.
+    /// Resets the connection.
     pub(super) fn reset(self) {
         self.stream.set_zero_linger().unwrap();
     }
 
-    /// Closes the connection. When this returns, the other side has been told: under load the system may else bring it
-    /// what others send later before that.
+    /// Closes the connection. When this returns, the other side has been informed: otherwise, under load, the system
+    /// may deliver what others send later before that.
     pub(super) fn hang_up(self) {
         #[expect(deprecated, reason = "it is asked for because it waits")]
         self.stream.set_linger(Some(PATIENCE)).unwrap();
     }
 
-    /// Nothing more will be sent, but answers are read.
+    /// Ends sending; answers can still be read.
     pub(super) async fn finish(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
 
-    /// Sends as much of `bytes` as is taken until nothing moves for a while.
+    /// Sends as much of `bytes` as is accepted until nothing moves for a while.
     pub(super) async fn send_until_stuck(&mut self, bytes: &[u8]) -> usize {
         let mut sent = 0;
         while sent < bytes.len() {
@@ -186,14 +186,14 @@ impl TestUpstream {
         Peer { stream, received: Vec::new() }
     }
 
-    /// Nobody has connected that was not accepted.
+    /// Whether nobody has connected who was not accepted.
     pub(super) fn is_quiet(&self) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         self.listener.poll_accept(&mut cx).is_pending()
     }
 }
 
-/// The value of a header line in the text of a head.
+/// The value of a header line in a head.
 pub(super) fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     head.lines()
         .filter_map(|line| line.split_once(": "))
@@ -205,7 +205,7 @@ pub(super) async fn within<T>(step: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, step).await.expect("a step takes too long")
 }
 
-/// Waits for something that another thread will make true.
+/// Waits for a condition that another thread will make true.
 pub(super) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let waiting = async {
         while !holds() {
