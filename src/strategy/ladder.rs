@@ -44,7 +44,7 @@ pub struct Settings {
     pub enabled: bool,
     /// The newest turns that are kept as long as dropping the others is enough, the present one included.
     pub keep_turns: u32,
-    /// The share of the usable window that an event must free, unless the prompt is already longer than that.
+    /// The share of the usable window that an event must free, unless the prompt already exceeds that window.
     pub least: f64,
     /// The share of the window (of the whole that shares are counted of) up to which no messages are dropped.
     pub from: f64,

@@ -55,7 +55,7 @@ pub enum Expected {
     Reads,
     /// The entry is written, and likely to be read soon.
     Writes,
-    /// The entry is written, but as far as is known in vain, or while another request is writing it.
+    /// The entry would be written, but as far as is known in vain, or while another request is writing it.
     Nothing,
 }
 
