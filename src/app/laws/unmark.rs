@@ -73,7 +73,9 @@ pub(super) fn unmark(message: &Tree, wired: &mut Tree) -> usize {
     }
     let Tree::List(blocks) = is else { return 0 };
     // Blocks of a result that is a message may be removed: one with several blocks carries no mark but the client's.
-    if message.text_of("role").as_deref() == Some("tool") && blocks.len() != was.items().len() {
+    if matches!(message.text_of("role").as_deref(), Some("tool" | "function"))
+        && blocks.len() != was.items().len()
+    {
         return 0;
     }
     let mut added = 0;
