@@ -238,7 +238,8 @@ fn ending(path: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending)
 }
 
-fn is_text(path: &str) -> bool {
+/// Whether a file may be text, by the ending of its name.
+pub fn is_text(path: &str) -> bool {
     !ending(path).is_some_and(|ending| NO_TEXT.contains(&ending.to_ascii_lowercase().as_str()))
 }
 
