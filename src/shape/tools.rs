@@ -223,7 +223,7 @@ pub(super) fn is_given_a_file(name: &str, arguments: &Map<String, Value>) -> boo
         && !runs_commands(name)
 }
 
-/// Whether the name of a tool says that it does anything else with a file than to show it.
+/// Whether the name of a tool says that it does something other than show a file.
 pub fn does_otherwise(tool: &str) -> bool {
     let name = bare(tool);
     OTHERWISE.iter().any(|word| name.contains(word))
@@ -238,12 +238,13 @@ fn ending(path: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending)
 }
 
-/// Whether a file may be text, by the ending of its name.
+/// Whether a file may contain text, by the ending of its name.
 pub fn is_text(path: &str) -> bool {
     !ending(path).is_some_and(|ending| NO_TEXT.contains(&ending.to_ascii_lowercase().as_str()))
 }
 
-fn has_ending(path: &str) -> bool {
+/// Whether the name of a file has an ending.
+pub fn has_ending(path: &str) -> bool {
     !path.contains("://")
         && ending(path).is_some_and(|ending| {
             ending.len() <= 10

@@ -1,8 +1,7 @@
-//! What a call does whose tool has a name that says nothing, told from the values of its arguments.
+//! Guesses what a call does if the name of its tool says nothing, from the values of its arguments.
 //!
-//! Tools of servers are called as their makers like, and so are their arguments. What they are given looks alike all the
-//! same: a file and perhaps numbers for one that shows it, a file and texts for one that changes it, a command line for a
-//! shell.
+//! MCP servers name tools and arguments as they like, but the values look alike: a file, perhaps with numbers, for a tool
+//! that shows it; a file and texts for one that changes it; a command line for a shell.
 
 use serde_json::{Map, Value};
 
@@ -13,10 +12,9 @@ use crate::strategy::{Action, Class, View};
 
 use super::{paths, shell};
 
-/// Arguments that say what to look for, of tools that show no file.
+/// Arguments that state what to search for: such a tool does not show a file.
 const SOUGHT: &[&str] = &["pattern", "query", "regex", "glob", "search", "q"];
-/// How the names of files end that are code, or documents and data beside it: what else has a dot in it may be a host or a
-/// table.
+/// Endings of the names of source files, documents and data. Other words with a dot may be hosts or tables.
 const ENDINGS: &[&str] = &[
     "rs", "py", "js", "jsx", "ts", "tsx", "mjs", "cjs", "go", "java", "kt", "kts", "c", "h", "cc", "cpp",
     "hpp", "cs", "rb", "php", "swift", "scala", "sh", "sql", "html", "css", "scss", "vue", "svelte", "md",
@@ -24,9 +22,9 @@ const ENDINGS: &[&str] = &[
     "ex", "exs", "hs", "dart", "tf", "ipynb", "proto",
 ];
 
-/// What the arguments look like; `None`: like nothing that is known.
+/// The action that the arguments suggest; `None` if they suggest none.
 pub(super) fn action(tool: &str, arguments: &Map<String, Value>) -> Option<Action> {
-    // A number may be written as a text.
+    // Numbers may be written as strings.
     let says = |text: &&str| !text.is_empty() && text.parse::<f64>().is_err();
     let texts = || arguments.values().filter_map(Value::as_str).filter(says);
     let patched: Vec<Box<str>> = texts().flat_map(paths::patched).collect();
@@ -40,7 +38,7 @@ pub(super) fn action(tool: &str, arguments: &Map<String, Value>) -> Option<Actio
     let files: Vec<Box<str>> = files.into_iter().map(paths::normal).collect();
     match (files.as_slice(), others.as_slice()) {
         ([_], _) if tools::does_otherwise(tool) => None,
-        // Which lines of it are shown is not known, so that no other view stands in this one.
+        // The lines shown are unknown, so this view never counts as containing another one.
         ([file], []) => Some(Action {
             class: Class::View,
             views: [View::of(file.clone(), View::PART)].into(),
@@ -62,16 +60,16 @@ fn is_file(text: &str) -> bool {
     let is_known = ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
     paths::is_path(text)
         && tools::is_text(text)
-        && (is_known || (text.contains('/') && paths::has_ending(text)))
+        && (is_known || (text.contains('/') && tools::has_ending(text)))
 }
 
-/// Whether a text is a command that is known, or several of which one is. Prose may begin as commands do: it has marks at
-/// the ends of its words, and is given no option and no path.
+/// Whether a text is a script with at least one known command. Prose may begin with the same words, but has punctuation
+/// after words, and neither options nor paths.
 fn is_script(text: &str) -> bool {
     let text = &text[..boundary::floor(text, shell::MAX_SCRIPT)];
     let pipelines = Script::read(text.split("<<").next().unwrap_or(text)).pipelines;
     let words = || pipelines.iter().flatten().flatten();
-    if words().any(|word| word.len() > 1 && word.ends_with(['.', ',', ':', '?', '!'])) {
+    if words().any(|word| ends_a_phrase(word)) {
         return false;
     }
     let programs = || pipelines.iter().filter_map(|stages| stages.first()?.first());
@@ -82,4 +80,10 @@ fn is_script(text: &str) -> bool {
     let says_how = || words().any(|word| word.starts_with('-') || paths::is_path(word));
     let is_git = || programs().any(|program| program == "git");
     programs().any(is_known) && (is_git() || says_how() || pipelines.len() > 1)
+}
+
+/// Whether a word is followed by punctuation. Quoted phrases are not considered.
+fn ends_a_phrase(word: &str) -> bool {
+    let said = word.strip_suffix(['.', ',', ':', '?', '!']);
+    said.is_some_and(|said| said.ends_with(char::is_alphanumeric) && !said.contains(' '))
 }

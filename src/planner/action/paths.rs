@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::conversation::files;
-use crate::shape::command;
+use crate::shape::{command, tools};
 
 /// The spelling by which paths are compared.
 pub(super) fn normal(path: &str) -> Box<str> {
@@ -52,19 +52,8 @@ pub(super) fn is_path(word: &str) -> bool {
     {
         return false;
     }
-    has_ending(word)
+    tools::has_ending(word)
         || (word.contains('/') && word.chars().all(|c| c.is_alphanumeric() || "/~.-_+*".contains(c)))
-}
-
-/// Whether the name of a file has an ending.
-pub(super) fn has_ending(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let ending = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending);
-    ending.is_some_and(|ending| {
-        ending.len() <= 10
-            && ending.starts_with(|c: char| c.is_ascii_alphabetic())
-            && ending.chars().all(char::is_alphanumeric)
-    })
 }
 
 /// The files among the words of a command line.

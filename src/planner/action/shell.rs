@@ -73,7 +73,7 @@ pub(super) fn action(script: &str) -> Action {
     }
 }
 
-/// Whether a command is known to do anything but to run a program of the project's.
+/// Whether a command is one that shows, searches, compares or changes files.
 pub(super) fn is_known(program: &str) -> bool {
     [PRINTERS, SEARCHERS, VERSIONS, EDITORS].iter().any(|known| known.contains(&program))
 }

@@ -151,7 +151,7 @@ fn calls() {
     }
 }
 
-/// Tools and arguments that are called as nobody else calls them.
+/// Tools and arguments with unknown names.
 #[test]
 fn calls_that_only_their_values_tell() {
     for (tool, arguments, expected) in [
@@ -165,6 +165,8 @@ fn calls_that_only_their_values_tell() {
         ("op", r#"{"p0":"cat a.rs","p1":"/w/src","p2":"Shows it"}"#, "View a.rs"),
         ("op", r#"{"p0":"cd /w && cargo test","p1":60}"#, "Run"),
         ("op", r#"{"p0":"git diff"}"#, "Diff"),
+        ("op", r#"{"p0":"cd .. && cat a.rs"}"#, "View a.rs"),
+        ("op", r#"{"p0":"grep -n 'def run(self):' a.py"}"#, "Search"),
         ("op", r#"{"command":"sed -n 3,9p a.rs"}"#, "View a.rs:3-9"),
         ("op", r#"{"p0":"a.rs","p1":"1","p2":"40"}"#, "View a.rs:some"),
         // What nothing is known of.
