@@ -22,7 +22,7 @@ impl Follow {
 
     /// Whether the edits may be why an answer with a good status reports an error. Each answer is counted once.
     pub(super) fn is_blamed_within(&mut self, answer: &Answer) -> bool {
-        if answer.error.is_none() || self.is_original || std::mem::replace(&mut self.is_doubted, true) {
+        if answer.error.is_none() || self.is_original() || std::mem::replace(&mut self.is_doubted, true) {
             return false;
         }
         let status = protocol::status_within(answer);
@@ -32,7 +32,7 @@ impl Follow {
     /// Learns whether the edits were accepted, from an answer with a good status: it may still have ended in an
     /// error.
     pub(super) fn learn_acceptance(&mut self, answer: &Answer) {
-        if !self.status.is_some_and(|status| status.is_success()) || self.is_original || self.overflow {
+        if !self.status.is_some_and(|status| status.is_success()) || self.is_original() || self.overflow {
             return;
         }
         if answer.error.is_none() {

@@ -60,6 +60,18 @@ pub(super) struct Attempt {
     pub(super) is_paid: bool,
 }
 
+/// What was sent of a request so far, or at least tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SentForm {
+    Nothing,
+    /// The request as it was prepared.
+    Prepared,
+    /// The original, after the edits or additions were refused.
+    Original,
+    /// The original, which was refused too, by an error in an answer with a good status.
+    RefusedOriginal,
+}
+
 /// Follows one exchange.
 pub(super) struct Follow {
     core: Arc<Core>,
@@ -77,12 +89,7 @@ pub(super) struct Follow {
     reader: Option<Box<dyn AnswerReader>>,
     head_at: Option<Instant>,
     body_at: Option<Instant>,
-    /// It has left, or tried to.
-    has_left: bool,
-    /// It was edited or added to, and refused: the original was sent in its place.
-    is_original: bool,
-    /// The original was refused too, by an error in an answer with a good status.
-    is_refused_whole: bool,
+    sent_form: SentForm,
     /// The provider refused it because the prompt is too long.
     overflow: bool,
     /// An error inside its answer was counted against the edits.
@@ -114,17 +121,20 @@ impl Follow {
             reader: None,
             head_at: None,
             body_at: None,
-            has_left: false,
-            is_original: false,
-            is_refused_whole: false,
+            sent_form: SentForm::Nothing,
             overflow: false,
             is_doubted: false,
         }
     }
 
+    /// Whether it was edited or added to, and refused, and the original was sent in its place.
+    const fn is_original(&self) -> bool {
+        matches!(self.sent_form, SentForm::Original | SentForm::RefusedOriginal)
+    }
+
     /// Whether it was edited and refused, and its original sent.
     fn is_unedited(&self) -> bool {
-        self.is_original && self.facts.state == State::Edited
+        self.is_original() && self.facts.state == State::Edited
     }
 
     /// Whether anything was added to it beside its messages.
@@ -134,7 +144,7 @@ impl Follow {
 
     /// Whether it was refused with the additions, and sent without them.
     fn is_bare(&self) -> bool {
-        self.is_original && self.adds()
+        self.is_original() && self.adds()
     }
 
     /// Teaches the meter the real size of the prompt.
@@ -148,7 +158,7 @@ impl Follow {
             }
             return;
         };
-        let sent = if self.is_original { self.start.received } else { self.start.sent };
+        let sent = if self.is_original() { self.start.received } else { self.start.sent };
         let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         let told = usage.own_tokens();
@@ -188,7 +198,7 @@ impl Follow {
         // A request that was never sent is treated like a refused one: it is not billed, and nothing of it is cached.
         let is_unsent = matches!(how, End::Unsent(_));
         let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
-        if let (Fate::Told { read, .. }, false) = (fate, self.is_original) {
+        if let (Fate::Told { read, .. }, false) = (fate, self.is_original()) {
             self.core.pause_told(self.upstream.name(), &self.facts, self.at_ms, read);
         }
         // A form that carried no marks says nothing about what marks would have kept.
@@ -287,8 +297,12 @@ impl Follow {
 
 impl Exchange for Follow {
     fn sent(&mut self, form: Form) {
-        self.has_left = true;
-        self.is_original |= form == Form::Original && (self.facts.state == State::Edited || self.adds());
+        if self.is_original() {
+            return;
+        }
+        let differs = self.facts.state == State::Edited || self.adds();
+        self.sent_form =
+            if form == Form::Original && differs { SentForm::Original } else { SentForm::Prepared };
     }
 
     /// Edits that the provider refuses must not cost the user a turn. The exception is a prompt that is too long,
@@ -323,7 +337,7 @@ impl Exchange for Follow {
         let is_doubtful =
             || self.recovers() && (self.is_nearly_full() || self.facts.spliced || self.may_be_less());
         status == StatusCode::OK
-            && (self.is_original || is_doubtful() || self.core.acceptance.is_in_doubt(&self.facts))
+            && (self.is_original() || is_doubtful() || self.core.acceptance.is_in_doubt(&self.facts))
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
@@ -337,8 +351,9 @@ impl Exchange for Follow {
             reader.push(body);
             reader.finish()
         };
-        if self.is_original {
-            self.is_refused_whole = read().error.is_some();
+        if self.is_original() {
+            self.sent_form =
+                if read().error.is_some() { SentForm::RefusedOriginal } else { SentForm::Original };
             return Opening::Deliver;
         }
         let is_full = || whole && matches!(first, Some(b'{' | b'[')) && self.is_cut_off(&read(), FULL);
@@ -363,8 +378,8 @@ impl Exchange for Follow {
             summaries.begin(*job);
         }
         // An answer with a good status that reports an error means that the request was not accepted.
-        let is_taken = status.is_success() && !self.is_refused_whole && !self.overflow;
-        let is_kept = is_taken && !self.is_original;
+        let is_taken = status.is_success() && self.sent_form != SentForm::RefusedOriginal && !self.overflow;
+        let is_kept = is_taken && !self.is_original();
         self.core.frame_answered(&self.facts, is_kept);
         // Losing the additions costs nothing, so they are blamed before the edits. The original was sent all the
         // same, and the thread continues with it.
@@ -405,7 +420,7 @@ impl Exchange for Follow {
     fn end(mut self: Box<Self>, how: End) {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
         answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
-        if self.facts.kept_long && !self.is_original {
+        if self.facts.kept_long && !self.is_original() {
             answer.usage = answer.usage.map(Usage::kept_for_an_hour);
         }
         if !answer.complete {
@@ -416,7 +431,7 @@ impl Exchange for Follow {
         self.learn_acceptance(&answer);
         self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
         self.tell(&how, &answer);
-        let usage = answer.usage.as_ref().filter(|_| !self.is_original);
+        let usage = answer.usage.as_ref().filter(|_| !self.is_original());
         self.core.frame_told(&self.facts, self.status.is_some(), usage);
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
             self.core.windows.fill(place.head());

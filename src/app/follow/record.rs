@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::super::budget::Reached;
 use super::super::secrets;
 use super::super::tuning::Tuning;
-use super::Follow;
+use super::{Follow, SentForm};
 use crate::ledger::record::Word;
 use crate::ledger::words::{Outcome, Prefix, State};
 use crate::ledger::{Bytes, Edits, Event, Made, Record, Splice, Timing, Window, when};
@@ -125,7 +125,7 @@ impl Follow {
 
     /// Whether an upstream may have worked on it.
     const fn was_sent(&self, how: &End) -> bool {
-        self.has_left && !matches!(how, End::Unsent(_))
+        !matches!(self.sent_form, SentForm::Nothing) && !matches!(how, End::Unsent(_))
     }
 
     fn outcome(&self, how: &End, answer: &Answer) -> Outcome {
@@ -142,7 +142,7 @@ impl Follow {
     }
 
     fn bytes(&self, how: &End, answer: &Answer) -> Bytes {
-        let left = if self.is_original { self.start.received } else { self.start.sent };
+        let left = if self.is_original() { self.start.received } else { self.start.sent };
         let is_refused = self.overflow || super::fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
         let is_sent = self.facts.state == State::Edited && !self.is_unedited() && is_answered;
@@ -208,7 +208,7 @@ impl Follow {
 
     /// The members that were added or added to.
     fn added(&self) -> Vec<String> {
-        let sent = self.start.added.iter().filter(|_| !self.is_original);
+        let sent = self.start.added.iter().filter(|_| !self.is_original());
         sent.map(|name| (*name).to_owned()).collect()
     }
 
