@@ -2,81 +2,105 @@
 
 use super::sums::total;
 use crate::cli::figures;
-use crate::ledger::{Caching, Totals};
+use crate::ledger::{Caching, Saved, Totals};
+use crate::usage::Money;
 
 /// What a reader needs to know to understand the sums, one sentence each.
 pub(in crate::cli) fn notes(totals: &Totals, unreadable: u64) -> Vec<String> {
-    let requests = |figure| figures::counted(figure, "request", "requests");
-    let mut notes = Vec::new();
-    if totals.unknown() > 0 {
-        let known = total(totals).map(|cost| figures::dollars(cost, figures::places([cost].into_iter())));
-        let unknown = [(totals.unknown_price, "price"), (totals.unknown_usage, "usage")]
-            .into_iter()
-            .filter(|(figure, _)| *figure > 0)
-            .map(|(figure, what)| format!("{} of unknown {what}", requests(figure)));
-        let cost: Vec<String> = known.into_iter().chain(unknown).collect();
-        notes.push(format!("cost: {}", cost.join(" + ")));
+    let (saved, would) = (&totals.saved, &totals.would_have_saved);
+    let notes = [
+        cost(totals),
+        cached(&totals.cache),
+        overhead(totals.own_calls),
+        broken_off(totals.broken_off),
+        unpriced(totals.unpriced_charges),
+        if_any(totals.failed, |failed| format!("failed: {}", requests(failed))),
+        // For some of them, only cache marks may have been set.
+        if_any(totals.edited, |edited| format!("edited: {}", requests(edited))),
+        text_spared("not sent", saved),
+        saved.net.map(|_| net_saved(totals)),
+        if_any(totals.observed, |observed| {
+            format!("only observed: {} would have been shortened", requests(observed))
+        }),
+        text_spared("would not have been sent", would),
+        would.net.map(|net| would_have_saved(net, would.net_of)),
+        if_any(unreadable, |records| {
+            format!("damaged: {} cannot be read", figures::counted(records, "record", "records"))
+        }),
+    ];
+    notes.into_iter().flatten().collect()
+}
+
+/// A note about a figure, if that is not zero.
+fn if_any(figure: u64, note: impl FnOnce(u64) -> String) -> Option<String> {
+    (figure > 0).then(|| note(figure))
+}
+
+fn requests(figure: u64) -> String {
+    figures::counted(figure, "request", "requests")
+}
+
+/// An amount, with as many decimal places as it needs.
+fn dollars(amount: Money) -> String {
+    figures::dollars(amount, figures::places([amount].into_iter()))
+}
+
+/// The known cost, and what it leaves out; `None` if it leaves out nothing.
+fn cost(totals: &Totals) -> Option<String> {
+    if totals.unknown() == 0 {
+        return None;
     }
-    notes.extend(cached(&totals.cache));
-    if totals.own_calls > 0 {
-        let calls = figures::counted(totals.own_calls, "call", "calls");
-        notes.push(format!(
-            "overhead: {calls} of the gateway's own, such as for summaries; they are in the cost"
-        ));
-    }
-    if totals.broken_off > 0 {
-        let answers = figures::counted(totals.broken_off, "answer", "answers");
-        notes.push(format!("≥ lower bound: {answers} broke off before the provider's last figures"));
-    }
-    if totals.unpriced_charges > 0 {
-        let show = if totals.unpriced_charges == 1 { "shows" } else { "show" };
-        let answers = figures::counted(totals.unpriced_charges, "answer", "answers");
-        notes
-            .push(format!("≥ lower bound: {answers} {show} charges beside tokens that no price is known of"));
-    }
-    if totals.failed > 0 {
-        notes.push(format!("failed: {}", requests(totals.failed)));
-    }
-    // For some of them, only cache marks may have been set.
-    if totals.edited > 0 {
-        notes.push(format!("edited: {}", requests(totals.edited)));
-    }
-    if totals.saved.bytes > 0 {
-        let (bytes, tokens) =
-            (figures::count(totals.saved.bytes), figures::count(totals.saved.tokens_estimate));
-        notes.push(format!("not sent: {bytes} bytes of text, ~{tokens} tokens (an estimate)"));
-    }
-    if totals.saved.net.is_some() {
-        let own =
-            |figure| figures::counted(figure, "call of the gateway's own", "calls of the gateway's own");
-        let unknown = totals.requests - totals.saved.net_of;
-        let left_out = [(unknown, requests(unknown)), (totals.own_unknown, own(totals.own_unknown))];
-        let left_out: Vec<String> =
-            left_out.into_iter().filter(|(figure, _)| *figure > 0).map(|(_, told)| told).collect();
-        let that = if left_out.is_empty() { "" } else { " that leaves out " };
-        notes.push(format!(
-            "saved: against the same requests without the gateway, an estimate{that}{}",
-            left_out.join(" and ")
-        ));
-    }
-    if totals.observed > 0 {
-        notes.push(format!("only observed: {} would have been shortened", requests(totals.observed)));
-    }
-    let would = &totals.would_have_saved;
-    if would.bytes > 0 {
-        let (bytes, tokens) = (figures::count(would.bytes), figures::count(would.tokens_estimate));
-        notes
-            .push(format!("would not have been sent: {bytes} bytes of text, ~{tokens} tokens (an estimate)"));
-    }
-    if let Some(net) = would.net {
-        let net = figures::dollars(net, figures::places([net].into_iter()));
-        let of = requests(would.net_of);
-        notes.push(format!("would have saved: ~{net} of {of} that were only observed, an estimate"));
-    }
-    if unreadable > 0 {
-        notes.push(format!("damaged: {} cannot be read", figures::counted(unreadable, "record", "records")));
-    }
-    notes
+    let unknown = [(totals.unknown_price, "price"), (totals.unknown_usage, "usage")]
+        .into_iter()
+        .filter(|(figure, _)| *figure > 0)
+        .map(|(figure, what)| format!("{} of unknown {what}", requests(figure)));
+    let parts: Vec<String> = total(totals).map(dollars).into_iter().chain(unknown).collect();
+    Some(format!("cost: {}", parts.join(" + ")))
+}
+
+fn overhead(own_calls: u64) -> Option<String> {
+    if_any(own_calls, |calls| {
+        let calls = figures::counted(calls, "call", "calls");
+        format!("overhead: {calls} of the gateway's own, such as for summaries; they are in the cost")
+    })
+}
+
+fn broken_off(answers: u64) -> Option<String> {
+    if_any(answers, |answers| {
+        let answers = figures::counted(answers, "answer", "answers");
+        format!("≥ lower bound: {answers} broke off before the provider's last figures")
+    })
+}
+
+fn unpriced(answers: u64) -> Option<String> {
+    if_any(answers, |answers| {
+        let show = if answers == 1 { "shows" } else { "show" };
+        let answers = figures::counted(answers, "answer", "answers");
+        format!("≥ lower bound: {answers} {show} charges beside tokens that no price is known of")
+    })
+}
+
+/// How much text was left out, or would have been.
+fn text_spared(what: &str, saved: &Saved) -> Option<String> {
+    if_any(saved.bytes, |bytes| {
+        let (bytes, tokens) = (figures::count(bytes), figures::count(saved.tokens_estimate));
+        format!("{what}: {bytes} bytes of text, ~{tokens} tokens (an estimate)")
+    })
+}
+
+/// What the sum of what was saved is compared with, and what it leaves out.
+fn net_saved(totals: &Totals) -> String {
+    let own = |figure| figures::counted(figure, "call of the gateway's own", "calls of the gateway's own");
+    let left_out = [if_any(totals.requests - totals.saved.net_of, requests), if_any(totals.own_unknown, own)];
+    let left_out: Vec<String> = left_out.into_iter().flatten().collect();
+    let that = if left_out.is_empty() { "" } else { " that leaves out " };
+    let left_out = left_out.join(" and ");
+    format!("saved: against the same requests without the gateway, an estimate{that}{left_out}")
+}
+
+fn would_have_saved(net: Money, observed: u64) -> String {
+    let (net, observed) = (dollars(net), requests(observed));
+    format!("would have saved: ~{net} of {observed} that were only observed, an estimate")
 }
 
 /// The effect of the provider's cache; `None` if it was neither read nor written.
@@ -86,10 +110,10 @@ fn cached(cache: &Caching) -> Option<String> {
     let Some(saved) = cache.saved else {
         return Some(format!("cache: hit rate {share}, what that saved is not known"));
     };
-    let saved = figures::dollars(saved, figures::places([saved].into_iter()));
+    let saved = dollars(saved);
     let left_out = match cache.unknown {
         0 => String::new(),
-        unknown => format!(", which leaves out {}", figures::counted(unknown, "request", "requests")),
+        unknown => format!(", which leaves out {}", requests(unknown)),
     };
     Some(format!("cache: hit rate {share}, {saved} saved against plain input{left_out}"))
 }
@@ -104,14 +128,13 @@ pub(in crate::cli) fn missing(records: u64) -> Option<String> {
 mod tests {
     use super::super::sums::tests::totals;
     use super::*;
-    use crate::ledger::Saved;
-    use crate::usage::Money;
 
     #[test]
     fn notes_say_what_the_sums_leave_out() {
-        for (totals, unreadable, expected) in [
-            (Totals { saved: Saved::default(), ..totals() }, 0, &[][..]),
+        for (name, totals, unreadable, expected) in [
+            ("nothing is left out", Totals { saved: Saved::default(), ..totals() }, 0, &[][..]),
             (
+                "unknown price and usage",
                 Totals { unknown_price: 4, unknown_usage: 1, edited: 2, ..totals() },
                 0,
                 &[
@@ -120,13 +143,20 @@ mod tests {
                     "not sent: 4,100 bytes of text, ~1,025 tokens (an estimate)",
                 ],
             ),
-            (Totals { edited: 1, saved: Saved::default(), ..totals() }, 0, &["edited: 1 request"]),
             (
+                "one edited request",
+                Totals { edited: 1, saved: Saved::default(), ..totals() },
+                0,
+                &["edited: 1 request"],
+            ),
+            (
+                "calls of the gateway's own",
                 Totals { own_calls: 2, ..Totals::default() },
                 0,
                 &["overhead: 2 calls of the gateway's own, such as for summaries; they are in the cost"],
             ),
             (
+                "two requests are left out",
                 Totals {
                     saved: Saved { net: Some(Money::ZERO), net_of: 1_040, ..Saved::default() },
                     ..totals()
@@ -137,6 +167,7 @@ mod tests {
                 ],
             ),
             (
+                "one own call is left out",
                 Totals {
                     unknown_usage: 1,
                     own_calls: 2,
@@ -153,6 +184,7 @@ mod tests {
                 ],
             ),
             (
+                "requests and own calls are left out",
                 Totals {
                     unknown_price: 3,
                     own_calls: 2,
@@ -169,19 +201,21 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(notes(&totals, unreadable), expected);
+            assert_eq!(notes(&totals, unreadable), expected, "{name}");
         }
     }
 
     #[test]
     fn notes_count_what_is_special() {
-        for (totals, unreadable, expected) in [
+        for (name, totals, unreadable, expected) in [
             (
+                "unknown cost",
                 Totals { cost: None, unknown_price: 1, saved: Saved::default(), ..totals() },
                 0,
                 &["cost: 1 request of unknown price"][..],
             ),
             (
+                "broken off and damaged",
                 Totals { broken_off: 1, failed: 2, observed: 3, saved: Saved::default(), ..totals() },
                 1,
                 &[
@@ -192,6 +226,7 @@ mod tests {
                 ],
             ),
             (
+                "observed",
                 Totals {
                     observed: 3,
                     saved: Saved::default(),
@@ -211,12 +246,13 @@ mod tests {
                 ],
             ),
             (
+                "unpriced charges",
                 Totals { unpriced_charges: 2, saved: Saved::default(), ..totals() },
                 0,
                 &["≥ lower bound: 2 answers show charges beside tokens that no price is known of"],
             ),
         ] {
-            assert_eq!(notes(&totals, unreadable), expected);
+            assert_eq!(notes(&totals, unreadable), expected, "{name}");
         }
     }
 
