@@ -1,0 +1,292 @@
+//! The full texts that the books and the store know, and the requests that use them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::history::holds_at;
+use crate::config::Config;
+use crate::ledger::Record;
+use crate::ledger::history::number;
+use crate::ledger::words::State;
+use crate::store::{Books, LedgerFilter, Outputs, StoreError, ledger};
+
+/// All texts, and what is needed to find their uses.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) outputs: BTreeMap<String, Output>,
+    /// The number of requests in each conversation so far.
+    counts: BTreeMap<String, usize>,
+    /// The messages that were sent in another form in each thread.
+    threads: BTreeMap<String, Vec<Replaced>>,
+    pub(super) unreadable: u64,
+    pub(super) missing: u64,
+}
+
+/// A full text.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Output {
+    /// When a request last referred to it, in milliseconds since 1970.
+    pub(super) last_ms: Option<i64>,
+    /// The size of its file; `None` if there is no file.
+    pub(super) bytes: Option<u64>,
+    /// Whether the store expects its file to exist.
+    pub(super) is_stored: bool,
+    /// The conversations that use it, the newest last.
+    pub(super) uses: Vec<Use>,
+}
+
+/// A conversation, and the numbers of its requests with which a text was shortened or cleared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Use {
+    pub(super) conversation: String,
+    pub(super) requests: BTreeSet<usize>,
+}
+
+/// A message that was sent in another form, and the id of its full text.
+#[derive(Debug, Clone)]
+struct Replaced {
+    message: u32,
+    output: String,
+    /// The number of messages in the request that it was decided with, and of those that had been sent before.
+    messages: u32,
+    prior: u32,
+}
+
+/// A full text with its id.
+pub(super) type Named<'k> = (&'k str, &'k Output);
+
+impl Known {
+    /// Reads the store, the books and the directory of texts. Also returns the store, if there is one.
+    pub(super) fn of(config: &Config) -> Result<(Self, Option<Books>), Failure> {
+        let mut known = Self::default();
+        let books = Books::open(&config.state.dir.join(ledger::FILE_NAME));
+        let books = books.map_err(|error| failed(config, &error))?;
+        if let Some(books) = &books {
+            known.read(books).map_err(|error| failed(config, &error))?;
+        }
+        let dir = &config.outputs.dir;
+        let sizes = Outputs::new(dir).sizes();
+        let sizes = sizes.map_err(|error| Failure::Said(format!("{}: {error}", dir.display())))?;
+        for (id, bytes) in sizes {
+            known.outputs.entry(id).or_default().bytes = Some(bytes);
+        }
+        Ok((known, books))
+    }
+
+    fn read(&mut self, books: &Books) -> Result<(), StoreError> {
+        let all = LedgerFilter::default();
+        books.rows(all, &mut |row| match serde_json::from_str(row.record) {
+            Ok(record) => self.add(row.at_ms, &record),
+            Err(_) => self.unreadable += 1,
+        })?;
+        self.missing = books.missing(all)?;
+        for (id, at_ms) in books.outputs()? {
+            let output = self.outputs.entry(id).or_default();
+            (output.last_ms, output.is_stored) = (Some(at_ms), true);
+        }
+        Ok(())
+    }
+
+    /// Adds a record; records must come oldest first.
+    fn add(&mut self, at_ms: i64, record: &Record) {
+        let count = self.counts.entry(record.conversation.clone()).or_default();
+        let Some(number) = number(record, count) else { return };
+        self.inherit(at_ms, record, number);
+        let edits = &record.edits;
+        let made = edits.made.iter().filter_map(|made| made.output.as_deref());
+        // If the gateway only observes, nothing is replaced.
+        let splice = edits.splice.as_ref().filter(|_| edits.state == State::Edited);
+        let spliced = splice.and_then(|splice| Some((splice.output.as_deref()?, splice.made)));
+        for (id, is_made) in made.map(|id| (id, true)).chain(spliced) {
+            self.outputs.entry(id.to_owned()).or_default().add(at_ms, &record.conversation, number, is_made);
+        }
+    }
+
+    /// Adds the uses that a thread takes over from the one that it branched from, which hold from its first request on.
+    fn inherit(&mut self, at_ms: i64, record: &Record, number: usize) {
+        let Some(thread) = record.thread.as_ref().filter(|_| record.edits.were_sent()) else { return };
+        if !self.threads.contains_key(thread) {
+            let parent = record.parent.as_ref().and_then(|parent| self.threads.get(parent));
+            let taken = parent.into_iter().flatten().filter(|one| one.holds_at(record.prior));
+            let taken: Vec<_> = taken.cloned().collect();
+            for Replaced { output, .. } in &taken {
+                self.outputs.entry(output.clone()).or_default().add(
+                    at_ms,
+                    &record.conversation,
+                    number,
+                    false,
+                );
+            }
+            self.threads.insert(thread.clone(), taken);
+        }
+        let Record { messages, prior, .. } = *record;
+        let made = record.edits.made.iter().filter_map(|made| {
+            Some(Replaced { message: made.message, output: made.output.clone()?, messages, prior })
+        });
+        self.threads.entry(thread.clone()).or_default().extend(made);
+    }
+
+    pub(super) fn newest_first(&self, conversation: Option<&str>, filter: LedgerFilter) -> Vec<Named<'_>> {
+        let is_of = |output: &Output| {
+            conversation.is_none_or(|id| output.uses.iter().any(|one| one.conversation == id))
+        };
+        let is_then = |output: &Output| match output.last_ms {
+            Some(at_ms) => {
+                filter.since_ms.is_none_or(|since| at_ms >= since)
+                    && filter.until_ms.is_none_or(|until| at_ms < until)
+            }
+            None => filter == LedgerFilter::default(),
+        };
+        let all = self.outputs.iter().map(|(id, output)| (id.as_str(), output));
+        let mut listed: Vec<Named<'_>> = all.filter(|(_, output)| is_of(output) && is_then(output)).collect();
+        listed.sort_by_key(|(_, output)| std::cmp::Reverse(output.last_ms));
+        listed
+    }
+}
+
+impl Replaced {
+    /// Whether it applies to a continuation of the first `messages` messages.
+    fn holds_at(&self, messages: u32) -> bool {
+        self.message < messages && holds_at(messages, self.prior, self.messages)
+    }
+}
+
+impl Output {
+    /// Adds a reference by a request; `is_made` says whether the decision was made with that request or earlier.
+    fn add(&mut self, at_ms: i64, conversation: &str, number: usize, is_made: bool) {
+        self.last_ms = self.last_ms.max(Some(at_ms));
+        let known = self.uses.iter().position(|one| one.conversation == conversation);
+        let mut newest = match known {
+            Some(at) => self.uses.remove(at),
+            None => Use { conversation: conversation.to_owned(), requests: BTreeSet::new() },
+        };
+        // The record of the request with the decision may have been removed.
+        if is_made || newest.requests.is_empty() {
+            newest.requests.insert(number);
+        }
+        self.uses.push(newest);
+    }
+}
+
+/// The message that the store cannot be read.
+pub(super) fn failed(config: &Config, error: &StoreError) -> Failure {
+    Failure::Said(format!("{}: {error}", config.state.dir.join(ledger::FILE_NAME).display()))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::ledger::{Edits, Made, Own, Splice};
+
+    /// The record of an edited request: the texts of its decisions, and of the splice, if any.
+    pub(in crate::cli::outputs) fn record(
+        conversation: &str,
+        made: &[&str],
+        splice: Option<(&str, bool)>,
+    ) -> Record {
+        let made = made.iter().map(|id| Made { output: Some((*id).to_owned()), ..Made::default() });
+        let splice =
+            splice.map(|(id, made)| Splice { output: Some(id.to_owned()), made, ..Splice::default() });
+        let edits = Edits { state: State::Edited.into(), made: made.collect(), splice, ..Edits::default() };
+        Record { conversation: conversation.to_owned(), edits, ..Record::default() }
+    }
+
+    pub(in crate::cli::outputs) fn known(records: &[Record]) -> Known {
+        let mut known = Known::default();
+        for (at_ms, record) in (1..).zip(records) {
+            known.add(at_ms, record);
+        }
+        known
+    }
+
+    /// The id, the time of its last reference, and the conversations with their requests.
+    type Expected<'a> = (&'a str, i64, &'a [(&'a str, &'a [usize])]);
+
+    #[test]
+    fn texts_belong_to_the_requests_that_they_were_decided_on_with() {
+        let observed = |mut record: Record| {
+            record.edits.state = State::Observed.into();
+            record
+        };
+        let own = Record { own: Some(Own::default()), ..record("c", &[], None) };
+        let cases: [(&[Record], &[Expected<'_>]); 5] = [
+            (&[record("c", &["a", "b"], None)], &[("a", 1, &[("c", &[1])]), ("b", 1, &[("c", &[1])])]),
+            (
+                &[record("c", &["a"], None), own, record("d", &["a"], None), record("c", &["a"], None)],
+                &[("a", 4, &[("d", &[1]), ("c", &[1, 2])])],
+            ),
+            (
+                &[record("c", &[], Some(("s", true))), record("c", &[], Some(("s", false)))],
+                &[("s", 2, &[("c", &[1])])],
+            ),
+            // The record that it was made with has been removed.
+            (&[record("c", &[], Some(("s", false)))], &[("s", 1, &[("c", &[1])])]),
+            (&[observed(record("c", &[], Some(("s", false)))), record("c", &[], None)], &[]),
+        ];
+        for (records, expected) in cases {
+            let known = known(records);
+            let found: Vec<_> = known.outputs.iter().map(|(id, output)| (id.as_str(), output)).collect();
+            let uses = |uses: &[(&str, &[usize])]| -> Vec<Use> {
+                let one = |(conversation, requests): &(&str, &[usize])| Use {
+                    conversation: (*conversation).to_owned(),
+                    requests: requests.iter().copied().collect(),
+                };
+                uses.iter().map(one).collect()
+            };
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(id, at_ms, of)| {
+                    (*id, Output { last_ms: Some(*at_ms), uses: uses(of), ..Output::default() })
+                })
+                .collect();
+            assert!(found.into_iter().eq(expected.iter().map(|(id, output)| (*id, output))), "{known:?}");
+        }
+    }
+
+    /// A thread that continues from the middle of a history takes over what applied there, and no more.
+    #[test]
+    fn texts_are_taken_over_from_where_a_thread_branches() {
+        let of = |conversation: &str,
+                  (thread, parent): (&str, Option<&str>),
+                  (messages, prior),
+                  made: &[(u32, &str)]| {
+            let mut record = record(conversation, &made.iter().map(|(_, id)| *id).collect::<Vec<_>>(), None);
+            record.edits.made.iter_mut().zip(made).for_each(|(one, (message, _))| one.message = *message);
+            let (thread, parent) = (Some(thread.to_owned()), parent.map(str::to_owned));
+            Record { thread, parent, messages, prior, ..record }
+        };
+        let trunk = [
+            of("c", ("a", None), (3, 0), &[(2, "w")]),
+            of("c", ("a", None), (5, 3), &[(4, "x")]),
+            of("c", ("a", None), (7, 5), &[(2, "y"), (6, "z")]),
+        ];
+        for (prior, expected) in
+            [(7, &["w", "x", "y", "z"][..]), (6, &["w", "x", "y"]), (5, &["w", "x"]), (4, &["w"])]
+        {
+            let known = known(&[&trunk[..], &[of("d", ("b", Some("a")), (9, prior), &[])]].concat());
+            let listed =
+                known.outputs.iter().filter(|(_, one)| one.uses.iter().any(|one| one.conversation == "d"));
+            assert!(listed.map(|(id, _)| id).eq(expected), "{prior}");
+        }
+    }
+
+    #[test]
+    fn the_newest_come_first_and_what_has_no_time_last() {
+        let mut known =
+            known(&[record("c", &["a"], None), record("d", &["b"], None), record("c", &["e"], None)]);
+        known.outputs.entry("f".to_owned()).or_default().bytes = Some(1);
+        let range = |since_ms, until_ms| LedgerFilter { since_ms, until_ms };
+        for (conversation, filter, expected) in [
+            (None, range(None, None), &["e", "b", "a", "f"][..]),
+            (Some("c"), range(None, None), &["e", "a"]),
+            (None, range(Some(2), None), &["e", "b"]),
+            (None, range(None, Some(2)), &["a"]),
+            (Some("d"), range(Some(3), None), &[]),
+        ] {
+            let listed = known.newest_first(conversation, filter);
+            assert!(listed.iter().map(|(id, _)| id).eq(expected), "{conversation:?} {filter:?}");
+        }
+    }
+}
