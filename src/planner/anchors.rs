@@ -3,7 +3,8 @@
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::findings::{Expected, Outlook};
 use crate::strategy::gate::Rates;
-use crate::strategy::marks::{self, Chosen, Tried};
+use crate::strategy::history::Item;
+use crate::strategy::marks::{self, Chosen, Stake, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
@@ -40,8 +41,11 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         let end = marks::in_front_of(conversation, stays);
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
         let entry = behind.and_then(|part| standing.kept.entries().before(part, facts.now_ms, facts.ttl_ms));
-        let end = end.map(|end| if free > 1 { end } else { reached(conversation, (entry, end), &gone) });
-        let (entry, end) = end.map_or((entry, None), |end| within(request, (entry, end), standing));
+        let end = end.map(|end| if free > 1 { end } else { reached(conversation, entry, end, &gone) });
+        let Reach { entry, end } = match end {
+            Some(end) => within(request, entry, end, standing),
+            None => Reach { entry, end },
+        };
         written = end.max(entry);
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
@@ -75,7 +79,8 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
 /// for the entry itself.
 fn reached(
     conversation: &Conversation,
-    (entry, end): (Option<PartId>, PartId),
+    entry: Option<PartId>,
+    end: PartId,
     gone: &dyn Fn(usize) -> bool,
 ) -> PartId {
     let Some(entry) = entry else { return end };
@@ -118,70 +123,132 @@ fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
     (first < end).then_some(first)
 }
 
-/// The entry to read and the last part up to the end that may be marked, provided that what is written behind the
-/// entry costs no more than the thread may lose. The cost is booked.
-fn within(
-    request: &Anchored<'_>,
-    (known, end): (Option<PartId>, PartId),
-    standing: &mut Standing,
-) -> (Option<PartId>, Option<PartId>) {
+/// What is read from the cache and what is written behind it.
+struct Reach {
+    /// The end of the entry to read.
+    entry: Option<PartId>,
+    /// The end of what is written.
+    end: Option<PartId>,
+}
+
+/// Extends the entry `known` by what may be written up to `end`, provided that this costs no more than the thread may
+/// lose. The cost is booked.
+fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: &mut Standing) -> Reach {
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
-    // What the client has cached is neither written nor read because of this.
-    let kept = conversation.kept_mark();
-    let entry = known.filter(|entry| kept.is_none_or(|kept| *entry > kept));
-    let by_client = conversation.kept_bytes(facts.prelude) as f64;
-    let frame = (conversation.body.len() - conversation.array.len()) as f64;
-    let frame = (frame - by_client).max(0.0);
-    let items =
-        standing.history().items().iter().skip_while(|item| kept.is_some_and(|kept| item.part <= kept));
-    let up_to = |entry: PartId| {
-        let before = items.clone().take_while(|item| item.part <= entry);
-        frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
-    };
-    let mut before = *standing.kept.stake();
-    let (gone_on, now) = (request.sent < conversation.messages.len(), (facts.now_ms, facts.ttl_ms));
-    let wagered = before;
-    before.goes_to(facts.cache, facts.outlook);
+    let gone_on = request.sent < conversation.messages.len();
+    let now = (facts.now_ms, facts.ttl_ms);
+    let before = *standing.kept.stake();
+    let mut stake = before;
+    stake.goes_to(facts.cache, facts.outlook);
     if gone_on {
-        before.goes_on(facts.prelude.key, now, rates);
+        stake.goes_on(facts.prelude.key, now, rates);
     }
-    let is_doubtful = facts.outlook == Outlook::SeldomKept;
-    let is_first = facts.outlook == Outlook::SeldomGoesOn && before.is_untouched();
-    let is_vain = is_doubtful || is_first || before.is_vain(after_pause);
-    // An entry that was missing before, for this thread and for others, is most likely still missing.
-    let is_gone = entry.is_none() || (is_doubtful && before.missing_in.is_some());
-    let waits = is_vain && rates.write > 1.0 && is_gone;
-    let allowed = if waits { None } else { before.allows(entry.map_or(0.0, up_to), is_doubtful, rates) };
-    let (known, entry) = if allowed.is_none() && entry.is_some() { (None, None) } else { (known, entry) };
+
+    let sizes = Sizes::of(conversation, facts, standing);
+    let by_client = sizes.by_client;
+    let readable = known.filter(|entry| sizes.is_counted(*entry));
+    let readable_bytes = readable.map(|entry| sizes.up_to(entry));
+    let allowed = allowance(request, &stake, readable_bytes);
     let waits = allowed.is_none();
-    let (read, most) = (entry.map_or(0.0, up_to), allowed.unwrap_or(0.0));
-    let behind = items.clone().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
-    let (mut written, mut found) = (if entry.is_none() { frame } else { 0.0 }, None);
-    for item in behind.take_while(|item| item.part <= end) {
-        written += f64::from(item.bytes);
-        if written > most {
-            written -= f64::from(item.bytes);
-            break;
-        }
-        found = Some(item.part);
-    }
-    let written = if found.is_some() { written } else { 0.0 };
-    let prelude = facts.prelude.key;
-    let is_whole = entry.is_none() && (waits || found.is_some());
-    let tried = Tried { at_ms: facts.now_ms, prelude, after_pause, is_whole, held: waits };
-    let stake = standing.kept.stake_mut();
-    *stake = before;
+    // A request that may write nothing does not mark the entry either.
+    let (known, entry) = if waits && readable.is_some() { (None, None) } else { (known, readable) };
+    let read = entry.and(readable_bytes).unwrap_or(0.0);
+    let Written { bytes: written, end } = sizes.written(entry, end, allowed.unwrap_or(0.0));
+
     stake.book(read, written, rates);
     if gone_on {
-        stake.note(tried);
+        stake.note(Tried {
+            at_ms: facts.now_ms,
+            prelude: facts.prelude.key,
+            after_pause,
+            is_whole: entry.is_none() && (waits || end.is_some()),
+            held: waits,
+        });
     }
-    let wager = wagered.wager(entry.is_some(), gone_on, stake, now);
-    standing.kept.set_wager(wager);
-    let tokens = entry.and_then(|entry| standing.kept.entries().tokens(entry));
-    let least = standing.kept.entries().least();
-    let expected = Expected { bytes: read, before: by_client, tokens, least, rates };
+    *standing.kept.stake_mut() = stake;
+    standing.kept.set_wager(before.wager(&stake, entry.is_some(), gone_on, now));
+    let entries = standing.kept.entries();
+    let tokens = entry.and_then(|entry| entries.tokens(entry));
+    let expected = Expected { bytes: read, before: by_client, tokens, least: entries.least(), rates };
     standing.kept.expect(Some(expected).filter(|_| read > 0.0));
-    (known, found)
+    Reach { entry: known, end }
+}
+
+/// How many bytes a request may write, given the size of the entry that it can read. `None`: it should write nothing,
+/// because that would most likely be in vain or cost too much.
+fn allowance(request: &Anchored<'_>, stake: &Stake, entry_bytes: Option<f64>) -> Option<f64> {
+    let Anchored { facts, rates, after_pause, .. } = *request;
+    let is_doubtful = facts.outlook == Outlook::SeldomKept;
+    let is_first = facts.outlook == Outlook::SeldomGoesOn && stake.is_untouched();
+    let is_vain = is_doubtful || is_first || stake.is_vain(after_pause);
+    // An entry that was missing before, for this thread and for others, is most likely still missing.
+    let is_missing = entry_bytes.is_none() || (is_doubtful && stake.missing_in.is_some());
+    if is_vain && is_missing && rates.write > 1.0 {
+        return None;
+    }
+    stake.allows(entry_bytes.unwrap_or(0.0), is_doubtful, rates)
+}
+
+/// The sizes of what the gateway's marks read and write, in bytes. What the client has cached is left out: it is
+/// neither written nor read because of these marks.
+struct Sizes<'a> {
+    /// What is not the history.
+    frame: f64,
+    /// What the client has cached.
+    by_client: f64,
+    /// The last part that the client has cached.
+    kept: Option<PartId>,
+    items: &'a [Item],
+}
+
+/// What a request writes to the cache.
+struct Written {
+    bytes: f64,
+    /// The last part of it; `None` if nothing is written.
+    end: Option<PartId>,
+}
+
+impl<'a> Sizes<'a> {
+    fn of(conversation: &Conversation, facts: &Facts, standing: &'a Standing) -> Self {
+        let by_client = conversation.kept_bytes(facts.prelude) as f64;
+        let frame = (conversation.body.len() - conversation.array.len()) as f64;
+        Self {
+            frame: (frame - by_client).max(0.0),
+            by_client,
+            kept: conversation.kept_mark(),
+            items: standing.history().items(),
+        }
+    }
+
+    /// Whether anything up to this part is not cached by the client.
+    fn is_counted(&self, part: PartId) -> bool {
+        self.kept.is_none_or(|kept| part > kept)
+    }
+
+    /// The parts that are not cached by the client.
+    fn items(&self) -> impl Iterator<Item = &Item> {
+        self.items.iter().skip_while(|item| !self.is_counted(item.part))
+    }
+
+    /// The size of the entry that ends with this part.
+    fn up_to(&self, entry: PartId) -> f64 {
+        let before = self.items().take_while(|item| item.part <= entry);
+        self.frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
+    }
+
+    /// What is written behind an entry, up to `end` and at most `most` bytes.
+    fn written(&self, entry: Option<PartId>, end: PartId, most: f64) -> Written {
+        let behind = self.items().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
+        let (mut bytes, mut last) = (if entry.is_none() { self.frame } else { 0.0 }, None);
+        for item in behind.take_while(|item| item.part <= end) {
+            let longer = bytes + f64::from(item.bytes);
+            if longer > most {
+                break;
+            }
+            (bytes, last) = (longer, Some(item.part));
+        }
+        Written { bytes: if last.is_some() { bytes } else { 0.0 }, end: last }
+    }
 }
 
 #[cfg(test)]

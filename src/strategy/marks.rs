@@ -301,20 +301,23 @@ impl Stake {
         !self.findings.rests()
     }
 
-    /// The outcome of the first stake, given what this request reads and does. `gone_on`: the request is not a retry.
+    /// The outcome of the thread's first stake, if a request decides it. `after` is the stake after that request;
+    /// `reads`: the request reads an entry; `gone_on`: it is not a retry.
     pub fn wager(
         &self,
+        after: &Self,
         reads: bool,
         gone_on: bool,
-        now: &Self,
         (now_ms, ttl_ms): (u64, u64),
     ) -> Option<Wager> {
-        let held = self.tried[0].filter(|tried| tried.held);
-        let would_read = held.is_some_and(|held| now_ms.saturating_sub(held.at_ms) < ttl_ms) && gone_on;
-        if (would_read && self.is_untouched()) || (reads && self.spent > 0.0) {
+        // The last request wrote nothing; had it written, this one would read it.
+        let would_read = |last: Tried| last.held && now_ms.saturating_sub(last.at_ms) < ttl_ms;
+        let would_win = self.is_untouched() && gone_on && self.tried[0].is_some_and(would_read);
+        let wins = reads && self.spent > 0.0;
+        if would_win || wins {
             return Some(Wager::Won);
         }
-        (self.is_untouched() && now.spent > 0.0).then_some(Wager::Placed)
+        (self.is_untouched() && after.spent > 0.0).then_some(Wager::Placed)
     }
 
     /// Books the bytes read and written.
