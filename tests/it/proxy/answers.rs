@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::stage;
 use super::wire::Closing;
 
-/// Asks with `method`, answers with `answer`, and compares what arrives.
+/// Sends a request with `method`, answers it with `answer`, and compares what the client receives.
 async fn check(method: &str, answer: &str, expected: &str) {
     let (_proxy, upstream, mut client) = stage().await;
     client.send(format!("{method} /x HTTP/1.1\r\nhost: me\r\n\r\n")).await;
@@ -13,7 +13,7 @@ async fn check(method: &str, answer: &str, expected: &str) {
     server.head().await;
     server.send(answer).await;
     client.expect(expected).await;
-    // Whatever the answer was, the connection is good for another request, and for such an answer.
+    // After any answer the connection can be used for another request with the same answer.
     client.send(format!("{method} /next HTTP/1.1\r\nhost: me\r\n\r\n")).await;
     assert!(server.head().await.starts_with(&format!("{method} /next ")));
     server.send(answer).await;
@@ -28,13 +28,13 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nX-Request-ID: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nabc",
             "HTTP/1.1 200 OK\r\nX-Request-ID: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\nContent-Length: 3\r\n\r\nabc",
         ),
-        // Any status, any reason.
+        // Any status, any reason phrase.
         (
             "GET",
             "HTTP/1.1 529 Site is overloaded (really)\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 529 Site is overloaded (really)\r\nretry-after: 2\r\ncontent-length: 0\r\n\r\n",
         ),
-        // What belongs to the upstream's connection stays there; the rest keeps its order.
+        // Headers of the upstream's connection are removed; the others keep their order.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nA: 1\r\nConnection: keep-alive, x-hop\r\nKeep-Alive: timeout=5\r\nX-Hop: h\r\n\
@@ -46,7 +46,7 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
-        // What the pieces are encoded with is told.
+        // The transfer coding inside the chunks is passed on.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -57,7 +57,7 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
-        // A length beside a coding is not the body's.
+        // A `content-length` beside a transfer coding does not apply to the body.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -68,7 +68,7 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
-        // A coding that leaves the body as it is leaves it its length, or its chunks.
+        // The coding `identity` changes nothing: the length or the chunks are passed on.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nX: 1\r\nTransfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc",
@@ -79,7 +79,7 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
-        // Lines that are not as they should be cost no answer.
+        // Malformed header lines do not make an answer fail.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nX-Id : 7\r\nno line\r\nX Y: 1\r\nZ: a\u{1}b\r\nContent-Length : 3\r\n\r\nabc",
@@ -90,7 +90,7 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\n: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
         ),
-        // No bodies where there are none.
+        // Answers that have no body.
         (
             "HEAD",
             "HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n",
@@ -103,7 +103,7 @@ async fn come_back_byte_for_byte() {
             "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n",
             "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n",
         ),
-        // An interim answer is for this hop.
+        // An interim answer is for this hop only.
         (
             "GET",
             "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
@@ -150,7 +150,7 @@ async fn that_end_with_the_connection_end_well() {
     assert_eq!(client.chunked().await, b"all of it");
 }
 
-/// Nor has HTTP/1.0 a word for what a body is encoded with for its connection.
+/// HTTP/1.0 has no transfer codings.
 #[tokio::test]
 async fn encoded_for_their_connection_are_none_to_old_clients() {
     let (_proxy, upstream, mut client) = stage().await;
@@ -162,7 +162,7 @@ async fn encoded_for_their_connection_are_none_to_old_clients() {
     assert!(head.starts_with("HTTP/1.0 502 "), "{head}");
 }
 
-/// What comes in chunks is read as such, of whatever version it says that it is.
+/// A chunked body is read as such, whatever version the answer has.
 #[tokio::test]
 async fn of_old_upstreams_are_whole_in_chunks() {
     for (head, expected) in [
@@ -175,7 +175,7 @@ async fn of_old_upstreams_are_whole_in_chunks() {
         let (_proxy, upstream, mut client) = stage().await;
         for is_in_pieces in [true, false] {
             client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
-            // Old ones close, or are not asked again.
+            // Upstream connections of HTTP/1.0 are closed, or not used again.
             let mut server = upstream.accept().await;
             server.head().await;
             let answer = format!("{head}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");

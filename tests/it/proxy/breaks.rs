@@ -1,4 +1,4 @@
-//! Whatever breaks on one side breaks on the other, and never looks like a regular end.
+//! A break on one side becomes a break on the other side, never a regular end.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ async fn a_client_that_leaves_while_waiting_cancels_the_request() {
     server.closed().await;
 }
 
-/// What a request is held for may be stored, and known to other gateways: it comes to its end.
+/// If a request is held for something that may be stored and known to other gateways, its preparation is completed.
 #[tokio::test]
 async fn a_client_that_leaves_before_a_request_is_prepared_cancels_it_unless_it_is_held() {
     for (holds, told) in [(false, "dropped"), (true, "end ClientGone")] {
@@ -134,7 +134,7 @@ async fn a_client_that_leaves_before_a_request_is_prepared_cancels_it_unless_it_
     }
 }
 
-/// What is left of what it sent is not read before the answer, and hides its end.
+/// What the client sent after its request is not read before the answer, and hides the client's end.
 #[tokio::test]
 async fn a_client_that_leaves_more_behind_than_a_request_is_gone_as_well() {
     let mores = ["\r\n", "\n", "GET /y HTTP/1.1\r\nhost: me\r\n\r\n", "GET /y HT"];
@@ -170,7 +170,7 @@ async fn a_client_that_leaves_in_the_middle_cancels_the_answer() {
     server.closed().await;
 }
 
-/// An answer that says that it is over, but whose end is still to come, and that its client has left.
+/// An answer whose content is complete but whose end has not arrived, after its client has left.
 async fn left() -> (Proxy, TestUpstream, Peer) {
     const OVER: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nB\r\nthat is all\r\n";
     let upstream = TestUpstream::bind().await;
@@ -186,7 +186,7 @@ async fn left() -> (Proxy, TestUpstream, Peer) {
     (proxy, upstream, server)
 }
 
-/// Not the rest, which costs nothing, and may have figures in it.
+/// The rest of the answer is not cancelled: it costs nothing and may contain usage figures.
 #[tokio::test]
 async fn a_client_that_leaves_when_all_is_said_cancels_nothing() {
     let (proxy, upstream, mut server) = left().await;
@@ -228,7 +228,7 @@ async fn a_client_that_leaves_in_the_middle_of_its_request_cancels_it() {
 
 #[tokio::test]
 async fn an_upstream_that_cannot_be_reached_is_named() {
-    // Bound, but not listening: the port is refused, and no other test gets it meanwhile.
+    // The port is bound but not listening: connections are refused, and no other test can take it.
     let nobody = tokio::net::TcpSocket::new_v4().unwrap();
     nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let url = format!("http://{}", nobody.local_addr().unwrap());

@@ -42,7 +42,7 @@ async fn are_kept_on_both_sides() {
     assert!(upstream.is_quiet());
 }
 
-/// Whatever an old upstream answers, the next request has its body.
+/// Whatever an old upstream answers, the next request is sent with its body.
 #[tokio::test]
 async fn to_old_upstreams_are_not_kept() {
     const CHUNKED: &str =
@@ -255,7 +255,7 @@ async fn that_have_rested_longest_make_room_for_others() {
             let mut next = proxy.client().await;
             next.send(ASK).await;
             assert_eq!(resting.closed().await, Closing::Finished);
-            // The worker of the first has not asked the upstream yet.
+            // The worker of the first connection has not contacted the upstream yet.
             let is_first = taking.is_empty() && workers.get() > 1;
             let mut first = if is_first { Some(upstream.accept().await) } else { None };
             let server = first.as_mut().unwrap_or(&mut other);
@@ -280,7 +280,7 @@ async fn on_which_a_request_has_begun_are_not_closed() {
     let (begun, rest) = ASK.split_at(10);
     first.send(begun).await;
     second.send(ASK).await;
-    // Longer than a connection has to rest before it is closed.
+    // Longer than a connection may be idle before it is closed.
     assert!(timeout(Duration::from_millis(1500), second.head()).await.is_err());
     first.send(rest).await;
     server.message().await;
@@ -297,7 +297,7 @@ async fn are_shared_out_among_workers() {
     let upstream = TestUpstream::bind().await;
     let several = Settings { workers: NonZeroUsize::new(3).unwrap(), ..settings() };
     let proxy = Proxy::with_settings(TestGateway::forwarding(upstream.url()), several);
-    // Upstream connections belong to a worker: as many are opened as there are workers.
+    // Upstream connections belong to a worker, so there are as many as workers.
     let mut pairs = Vec::new();
     for _ in 0..3 {
         let mut client = proxy.client().await;
@@ -354,7 +354,7 @@ async fn that_do_not_finish_are_cut_at_the_end() {
     server.closed().await;
 }
 
-/// In haste, before their time is up.
+/// An urgent shutdown cuts connections before the drain timeout is over.
 #[tokio::test]
 async fn that_do_not_finish_are_cut_in_haste() {
     let upstream = TestUpstream::bind().await;
@@ -371,7 +371,7 @@ async fn that_do_not_finish_are_cut_in_haste() {
     client.closed().await;
 }
 
-/// What an upstream says while nothing is asked answers nothing.
+/// Data that an upstream sends without a request is no answer to the next one.
 #[tokio::test]
 async fn on_which_an_upstream_spoke_unasked_are_not_used() {
     const UNASKED: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";

@@ -24,7 +24,7 @@ async fn an_answer_arrives_although_the_client_goes_on_sending() {
             let mut server = upstream.accept().await;
             server.head().await;
             server.send(answer).await;
-            // The request is given up, and the client does not know it yet.
+            // The exchange is given up, but the client does not know that yet.
             server.closed().await;
             client.send(vec![b'x'; UPLOAD]).await;
             client.expect(answer.replace("connection: close\r\n", "")).await;
@@ -33,7 +33,7 @@ async fn an_answer_arrives_although_the_client_goes_on_sending() {
     }
 }
 
-/// A body whose chunks cannot be read is refused where it is read here, also while the client goes on sending.
+/// A malformed chunked body is refused by the gateway if it reads the body, even while the client is still sending.
 #[tokio::test]
 async fn a_request_in_broken_chunks_is_refused_in_words() {
     for (body, more, why) in [
@@ -78,7 +78,7 @@ async fn an_answer_to_an_old_client_ends_well_although_it_goes_on_sending() {
     assert_eq!(client.closed().await, Closing::Finished);
 }
 
-/// What the gateway says itself arrives as well.
+/// The gateway's own answers arrive too.
 #[tokio::test]
 async fn a_broken_upload_is_told_of() {
     let (_proxy, upstream, mut client) = stage().await;

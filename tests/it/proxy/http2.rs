@@ -22,7 +22,7 @@ use super::{Proxy, settings};
 
 type Sent = http_body_util::combinators::UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
-/// A body of one piece that comes when the test says so.
+/// A body of one piece that is sent when the test says so.
 struct Late(Option<oneshot::Receiver<Bytes>>);
 
 impl Body for Late {
@@ -115,7 +115,7 @@ async fn have_their_bodies_read_and_edited() {
     }
 }
 
-/// What an upstream of HTTP/1.1 may say of an answer, and what of that HTTP/2 has words for: status, lines, body.
+/// An answer of an HTTP/1.1 upstream, and what HTTP/2 can express of it: status, headers, body.
 #[tokio::test]
 async fn are_told_what_their_version_has_words_for() {
     const NONE: &[(&str, &str)] = &[];
@@ -123,12 +123,12 @@ async fn are_told_what_their_version_has_words_for() {
                            gzip`, and the client speaks a version of HTTP that has none";
     for (method, answer, status, lines, body) in [
         ("GET", "304 Not Modified\r\netag: e\r\n", 304, &[("etag", "e")][..], ""),
-        // The length of what has not changed, and of what was not asked for.
+        // The length of an unchanged body, or of one that was not requested.
         ("GET", "304 Not Modified\r\ncontent-length: 12\r\n", 304, &[("content-length", "12")], ""),
         ("HEAD", "200 OK\r\ncontent-length: 12\r\n", 200, &[("content-length", "12")], ""),
         ("GET", "304 Not Modified\r\ntransfer-encoding: chunked\r\n", 304, NONE, ""),
         ("GET", "304 Not Modified\r\ntransfer-encoding: gzip, chunked\r\n", 304, NONE, ""),
-        // There is none of what has no body, whatever is said.
+        // Answers that never have a body have none, whatever their headers say.
         ("GET", "204 No Content\r\ncontent-length: 5\r\n", 204, NONE, ""),
         ("GET", "204 No Content\r\ncontent-length: 0\r\n", 204, NONE, ""),
         ("GET", "200 OK\r\ntransfer-encoding: identity, chunked\r\n\r\n2\r\nok\r\n0\r\n", 200, NONE, "ok"),
@@ -207,7 +207,7 @@ async fn cancel_their_requests_by_a_reset() {
     let proxy = Proxy::start(TestGateway::forwarding(upstream.url()));
     let mut tasks = JoinSet::new();
     let mut client = connect(&proxy, &mut tasks).await;
-    // While waiting for the head.
+    // While waiting for the head of the answer.
     let mut asking = JoinSet::new();
     let answer = client.send_request(ask("{}"));
     asking.spawn(async move { drop(answer.await) });
@@ -215,7 +215,7 @@ async fn cancel_their_requests_by_a_reset() {
     server.message().await;
     asking.abort_all();
     server.closed().await;
-    // In the middle of the answer; the connection itself goes on.
+    // In the middle of the answer; the connection stays open.
     let play = async {
         let mut server = upstream.accept().await;
         server.message().await;

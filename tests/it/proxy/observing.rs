@@ -1,4 +1,4 @@
-//! What an exchange is told, and that this changes nothing.
+//! The events that an exchange is told, which must not change anything.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ async fn ended(proxy: &Proxy) -> Vec<String> {
     proxy.gateway.events()
 }
 
-/// The events, with pieces of data put together.
+/// The events, with adjacent pieces of data joined.
 async fn told(proxy: &Proxy) -> (String, String) {
     let mut data = String::new();
     let mut others = Vec::new();

@@ -6,7 +6,7 @@ use super::gateway::TestGateway;
 use super::wire::{Closing, TestUpstream};
 use super::{Proxy, stage};
 
-/// Sends `request` and compares what arrives. `{host}` stands for the upstream's address.
+/// Sends `request` and compares what the upstream receives. `{host}` stands for the upstream's address.
 async fn check(request: &str, expected: &str) {
     let (_proxy, upstream, mut client) = stage().await;
     client.send(request).await;
@@ -19,17 +19,17 @@ async fn check(request: &str, expected: &str) {
 #[tokio::test]
 async fn go_through_byte_for_byte() {
     for (request, expected) in [
-        // Spelling and order of header lines, and a path that nobody may touch.
+        // Spelling and order of headers, and a path that must not be normalised.
         (
             "GET /v1//a%2Fb%20/../x?q=%20+&&=;?/ HTTP/1.1\r\nHost: me\r\nX-ApI-kEy: k\r\naccept: */*\r\nB: 2\r\nA: 1\r\n\r\n",
             "GET /v1//a%2Fb%20/../x?q=%20+&&=;?/ HTTP/1.1\r\nHost: {host}\r\nX-ApI-kEy: k\r\naccept: */*\r\nB: 2\r\nA: 1\r\n\r\n",
         ),
-        // What should have been escaped, as far as that can be read.
+        // Characters that should have been escaped, as far as they can be parsed.
         (
             "GET /caf\u{e9}/{x}\"|^?\u{20ac}=`1` HTTP/1.1\r\nhost: me\r\n\r\n",
             "GET /caf\u{e9}/{x}\"|^?\u{20ac}=`1` HTTP/1.1\r\nhost: {host}\r\n\r\n",
         ),
-        // Any method, any content type, a body that looks like nothing.
+        // Any method, any content type, a body without a known format.
         (
             "FROB /x HTTP/1.1\r\nHOST: me\r\nContent-Type: x/y; z=\"\u{e9}\"\r\nContent-Length: 5\r\n\r\n\0\x01\r\n\x02",
             "FROB /x HTTP/1.1\r\nHOST: {host}\r\nContent-Type: x/y; z=\"\u{e9}\"\r\nContent-Length: 5\r\n\r\n\0\x01\r\n\x02",
@@ -41,25 +41,25 @@ async fn go_through_byte_for_byte() {
             "POST /x HTTP/1.1\r\nhost: me\r\nContent-Length: 0\r\n\r\n",
             "POST /x HTTP/1.1\r\nhost: {host}\r\nContent-Length: 0\r\n\r\n",
         ),
-        // Several lines of one name stay several lines, in order.
+        // Several headers of one name stay several, in order.
         (
             "GET / HTTP/1.1\r\nhost: me\r\nBeta: one\r\nbeta: two\r\nBETA: three, four\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: {host}\r\nBeta: one\r\nbeta: two\r\nBETA: three, four\r\n\r\n",
         ),
-        // What belongs to this connection stays here; the rest keeps its order.
+        // Headers of this connection are removed; the others keep their order.
         (
             "GET / HTTP/1.1\r\na: 1\r\nConnection: keep-alive, X-Private\r\nhost: me\r\nKeep-Alive: 5\r\nx-private: p\r\n\
              Proxy-Authorization: x\r\nTE: trailers\r\nTrailer: t\r\nb: 2\r\n\r\n",
             "GET / HTTP/1.1\r\na: 1\r\nhost: {host}\r\nb: 2\r\n\r\n",
         ),
-        // An offer to upgrade to HTTP/2 is declined by going on without it.
+        // An offer to upgrade to HTTP/2 is declined by ignoring it.
         (
             "GET / HTTP/1.1\r\nhost: me\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: {host}\r\n\r\n",
         ),
-        // A request made as to a forward proxy.
+        // A request in the form for a forward proxy.
         ("GET http://other/x?y HTTP/1.1\r\nhost: other\r\n\r\n", "GET /x?y HTTP/1.1\r\nhost: {host}\r\n\r\n"),
-        // Chunked bodies stay chunked, with their trailers if they were announced.
+        // Chunked bodies stay chunked, and keep their trailers if those were announced.
         (
             "PUT /x HTTP/1.1\r\nhost: me\r\nTransfer-Encoding: chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "PUT /x HTTP/1.1\r\nhost: {host}\r\nTransfer-Encoding: chunked\r\nX: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -68,7 +68,7 @@ async fn go_through_byte_for_byte() {
             "PUT /x HTTP/1.1\r\nhost: me\r\nTrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nsum: 6\r\n\r\n",
             "PUT /x HTTP/1.1\r\nhost: {host}\r\nTrailer: sum\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nsum: 6\r\n\r\n",
         ),
-        // What the pieces are encoded with is told.
+        // The transfer coding inside the chunks is passed on.
         (
             "PUT /x HTTP/1.1\r\nhost: me\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
             "PUT /x HTTP/1.1\r\nhost: {host}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
@@ -132,7 +132,7 @@ async fn are_told_to_continue() {
     assert_eq!((head.contains("xpect"), body.as_slice()), (false, &b"hi"[..]));
 }
 
-/// What hyper cannot read is refused in the caller's dialect, with what is wrong.
+/// Requests that hyper cannot parse are refused in the caller's dialect, with the reason.
 #[tokio::test]
 async fn that_cannot_be_read_are_refused_with_a_reason() {
     const WRONG: &str = "which has to be written as";
@@ -170,7 +170,7 @@ async fn that_cannot_be_read_are_refused_with_a_reason() {
     }
 }
 
-/// An upstream that says nothing is passed on as it is.
+/// An upstream's refusal without a body is passed on as it is.
 #[tokio::test]
 async fn that_are_refused_without_a_word_by_an_upstream_are_so() {
     let (_proxy, upstream, mut client) = stage().await;

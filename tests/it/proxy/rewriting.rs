@@ -1,4 +1,4 @@
-//! Requests whose bodies are read: what the gateway gets to see, and what is sent.
+//! Requests whose bodies are read: what the gateway is shown, and what is sent.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn scene_with(preparing: Preparing, remedy: Remedy, settings: Settings) ->
     Scene { proxy, upstream, client }
 }
 
-/// A request as it is sent and, but for the host, received.
+/// A request as sent and, except for the host, as received.
 fn request(host: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST /v1/x HTTP/1.1\r\nHost: {host}\r\n{lines}Content-Length: {}\r\nX: 1\r\n\r\n",
@@ -48,7 +48,7 @@ impl Scene {
         self.upstream.accept().await
     }
 
-    /// The request arrives as it was sent.
+    /// The request is received unchanged.
     async fn untouched(mut self, lines: &str, body: &[u8]) -> Self {
         let mut server = self.send(lines, body).await;
         server.expect(request(&self.upstream.address().to_string(), lines, body)).await;
@@ -81,7 +81,7 @@ fn gunzip(encoded: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// A brotli stream that compresses nothing: one uncompressed block.
+/// A brotli stream without compression: one uncompressed block.
 fn brotli(text: &[u8]) -> Vec<u8> {
     let length = u32::try_from(text.len() - 1).unwrap();
     assert!(length < 1 << 16);
@@ -93,7 +93,7 @@ fn brotli(text: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// What was encoded for the connection cannot be read, and not be sent without saying so.
+/// A body with a transfer coding cannot be read, and cannot be sent on without that coding.
 #[tokio::test]
 async fn bodies_in_a_transfer_coding_go_through() {
     for coding in ["gzip, chunked", "GZIP,chunked"] {
@@ -183,7 +183,7 @@ async fn bodies_that_cannot_be_read_are_sent_unread() {
         ("Content-Encoding: gzip\r\nContent-Encoding: zstd\r\n", b"abc"),
         ("Content-Encoding: gzip\r\n", b"not gzip at all"),
         ("Content-Encoding: gzip\r\n", &gzip[..gzip.len() - 1]),
-        // Two readers could take this for two different texts.
+        // Two parsers could read this as two different texts.
         ("Content-Encoding: gzip\r\n", &twice),
         ("Content-Encoding: zstd\r\n", &bomb),
     ] {
@@ -206,7 +206,7 @@ async fn bodies_beyond_the_limit_stream_through() {
     let scene = scene.untouched("", body.as_bytes()).await;
     assert_eq!(scene.proxy.gateway.shown().len(), 0);
 
-    // Without a declared length that is found out on the way.
+    // Without a declared length, the excess is found while reading.
     let mut scene = scene_with(Preparing::Edited("never"), Remedy::Deliver, small()).await;
     scene.client.send("POST /x HTTP/1.1\r\nhost: me\r\ntransfer-encoding: chunked\r\n\r\n").await;
     scene.client.send(format!("258\r\n{}\r\n258\r\n{}\r\n", "c".repeat(600), "d".repeat(600))).await;
@@ -221,7 +221,7 @@ async fn bodies_beyond_the_limit_stream_through() {
     assert_eq!(show(&server.chunked().await), "e");
     assert_eq!(scene.proxy.gateway.shown().len(), 0);
 
-    // And at the limit they are read.
+    // Bodies of exactly the limit are read.
     let scene = scene_with(Preparing::Untouched, Remedy::Deliver, small()).await;
     let scene = scene.untouched("", "f".repeat(1_000).as_bytes()).await;
     assert_eq!(scene.proxy.gateway.shown().len(), 1);
@@ -251,7 +251,7 @@ async fn a_gateway_that_fails_changes_nothing() {
     assert_eq!(scene.proxy.stats.panics.value(), 1);
 }
 
-/// Bytes of a body that is worked on beside the others.
+/// The size of a body that is processed on another thread.
 const LARGE: usize = 1 << 20;
 
 /// There is one worker.
@@ -298,7 +298,7 @@ async fn a_rejected_edit_is_replaced_by_the_original_once() {
     const OTHER: &str = "HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 7\r\n\r\nno more";
     let again = REJECTION.replace("no good", "no more");
     for (answer, expected) in [
-        // Whatever comes now is the answer.
+        // Everything from here on is the answer.
         (again.as_str(), again.as_str()),
         (OTHER, OTHER),
         (OK, OK),
@@ -356,7 +356,7 @@ async fn only_rejections_are_held_back() {
     scene.client.expect("cd").await;
 }
 
-/// Some servers take what is wrong with a request for a fault of their own.
+/// Some servers report errors of a request as server errors.
 #[tokio::test]
 async fn a_server_that_blames_itself_rejects_too() {
     let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
@@ -371,7 +371,7 @@ async fn a_server_that_blames_itself_rejects_too() {
 
 #[tokio::test]
 async fn a_rejection_may_be_endless_or_broken() {
-    // Too long to be held back whole: decided on its beginning, delivered as it comes.
+    // The answer is too long to be held back completely: it is judged by its beginning, and streamed.
     let long = "r".repeat(plimsoll::server::REJECTION_LIMIT + 1_000);
     let head = format!("HTTP/1.1 400 Bad Request\r\nContent-Length: {}\r\n\r\n", long.len() + 3);
     let mut scene1 = scene(Preparing::Edited("[]")).await;
@@ -390,7 +390,7 @@ async fn a_rejection_may_be_endless_or_broken() {
     scene2.client.expect("HTTP/1.1 400 Bad Request\r\nContent-Length: 9\r\n\r\nhalf").await;
     scene2.client.closed().await;
 
-    // What is slow to end comes in the end, long before the upstream would be given up.
+    // A slow answer is passed on in the end, long before the upstream's timeout.
     let mut scene3 = scene(Preparing::Edited("[]")).await;
     let mut server = scene3.send("", TEXT.as_bytes()).await;
     server.message().await;

@@ -1,4 +1,4 @@
-//! Upstreams that speak HTTP/2: requests share connections, and none is affected by another.
+//! Upstreams that speak HTTP/2: requests share connections without affecting each other.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -34,11 +34,11 @@ const PIECE: Bytes = Bytes::from_static(&[b'x'; 16 * 1024]);
 
 /// What the upstream does, by path.
 struct Service {
-    /// Streams that are allowed on a connection.
+    /// The number of streams allowed per connection.
     allowed: u32,
-    /// `/together` is answered when so many of them are there.
+    /// `/together` is answered when this many requests for it are there.
     together: Barrier,
-    /// Bytes that the bodies of `/endless` have given.
+    /// The number of bytes that the bodies of `/endless` have produced.
     given: Arc<AtomicUsize>,
 }
 
@@ -58,7 +58,7 @@ impl Body for Endless {
     }
 }
 
-/// Two bytes, and an end that does not come with them.
+/// Two bytes, with an end that arrives later.
 struct EndsLater(Option<Bytes>);
 
 impl Body for EndsLater {
@@ -78,7 +78,7 @@ impl Service {
         Self { allowed, together: Barrier::new(together), given: Arc::default() }
     }
 
-    /// Waits until the bodies of `/endless` give nothing for a while.
+    /// Waits until the bodies of `/endless` have produced nothing for a while.
     async fn stuck(&self) {
         loop {
             let given = self.given.load(Ordering::Relaxed);
@@ -145,7 +145,7 @@ async fn are_given_no_more_streams_than_they_take() {
     let mut tasks = JoinSet::new();
     let (proxy, _) = stage(2, 7, &mut tasks).await;
     let mut client = proxy.client().await;
-    // The first answer comes behind the upstream's settings.
+    // The first answer follows the upstream's settings.
     ask(&mut client, "/x").await;
     assert_eq!(client.message().await.1, b"ok");
     let mut clients = Vec::new();
@@ -163,7 +163,7 @@ async fn are_given_no_more_streams_than_they_take() {
 async fn are_read_by_all_clients_but_those_that_stop_reading() {
     let mut tasks = JoinSet::new();
     let (proxy, service) = stage(100, 1, &mut tasks).await;
-    // There is a connection for all that follows.
+    // There is a connection for all later requests.
     let mut first = proxy.client().await;
     ask(&mut first, "/x").await;
     assert_eq!(first.message().await.1, b"ok");
@@ -210,7 +210,7 @@ async fn are_not_asked_on_a_connection_that_was_kept_for_too_long() {
     }
 }
 
-/// An answer of a known length is whole with its last byte, whenever its end is told.
+/// An answer of a known length is complete with its last byte, whenever its end is signalled.
 #[tokio::test]
 async fn have_answered_when_all_bytes_are_there() {
     let (listener, settings) = listen().await;
@@ -224,12 +224,12 @@ async fn have_answered_when_all_bytes_are_there() {
     assert_eq!(proxy.gateway.events().last().unwrap(), "end Complete");
 }
 
-/// What the upstream says to a request that it has received all of.
+/// How the upstream refuses a request that it has received completely.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     /// `RST_STREAM`, with this code.
     Reset(u32),
-    /// `GOAWAY`, with the last stream that it has looked at and this code, and the end of the connection.
+    /// `GOAWAY`, with the last stream processed and this code, and the end of the connection.
     GoAway(u32, u32),
 }
 
@@ -249,7 +249,7 @@ impl Refusal {
     }
 }
 
-/// Speaks as much HTTP/2 as it takes to say `frames` to the first request of a connection, once it is there.
+/// A minimal HTTP/2 server that sends `frames` in answer to the first request of a connection.
 async fn say(stream: &mut TlsStream<TcpStream>, whole: bool, frames: &[u8]) {
     const PREFACE: usize = 24;
     const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -259,7 +259,7 @@ async fn say(stream: &mut TlsStream<TcpStream>, whole: bool, frames: &[u8]) {
     stream.write_all(frames).await.unwrap();
 }
 
-/// Reads up to the head of a request, or its end.
+/// Reads up to the head of a request, or to its end.
 async fn hear(stream: &mut TlsStream<TcpStream>, whole: bool) {
     const HEADERS: u8 = 1;
     const END_STREAM: u8 = 1;
@@ -284,7 +284,7 @@ async fn refuse(mut stream: TlsStream<TcpStream>, refusal: Refusal) {
     drop(stream.read_to_end(&mut Vec::new()).await);
 }
 
-/// A code that says that nothing is wrong does not make an answer whole.
+/// `NO_ERROR` does not make an incomplete answer complete.
 #[tokio::test]
 async fn have_broken_off_where_they_close_a_stream_before_its_end() {
     const WHOLE: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
@@ -300,7 +300,7 @@ async fn have_broken_off_where_they_close_a_stream_before_its_end() {
         (WHOLE, OK, DATA, false),
         (WHOLE, OK, LAST, true),
         (WHOLE, OK_2, DATA, true),
-        // Nobody waits for the rest of what is answered.
+        // The rest of a request that has been answered is not awaited.
         (HALF, OK, LAST, true),
         (HALF, OK, DATA, false),
     ] {
@@ -330,7 +330,7 @@ async fn have_broken_off_where_they_close_a_stream_before_its_end() {
     }
 }
 
-/// A gateway that prepares requests so, and who listens behind it.
+/// A gateway that prepares requests as given, and the listener of its upstream.
 async fn staged(preparing: Option<Preparing>) -> (TcpListener, Proxy) {
     let (listener, settings) = listen().await;
     let gateway = TestGateway::with_upstream(settings);
@@ -341,7 +341,7 @@ async fn staged(preparing: Option<Preparing>) -> (TcpListener, Proxy) {
     (listener, proxy)
 }
 
-/// Refuses the first `times` connections' requests, then answers.
+/// Refuses the requests of the first `times` connections, then answers.
 async fn check(
     ask: &str,
     preparing: Option<Preparing>,
@@ -383,12 +383,12 @@ async fn get_what_they_refused_unread_once_more() {
         // Not for ever.
         (POST, untouched, Refusal::Reset(REFUSED_STREAM), 2, answered),
         (POST, untouched, Refusal::Reset(REFUSED_STREAM), 3, failed),
-        // What has gone through is not here any more.
+        // A body that was streamed is no longer available.
         (POST, None, Refusal::Reset(REFUSED_STREAM), 1, failed),
-        // It may have been looked at.
+        // The upstream may have processed it.
         (POST, untouched, Refusal::Reset(INTERNAL_ERROR), 1, failed),
         (POST, untouched, Refusal::GoAway(1, NO_ERROR), 1, failed),
-        // More of it would not be welcome.
+        // The upstream asked for fewer requests.
         (POST, untouched, Refusal::GoAway(0, ENHANCE_YOUR_CALM), 1, failed),
     ] {
         check(ask, preparing, refusal, times, expected).await;

@@ -19,7 +19,7 @@ async fn each_piece_of_an_answer_arrives_before_the_next_is_sent() {
     client
         .expect("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         .await;
-    // Whole events, comments, single bytes of characters of four.
+    // Whole events, comments, and single bytes of four-byte characters.
     let whole = [": ping\n\n".as_bytes(), b"event: x\r", b"\ndata: 1\n\n"];
     let single = EMOJI.as_bytes().iter().map(std::slice::from_ref);
     for piece in whole.into_iter().chain(single) {
@@ -48,7 +48,7 @@ async fn each_piece_of_a_request_arrives_before_the_next_is_sent() {
     }
     client.send("0\r\n\r\n").await;
     assert_eq!(server.chunked().await, b"");
-    // And with a length: before all of it is there.
+    // With a declared length, before the whole body is there.
     server.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     client.head().await;
     client.send("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 4\r\n\r\nab").await;
@@ -107,7 +107,7 @@ async fn large_requests_go_no_faster_than_they_are_read() {
     assert!(arrived == body);
 }
 
-/// Bytes in which a lost, doubled or moved piece shows.
+/// Bytes in which lost, repeated or moved pieces are noticed.
 pub(super) fn pattern(length: usize) -> Vec<u8> {
     (0..length.div_ceil(4)).flat_map(|index| (index as u32).to_le_bytes()).take(length).collect()
 }

@@ -19,7 +19,7 @@ use super::wire::{Closing, Peer, TestUpstream, within};
 const ASK: &str = "POST /v1/x?y=z HTTP/1.1\r\nHost: me\r\nContent-Length: 2\r\n\r\n{}";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// The gateway, whose upstream is reached through what listens there, and a client that has asked.
+/// The gateway, whose upstream is reached through this proxy, and a client that has sent a request.
 async fn asked(settings: Settings, proxy: &str) -> (Proxy, Peer) {
     let proxy = Some(proxy.parse().unwrap());
     let gateway = Proxy::start(TestGateway::with_upstream(Settings { proxy, ..settings }));
@@ -32,7 +32,7 @@ fn plain(url: &str) -> Settings {
     Settings::new("test", url.parse().unwrap())
 }
 
-/// What the client is told of a proxy that did not connect.
+/// What the client receives if the proxy does not connect.
 async fn told(client: &mut Peer, status: u16, proxy: &str, says: &str) {
     let (head, body) = client.message().await;
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
@@ -78,7 +78,7 @@ async fn tunnels_are_asked_for_where_all_is_encrypted() {
         let (listener, settings) = listen().await;
         let host = listener.local_addr().unwrap();
         let proxy = format!("http://{login}{host}");
-        // Nobody listens there: what arrives came through the proxy.
+        // Nothing listens at the upstream's address: what arrives came through the proxy.
         let settings = Settings { base_url: "https://127.0.0.1:9".parse().unwrap(), ..settings };
         let (_gateway, mut client) = asked(settings, &proxy).await;
         let serve = async {
@@ -128,7 +128,7 @@ async fn http_2_is_spoken_through_tunnels_and_one_of_them_is_shared() {
     }
 }
 
-/// The name is the proxy's to look up, and the port is told where it is the usual one.
+/// The proxy resolves the name, and gets the port even if it is the default one.
 #[tokio::test]
 async fn socks_proxies_connect_by_name() {
     let hello: [&[u8]; 2] = [b"\x05\x01\x00", b"\x05\x01\x02"];
@@ -193,7 +193,7 @@ async fn socks_proxies_that_do_not_connect_are_named() {
             read(&mut stream, asks).await;
             stream.write_all(answer).await.unwrap();
         }
-        // The end alone, as what was not read would become a reset.
+        // Only the writing side is closed: unread data would turn a full close into a reset.
         if answers.len() == 1 {
             stream.shutdown().await.unwrap();
         }
@@ -205,7 +205,7 @@ async fn socks_proxies_that_do_not_connect_are_named() {
 async fn proxies_that_are_not_there_are_named() {
     for scheme in ["http", "socks5"] {
         for upstream in ["http://api.test", "https://api.test"] {
-            // The port is taken, and nobody listens at it.
+            // The port is bound, but nothing listens on it.
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let proxy = format!("{scheme}://{}", socket.local_addr().unwrap());
@@ -215,7 +215,7 @@ async fn proxies_that_are_not_there_are_named() {
     }
 }
 
-/// Told by where the connection has led: no name need be known for it.
+/// A loop is recognised by the address that the connection has led to: no name need be known for it.
 #[tokio::test]
 async fn what_comes_round_is_not_sent() {
     for through in ["", "http://"] {
@@ -239,7 +239,7 @@ async fn what_comes_round_is_not_sent() {
             body.starts_with("/v1/x Gateway: ") && body.ends_with(&format!("{says} is the gateway itself")),
             "{body}"
         );
-        // The connection ends with nothing said on it.
+        // The connection ends without an answer.
         assert_eq!(listener.accept().await.closed().await, Closing::Finished);
     }
 }

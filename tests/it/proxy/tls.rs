@@ -1,7 +1,7 @@
-//! Upstreams reached over TLS, with an authority of their own.
+//! Upstreams reached over TLS, with their own certificate authority.
 //!
 //! The certificate and its key in `tls/` are for these tests: for `127.0.0.1`, signed by an authority whose key was
-//! thrown away. The self-signed one was made by `openssl req -x509`.
+//! discarded. The self-signed one was made by `openssl req -x509`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(super) async fn listen() -> (TcpListener, Settings) {
     )
 }
 
-/// Also on a connection that was kept: what TLS alone has said on it is no end of it.
+/// This holds for a kept connection as well: data of TLS itself is not its end.
 #[tokio::test]
 async fn http_1_goes_through() {
     const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -143,7 +143,7 @@ async fn strangers_are_not_trusted() {
     }
 }
 
-/// What `openssl req -x509` makes as it is, and a server that is asked in a way that it does not speak.
+/// A server that does not speak TLS, and a certificate as `openssl req -x509` makes it by default.
 #[tokio::test]
 async fn what_to_do_about_certificates_and_plain_servers_is_said() {
     for (is_plain, says) in [
