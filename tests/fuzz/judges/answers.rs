@@ -2,7 +2,7 @@
 
 use plimsoll::protocol::{self, Answer, Framing, Protocol};
 
-/// The bytes of a piece; the last one may have fewer.
+/// The size of a piece in bytes; the last one may be shorter.
 const PIECE: usize = 7;
 
 fn read<'b>(protocol: &dyn Protocol, framing: Framing, pieces: impl Iterator<Item = &'b [u8]>) -> Answer {
@@ -11,7 +11,7 @@ fn read<'b>(protocol: &dyn Protocol, framing: Framing, pieces: impl Iterator<Ite
     reader.finish()
 }
 
-/// A panic is a find.
+/// A panic is a finding.
 pub(super) fn check(bytes: &[u8]) {
     for protocol in protocol::ALL {
         for framing in [Framing::Events, Framing::Document] {

@@ -11,9 +11,9 @@ use plimsoll::strategy::clear;
 use plimsoll::strategy::gate::Reason;
 use plimsoll::usage::Binding;
 
-/// What cache marks may add.
+/// The characters that cache marks may add.
 const MARKS: usize = 4 * 64;
-/// What may be said around a summary.
+/// The characters that may be added around a summary.
 const WORDS: usize = 512;
 
 /// Limits that even small inputs exceed.
@@ -31,16 +31,17 @@ fn policy() -> Policy {
     Policy { shape, clear, ..Policy::default() }
 }
 
-/// What a request meets, besides what it says.
+/// The circumstances of a request, apart from its content.
 struct Scene {
     policy: Policy,
     facts: Facts,
     opening: Option<&'static str>,
-    /// A summary that is ready is to stand so.
+    /// The layout for a summary that is ready.
     layout: Option<Layout>,
 }
 
-/// Results are shortened and cleared; everything has to make room; a summary takes the place of what is old.
+/// Settings under which results are shortened and cleared, everything has to make room, and a summary replaces old
+/// messages.
 fn scenes(body: &[u8]) -> [Scene; 3] {
     const LAYOUTS: [fn() -> Layout; 5] = [
         || Layout::Answer,
@@ -59,8 +60,8 @@ fn scenes(body: &[u8]) -> [Scene; 3] {
     ]
 }
 
-/// Reads, plans, rewrites: with nothing sent before, then with all but the last message. A panic is a find; so is
-/// a plan that cannot be carried out, or makes what the provider accepts into what it refuses.
+/// Reads, plans and rewrites the input: first with nothing sent before, then with all but the last message sent. A
+/// panic is a finding, and so is a plan that cannot be lowered, or that turns a valid request into an invalid one.
 pub(super) fn check(protocol: &dyn Protocol, body: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     if let Some(envelope) = protocol.envelope(&body) {
@@ -110,7 +111,7 @@ impl Scene {
     }
 }
 
-/// The splice that a summary of about half of the history makes.
+/// The splice for a summary of about half of the history.
 fn summary(conversation: &Conversation, layout: &Layout) -> Option<Splice> {
     let cuts = cuts(conversation, None, None, usize::MAX);
     cuts.get(cuts.len() / 2)?.splice(conversation, SUMMARY, "This and that was done.", layout, None)

@@ -4,7 +4,7 @@ use plimsoll::json::container::{self, Patch};
 use plimsoll::json::{Edits, Kind, Span, scan, string};
 use serde_json::Value;
 
-/// A panic is a find.
+/// A panic is a finding.
 pub(super) fn check(text: &[u8]) {
     let Ok(root) = scan::document(text) else { return };
     let listing = scan::listing(text, "messages", &mut |_, _| None);
@@ -22,7 +22,7 @@ pub(super) fn check(text: &[u8]) {
     }
 }
 
-/// Dropping an item and inserting one gives what the list operations give.
+/// Dropping and inserting an item gives the same as the list operations.
 fn array(text: &[u8], span: Span, values: &[Value]) {
     let items = scan::items(text, span).expect("it is an array");
     assert_eq!(items.len(), values.len());

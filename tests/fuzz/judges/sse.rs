@@ -12,7 +12,7 @@ fn events(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
     out
 }
 
-/// A panic is a find.
+/// A panic is a finding.
 pub(super) fn check(bytes: &[u8]) {
     let Some((first, rest)) = bytes.split_first() else { return };
     let size = usize::from(*first % 16) + 1;
