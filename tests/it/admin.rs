@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::cli::json as printed;
 use crate::support::{Answer, Gateway, Received, Upstream, exchange, send};
 
-/// A provider that knows what it charges for half of its models.
+/// A provider that reports its charges for half of its models.
 fn answer(request: &Received) -> Answer {
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [],
         "model": if request.text().contains("known") { "claude-sonnet-4-6" } else { "nobody-sells-it" },
@@ -17,7 +17,7 @@ fn answer(request: &Received) -> Answer {
     (200, body.to_string())
 }
 
-/// Two conversations, of two clients and two models; the first has two requests, and what it reads is cut.
+/// Two conversations of two clients and two models. The first one has two requests, and its file view is shortened.
 const REQUESTS: [(&str, &str, usize); 3] =
     [("known", "claude-cli/2.1.305", 1), ("other", "<b>agent</b>", 1), ("known", "claude-cli/2.1.305", 2)];
 
@@ -34,7 +34,7 @@ fn request(about: &str, results: usize) -> String {
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
-/// A gateway that has recorded the conversations, and its administrator's address.
+/// A gateway that has recorded the conversations, and the address of its admin listener.
 struct Recorded {
     home: TempDir,
     _gateway: Gateway,
@@ -56,7 +56,7 @@ impl Recorded {
             let headers = [("user-agent", client), ("x-api-key", about)];
             assert_eq!(gateway.post("/v1/messages", &headers, &request(about, results)).0, 200);
         }
-        // Everything is written down when it has stopped.
+        // All records are written when it has stopped.
         gateway.stop();
         let mut gateway = Gateway::start(home.path(), &config("127.0.0.1:0"), &upstream.url());
         let admin = gateway.admin();
@@ -177,7 +177,7 @@ fn what_is_wrong_is_named() {
     }
 }
 
-/// A page whose name leads here, or one of another origin, gets nothing; probes get what they always did.
+/// A page from another host or origin gets nothing; probes get the usual answers.
 #[test]
 fn who_may_see_what() {
     let recorded = Recorded::new();
@@ -195,7 +195,7 @@ fn who_may_see_what() {
         (&[("host", "10.0.0.7:8788")], all),
         (&[("host", "plimsoll:8788")], probes),
         (&[("host", "rebound.example:8788")], probes),
-        // The user has named it.
+        // The user has named this host.
         (&[("host", "laptop.own.example:8788")], all),
         (&[("host", "laptop.own.example"), ("origin", "https://laptop.own.example")], all),
         (&[("host", "laptop.own.example"), ("origin", "https://rebound.example")], embedded),
@@ -268,7 +268,7 @@ fn the_page_is_served_with_a_policy_that_lets_it_ask_the_api_alone() {
             assert!(head.lines().any(|found| found == line), "{path}: {head}");
         }
     }
-    // What the script asks for is there.
+    // Everything that the script requests exists.
     let asked: Vec<&str> = page.split("'/api/").skip(1).filter_map(|rest| rest.split('\'').next()).collect();
     assert_eq!(asked.len(), 3, "{asked:?}");
     for path in asked {
@@ -276,7 +276,7 @@ fn the_page_is_served_with_a_policy_that_lets_it_ask_the_api_alone() {
     }
 }
 
-/// Whoever removes the books of a gateway that serves is told of none, and nothing is made.
+/// If the store of a running gateway is removed, an error is reported and no new store is made.
 #[test]
 fn without_books_there_are_none() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Figures of the ledger that are not the provider's own: what requests would have cost, and what they consist of.
+//! Figures of the ledger that the provider does not report: what requests would have cost without the gateway, and what
+//! they consist of.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +15,7 @@ use crate::support::{Answer, Gateway, Received, Upstream, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 
-/// A conversation with the tool results given so far.
+/// A conversation with the given tool results.
 fn request(results: &[&str]) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for (at, result) in results.iter().enumerate() {
@@ -31,7 +32,7 @@ fn request(results: &[&str]) -> String {
         .to_string()
 }
 
-/// A provider that bills a token for four bytes: what was sent before is read, the rest is written.
+/// A provider that counts one token per four bytes. What was sent before is read from the cache, the rest is written.
 fn answer(request: &Received) -> Answer {
     let (tokens, read) = (request.body.len() / 4, if request.text().contains("toolu_1") { 2000 } else { 0 });
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
@@ -64,7 +65,7 @@ pub(crate) fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What would have been left of a prompt that the provider takes parts out of by itself, nobody knows.
+/// If the provider clears parts of a prompt itself, it is unknown what would have been left of the original.
 #[test]
 fn what_the_provider_cuts_by_itself_is_no_saving() {
     let clear = |from: u64| {
@@ -81,7 +82,7 @@ fn what_the_provider_cuts_by_itself_is_no_saving() {
         (&long, clear(1_000_000), json!([]), true),
         (&long, clear(20_000), json!([]), false),
         (&long, clear(1_000_000), cleared.clone(), false),
-        // What goes as it came costs what it costs.
+        // An unedited request costs the same without the gateway.
         (&short, clear(20), cleared, true),
     ] {
         let home = tempfile::tempdir().unwrap();
@@ -107,7 +108,8 @@ fn what_the_provider_cuts_by_itself_is_no_saving() {
     }
 }
 
-/// What a summary that the provider makes would have cost of what was cut, nobody knows: it is all that is billed.
+/// If the provider summarises what the gateway has cut, only the summary is billed, so the cost of the original is
+/// unknown.
 #[test]
 fn a_summary_of_what_was_cut_is_no_measure_of_what_came() {
     for (result, is_known) in [(log("long", 4000), false), (log("short", 10), true)] {
@@ -135,7 +137,8 @@ fn a_summary_of_what_was_cut_is_no_measure_of_what_came() {
     }
 }
 
-/// Where no figure tells for how long something is written to the cache, it is for what the request asks for.
+/// If the provider does not report for how long something is written to the cache, the time to live in the request is
+/// assumed.
 #[test]
 fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {
     for (system, result, expected) in [
@@ -164,8 +167,8 @@ fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {
     }
 }
 
-/// A seller that speaks Anthropic's dialect, and keeps prompts by itself, is sent no marks, and what it keeps is no merit
-/// of the gateway's.
+/// An upstream that speaks Anthropic's dialect but caches prompts by itself gets no marks, and its cache hits do not
+/// count as savings of the gateway.
 #[test]
 fn what_others_keep_without_marks_is_no_saving() {
     let home = tempfile::tempdir().unwrap();
@@ -193,8 +196,8 @@ fn what_others_keep_without_marks_is_no_saving() {
     assert_eq!(records(home.path())[1]["counterfactual"]["tokens"]["cache_read"], 2000);
 }
 
-/// What has no messages is billed all the same. It leaves as it came, and is booked with others of its kind and day, or on
-/// its session.
+/// Requests without messages are billed too. They are sent unchanged, and booked on their session, or else with others
+/// of the same kind and day.
 #[test]
 fn what_has_no_messages_is_booked() {
     const TEXT: &str = r#"{ "model": "gpt-3.5-turbo-instruct", "prompt": ["Say"], "stream": false }"#;
@@ -259,7 +262,7 @@ fn what_has_no_messages_is_booked() {
     }
 }
 
-/// What cannot be read leaves as it came, and is booked with others of its day, or on its session.
+/// Requests that cannot be read are sent unchanged, and booked on their session, or else with others of the same day.
 #[test]
 fn what_is_not_read_is_booked_together() {
     const TWICE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"messages":[]}"#;
@@ -286,7 +289,7 @@ fn what_is_not_read_is_booked_together() {
     }
 }
 
-/// More than a busy gateway is asked while a disk stalls.
+/// More requests than a busy gateway receives while the disk stalls.
 #[test]
 fn what_is_answered_while_nothing_can_be_written_is_booked() {
     const MEANWHILE: usize = 1200;
@@ -299,7 +302,7 @@ fn what_is_answered_while_nothing_can_be_written_is_booked() {
     let other = rusqlite::Connection::open(home.path().join("plimsoll/plimsoll.db")).unwrap();
     other.busy_timeout(Duration::from_secs(10)).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // Several at a time, so that it is over before the store gives the wait up.
+    // Several at a time, so that they are done before the store stops waiting.
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| (0..MEANWHILE / CLIENTS).for_each(|_| post()));
@@ -328,7 +331,8 @@ fn what_is_cut_would_have_been_paid_for() {
     }
 }
 
-/// What the provider leaves out behind an event, and does not bill, it would have read without one.
+/// After an event the provider drops reasoning and does not bill it. Without the event it would have been read from the
+/// cache.
 #[test]
 fn reasoning_that_an_event_costs_would_have_been_paid_for() {
     const CLEARING: &str =
@@ -376,7 +380,8 @@ fn reasoning_that_an_event_costs_would_have_been_paid_for() {
     }
 }
 
-/// What is kept of the messages is bound to how they are asked: asked in another way, nothing of them is read, cut or not.
+/// The cached history depends on the rest of the request: if that changes, nothing of the history is read, edited or
+/// not.
 #[test]
 fn what_is_asked_otherwise_would_have_been_written_too() {
     let instructions = "Be brief. ".repeat(2000);
@@ -414,8 +419,8 @@ fn what_is_asked_otherwise_would_have_been_written_too() {
     }
 }
 
-/// What the provider has of a prompt, and the body has not, grows by nothing that was cut. Where it stands between what the
-/// body has, nobody knows what would have been read of it: no money is claimed then.
+/// The history that the provider holds itself is not affected by edits. If its position among the messages of the body
+/// is unknown, it is also unknown what would have been read from the cache, and no saving is claimed.
 #[test]
 fn what_the_provider_has_is_not_saved_again() {
     let item = json!({"type": "function_call_output", "call_id": "c1", "output": log("first", 4000)});
@@ -439,7 +444,7 @@ fn what_the_provider_has_is_not_saved_again() {
         if is_claimed {
             let claimed = prompt(&record["counterfactual"]["tokens"]) - prompt(&record["tokens"]);
             assert!(claimed.abs_diff(saved) <= 2, "{record}");
-            // As much is read of it, and nothing of what was cut.
+            // The same amount is read from the cache, and nothing of what was cut.
             let untouched = record["counterfactual"]["tokens"]["cache_read"].as_u64().unwrap();
             assert!(untouched.abs_diff(read) <= read / 50, "{untouched} is not {read}: {record}");
         } else {
@@ -449,7 +454,8 @@ fn what_the_provider_has_is_not_saved_again() {
     }
 }
 
-/// The record of a request of whose prompt the provider has so many tokens, and reads so many of its cache.
+/// The record of a request. The provider's prompt has `hidden` tokens that the body does not contain, and `read` tokens
+/// are read from the cache.
 fn record_of_kept((hidden, read): (usize, u64), body: &Value) -> Value {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(move |request| {
@@ -465,7 +471,8 @@ fn record_of_kept((hidden, read): (usize, u64), body: &Value) -> Value {
     records(home.path()).remove(0)
 }
 
-/// What is done in the background is told later; a compaction of a history that the provider keeps is on the bill of that.
+/// The figures of a background request are reported later. The compaction of a history that the provider keeps is
+/// booked on that history's conversation.
 #[test]
 fn what_is_about_a_kept_history_is_booked_with_it() {
     const COMPACT: &str = r#"{"model":"gpt-5","previous_response_id":"resp_1"}"#;
@@ -499,7 +506,7 @@ fn what_is_about_a_kept_history_is_booked_with_it() {
     let mut records = records(home.path());
     records.sort_by_key(|record| record["id"].as_str().unwrap().to_owned());
     let costs: Vec<_> = records.iter().map(|record| record["cost"]["total"].as_i64()).collect();
-    // 1.25 and 10 dollars for a million.
+    // 1.25 and 10 dollars per million tokens.
     assert_eq!(
         costs,
         [None, Some(2_250_000_000), Some(2_250_000_000), Some(2_250_000_000), Some(2_250_000_000)]
@@ -514,8 +521,8 @@ fn what_is_about_a_kept_history_is_booked_with_it() {
     assert_eq!(of("relation")[2..], [json!("new"), Value::Null, json!("continue")]);
 }
 
-/// Polled, streamed or cancelled, and by whatever process it is told: the figures are booked once, and the client's bytes
-/// are the provider's.
+/// A background answer may be polled, streamed or cancelled, by any process that shares the store: its figures are
+/// booked once, and the client gets the provider's bytes.
 #[test]
 fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
     let response = |status: &str| {
@@ -537,7 +544,7 @@ fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
         (&begun, vec![polled("in_progress"), polled("completed"), polled("completed")], Some("completed")),
         (&begun, vec![polled("incomplete")], Some("incomplete")),
         (&begun, vec![stream(streamed("completed")), polled("completed")], Some("completed")),
-        // A stream that breaks off is taken up again.
+        // A stream that broke off is resumed.
         (
             &event("in_progress"),
             vec![stream(event("in_progress")), stream(event("completed"))],
@@ -611,7 +618,7 @@ fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
     let results = made["results"].as_u64().unwrap();
     assert!(results * 10 > prompt(&records[1]["tokens"]) * 9, "{made}");
     assert!(made["system"].as_u64() > Some(0) && made["assistant"].as_u64() > Some(0), "{made}");
-    // Instructions, tools, a summary (there is none), the answer and what is left make up the window.
+    // The window consists of instructions, tools, a summary (there is none here), the answer's reserve and the rest.
     let window = &records[1]["window"];
     let number = |value: &Value| value.as_u64().unwrap();
     let regions = [&made["system"], &made["tools"], &window["reserved"], &window["history_budget_estimate"]];
@@ -640,7 +647,7 @@ fn what_is_not_known_is_null() {
     }
 }
 
-/// What was refused is in no cache, so that what it is followed by is known from its beginning.
+/// A refused request is in no cache, so what follows it is accounted for from its beginning.
 #[test]
 fn what_is_asked_again_after_a_refusal_is_known() {
     let home = tempfile::tempdir().unwrap();
@@ -657,7 +664,7 @@ fn what_is_asked_again_after_a_refusal_is_known() {
     assert_eq!(found, [(529, Value::Null), (529, Value::Null), (200, json!(0))]);
 }
 
-/// Nothing is saved where nothing is answered, however often a client tries.
+/// Nothing counts as saved unless a request is answered, however often a client retries.
 #[test]
 fn what_is_refused_is_not_saved() {
     let home = tempfile::tempdir().unwrap();
@@ -684,8 +691,8 @@ fn what_is_refused_is_not_saved() {
     assert_eq!(found, [[false; 2], [false; 2], [false; 2], [true; 2]]);
 }
 
-/// After a restart nobody knows what the cache would hold of a conversation that was edited; of one that went as it came,
-/// it is what it holds.
+/// After a restart the contents of the provider's cache are unknown for a conversation that was edited. For an unedited
+/// one they are what the provider reports.
 #[test]
 fn what_went_as_it_came_is_known_after_a_restart() {
     for (lines, expected) in [(300, vec![Some(false), Some(false)]), (4_000, vec![Some(true), None])] {
@@ -702,8 +709,8 @@ fn what_went_as_it_came_is_known_after_a_restart() {
     }
 }
 
-/// Of a conversation that goes on with another model, that one has nothing yet: what it is spared would have been paid.
-/// After a restart nobody knows which models it was with.
+/// If a conversation continues with another model, that model has nothing cached: what the edits remove would have been
+/// paid in full. After a restart it is unknown which models it used.
 #[test]
 fn what_another_model_is_spared_is_known() {
     for restarts in [false, true] {
@@ -730,7 +737,7 @@ fn what_another_model_is_spared_is_known() {
         if restarts {
             assert_eq!(nets[1], Value::Null);
         } else {
-            // It is spared the first result, too.
+            // The first result is removed for it as well.
             assert!(nets[1].as_i64() > nets[0].as_i64().map(|net| net / 2), "{nets:?}");
         }
     }
@@ -740,8 +747,7 @@ fn nets(home: &Path) -> Vec<Value> {
     records(home).into_iter().map(|record| record["net_saved"].clone()).collect()
 }
 
-/// An answer that ended without a figure for its output costs nobody knows what; one that broke off, at least its
-/// prompt.
+/// An answer that ended without an output figure has an unknown cost. One that broke off costs at least its prompt.
 #[test]
 fn output_that_is_not_stated_is_unknown() {
     const MODEL: &str = "claude-sonnet-4-6";
@@ -782,7 +788,7 @@ fn output_that_is_not_stated_is_unknown() {
     }
 }
 
-/// Who states what an answer cost may be anybody: what would have been paid without the gateway is in proportion to it.
+/// The cost may be reported by any upstream: the cost without the gateway is in proportion to it.
 #[test]
 fn a_stated_cost_has_a_net_whoever_sells_the_model() {
     const MODEL: &str = "moonshotai/kimi-k2.5";
@@ -807,7 +813,7 @@ fn a_stated_cost_has_a_net_whoever_sells_the_model() {
     assert!((cost as f64 / 2e10 - untouched as f64 / sent as f64).abs() < 0.01, "{record}");
 }
 
-/// What has no price is named, and what has one is a lower bound in every sum; what the provider states is all of it.
+/// Charges without a price are named, and make every sum a lower bound. A cost that the provider states is complete.
 #[test]
 fn charges_without_a_price_are_told() {
     let usage = |more: Value| {
@@ -840,8 +846,7 @@ fn charges_without_a_price_are_told() {
     }
 }
 
-/// The model that is billed is the one that answered, unless its name says nothing or the one that was asked for hides
-/// it.
+/// The billed model is the one that answered, unless its name is empty or the path names an inference profile.
 #[test]
 fn who_is_billed() {
     const KNOWN: &str = "claude-sonnet-4-6";
@@ -861,7 +866,7 @@ fn who_is_billed() {
         (messages.clone(), json!(KNOWN), Value::Null, json!(KNOWN), price),
         (messages.clone(), json!(""), json!(KNOWN), json!(KNOWN), price),
         (messages, json!(""), json!(""), Value::Null, None),
-        // A path names it with escapes, and the books do not.
+        // The path contains escapes, the books do not.
         (format!("/model/{escaped}/invoke"), Value::Null, json!(KNOWN), json!(PROFILE), None),
     ] {
         let home = tempfile::tempdir().unwrap();
@@ -900,7 +905,7 @@ fn no_key_is_written_down() {
     assert_eq!(records(home.path())[0]["error"], "invalid x-api-key: [credential]");
 }
 
-/// A stream of frames is booked like one of text, at the price of the region that the path names.
+/// A stream of binary frames is booked like a text stream, at the price of the region in the path.
 #[test]
 fn bedrock_streams_are_booked() {
     const MODEL: &str = "us.anthropic.claude-haiku-4-5-20251001-v1:0";

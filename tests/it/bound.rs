@@ -1,5 +1,5 @@
-//! Models whose reasoning is bound to what precedes it: whatever is removed from a history, no request is rejected for
-//! reasoning that does not fit, and what stays is unchanged.
+//! Models whose reasoning is bound to the messages before it: whatever is removed from a history, no request is
+//! rejected for reasoning that does not fit, and reasoning that stays is unchanged.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
 const GOAL: &str = "Find the leak in worker.rs; the ticket is LEAK-77";
-/// The tokens that the provider takes, at four bytes each.
+/// The largest prompt that the provider accepts, in tokens of four bytes.
 const LIMIT: usize = 9_000;
 const STEPS: usize = 64;
 
-/// What is done about the window: nothing but this.
+/// The settings: only what concerns the window.
 const CLEARING: &str =
     "[clear]\ngate = ['window']\n[ladder]\nenabled = false\n[summarize]\nenabled = false\n";
 const LADDER: &str = "[ledger]\nrecord = 'full'\n[clear]\nenabled = false\n[summarize]\nenabled = false\n";
@@ -23,15 +23,15 @@ const SUMMARIES: &str = "[clear]\nenabled = false\n[summarize]\ntrigger = 0.5\nk
     max_wait = '20s'\nrest = '1s'\n";
 const ALL: &str = "[clear]\ngate = ['window', 'break-even']\nsettle = 0\n[summarize]\nenabled = false\n";
 
-/// A provider that remembers what it thought, and judges what comes back.
+/// A provider that remembers its reasoning, and checks the reasoning that clients send back.
 #[derive(Default)]
 struct Provider {
-    /// The model ends a turn with every answer of this number.
+    /// The model ends its turn with every `turn`-th answer.
     turn: usize,
-    /// What names the reasoning of each of its answers.
+    /// The ids of the reasoning in each of its answers.
     thought: Vec<String>,
     wrong: Vec<String>,
-    /// The messages of each request that it took.
+    /// The messages of each accepted request.
     taken: Vec<Vec<Value>>,
 }
 
@@ -42,9 +42,9 @@ struct Dialect {
     model: &'static str,
     judge: fn(&Provider, &[Value]) -> Result<(), String>,
     answer: fn(&mut Provider, &[Value], usize) -> Value,
-    /// A whole answer of one text.
+    /// A complete answer with one text.
     says: fn(&str, usize) -> Value,
-    /// What a client adds to its history after an answer.
+    /// What a client appends to its history after an answer.
     follow: fn(&Value, usize) -> Vec<Value>,
     overflow: fn(usize) -> Value,
 }
@@ -133,7 +133,7 @@ fn output(at: usize) -> String {
     lines.join("\n")
 }
 
-/// What a message says, in the provider's eyes: without marks, and without what was thought.
+/// A message as the provider compares it: without cache marks and without reasoning.
 fn plain(message: &Value) -> Value {
     let blocks = match &message["content"] {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
@@ -155,7 +155,8 @@ fn signature(before: &[Value]) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// Every block was thought behind exactly what stands before it, and none is left out between two.
+/// Each reasoning block must follow exactly the messages that it was made after, and none may be missing between two
+/// others.
 fn signatures_fit(provider: &Provider, messages: &[Value]) -> Result<(), String> {
     let mut found = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -171,7 +172,7 @@ fn signatures_fit(provider: &Provider, messages: &[Value]) -> Result<(), String>
     if is_newest { Ok(()) } else { Err("messages: a block in the middle is gone".to_owned()) }
 }
 
-/// Reasoning stands right before what it led to, and that right behind its reasoning.
+/// Reasoning stands directly before the part that it led to.
 fn reasoning_is_paired(_: &Provider, items: &[Value]) -> Result<(), String> {
     let id = |at: usize| items.get(at).and_then(|item| item["id"].as_str()).unwrap_or_default().to_owned();
     let number = |id: &str| id.split_once('_').map(|(_, number)| number.to_owned());
@@ -222,7 +223,7 @@ fn serve(dialect: &Dialect, provider: &Mutex<Provider>, received: &Received) -> 
     (200, (dialect.answer)(&mut provider, messages, tokens).to_string())
 }
 
-/// A message without marks: a mark may need a list.
+/// A message without marks; a marked text may have to be in a list.
 fn bare(message: &Value) -> Value {
     let mut message = message.clone();
     let blocks = message["content"].as_array_mut();
@@ -239,7 +240,7 @@ fn bare(message: &Value) -> Value {
     message
 }
 
-/// What is done to a conversation of many windows.
+/// What was done to a conversation that is many times as long as the window.
 #[derive(Debug, Default)]
 struct Done {
     events: usize,
@@ -273,7 +274,7 @@ fn play(dialect: &'static Dialect, config: &str, turn: usize) -> Done {
         assert_eq!(status, 200, "{} {number}: {answer}", dialect.model);
         messages.extend((dialect.follow)(&answer, number));
         if number == STEPS / 2 {
-            // What was decided outlives a restart.
+            // Decisions survive a restart.
             gateway.stop();
             gateway = Gateway::start(home.path(), &config, &upstream.url());
         }
@@ -287,7 +288,7 @@ fn play(dialect: &'static Dialect, config: &str, turn: usize) -> Done {
     done
 }
 
-/// What went is told afterwards, from the store or from whole bodies.
+/// Removed messages can be shown afterwards, from the store or from recorded bodies.
 fn shows(home: &Path, records: &[Value]) {
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -334,7 +335,7 @@ fn done(records: &[Value]) -> Done {
     done
 }
 
-/// Requests grow but for events; what is sent of a message is the message, or that without what was thought.
+/// Requests only grow, except in events. A sent message is the original one, or the original without its reasoning.
 fn judge_all(taken: &[Vec<Value>], messages: &[Value], done: &Done) {
     let broken = taken.windows(2).filter(|pair| !pair[1].starts_with(&pair[0])).count();
     assert!(broken <= done.events, "{broken} prefixes broken by {done:?}");

@@ -1,4 +1,4 @@
-//! Budgets: what may be spent, across restarts, and what clients are told when it is spent.
+//! Budgets: what may be spent, across restarts, and what clients are told when a budget is exhausted.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Gateway, Received, Upstream};
 
-/// Costs $0.0007425: 100 tokens at $3, 1000 at $0.30, 10 at $3.75, 7 at $15 a million.
+/// Costs $0.0007425: 100 tokens at $3, 1000 at $0.30, 10 at $3.75 and 7 at $15 per million.
 fn answer(_: &Received) -> Answer {
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
@@ -16,7 +16,7 @@ fn answer(_: &Received) -> Answer {
     (200, body.to_string())
 }
 
-/// Asks in one session, with a gateway of its own that has written everything when it is over.
+/// Sends a request in one session through a new gateway, which has written everything when this returns.
 fn ask(home: &Path, config: &str, upstream: &Upstream, session: &str) -> (u16, String) {
     let gateway = Gateway::start(home, &format!("[listen]\nadmin = 'off'\n{config}"), &upstream.url());
     let body = json!({"model": "claude-sonnet-4-6", "max_tokens": 10,

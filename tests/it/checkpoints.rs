@@ -26,7 +26,7 @@ fn provider() -> Upstream {
     Upstream::start(move |_| (200, answer.to_string()))
 }
 
-/// A checkpoint where the gateway looks for it.
+/// Writes a checkpoint where the gateway looks for it.
 fn save(home: &Path, text: &str) {
     Checkpoints::below(&home.join("plimsoll")).write(HEADERS[0].1, "json", text).unwrap();
 }
@@ -54,7 +54,7 @@ fn it_stands_below_the_first_words_ever_after() {
     let mut messages = vec![says("user", "go on")];
     let mut begins = String::new();
     for turn in 0..3 {
-        // Each by a gateway that was just started; the checkpoint is gone by then.
+        // Each request is sent through a new gateway; the checkpoint is gone by then.
         let gateway = gateway(home.path(), &upstream);
         assert_eq!(gateway.post("/v1/messages", &HEADERS, &body(&messages)).0, 200);
         gateway.stop();
@@ -66,7 +66,7 @@ fn it_stands_below_the_first_words_ever_after() {
         if turn == 0 {
             begins = first;
             fs::remove_dir_all(home.path().join("plimsoll/checkpoints")).unwrap();
-            // Made again, it is what it was.
+            // A checkpoint made again is the same as before.
             let gateway = self::gateway(home.path(), &upstream);
             assert_eq!(gateway.post("/v1/messages", &HEADERS, &body(&messages)).0, 200);
             gateway.stop();
@@ -76,7 +76,7 @@ fn it_stands_below_the_first_words_ever_after() {
         }
         messages.extend([says("assistant", "yes"), says("user", "and now")]);
     }
-    // The same words without the header are another conversation.
+    // The same messages without the header are another conversation.
     let gateway = gateway(home.path(), &upstream);
     assert_eq!(gateway.post("/v1/messages", &HEADERS[1..], &body(&messages[..1])).0, 200);
     gateway.stop();
@@ -105,14 +105,14 @@ fn one_that_cannot_be_used_is_the_clients_fault() {
     }
     gateway.stop();
     assert_eq!(upstream.received().len(), 0);
-    // Who only observes refuses nothing.
+    // An observing gateway refuses nothing.
     let config = format!("mode = 'observe'\n{CONFIG}");
     let gateway = Gateway::start(home.path(), &config, &upstream.url());
     assert_eq!(gateway.post("/v1/messages", &HEADERS, &request).0, 200);
     gateway.stop();
 }
 
-/// Where the checkpoint cannot be stored, the conversation does not begin, and does so when it is tried again.
+/// If the checkpoint cannot be stored, the conversation does not begin; it does when the client tries again.
 #[test]
 fn one_that_cannot_be_stored_is_the_gateways_fault() {
     let home = tempfile::tempdir().unwrap();
@@ -134,7 +134,7 @@ fn one_that_cannot_be_stored_is_the_gateways_fault() {
     assert!(first_words(&upstream.received()[0].text()).contains("**Goal:** Port ARCH-9920"));
 }
 
-/// Several first requests at once begin the same.
+/// Several first requests at once begin the same conversation.
 #[test]
 fn first_requests_at_once_carry_it() {
     let home = tempfile::tempdir().unwrap();
@@ -159,7 +159,7 @@ fn first_requests_at_once_carry_it() {
     assert!(sent.iter().all(|one| first_words(&one.text()).contains("**Goal:** Port ARCH-9920")));
 }
 
-/// Whatever a conversation begins with: it carries the checkpoint, or is refused.
+/// Whatever the first message contains, it carries the checkpoint, or the request is refused.
 #[test]
 fn no_conversation_begins_without_it() {
     let home = tempfile::tempdir().unwrap();

@@ -14,14 +14,14 @@ use tempfile::TempDir;
 
 use crate::support::{Upstream, send};
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// A home of its own, so that nothing of the machine's shows through.
+/// A home directory of its own, so that the machine's configuration has no influence.
 fn home() -> TempDir {
     tempfile::tempdir().expect("a directory for the test")
 }
@@ -48,7 +48,7 @@ pub(crate) fn ran(mut command: Command) -> Ran {
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Runs what must succeed, and returns what it prints.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn done(home: &Path, arguments: &[&str]) -> String {
     let ran = run(home, arguments);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{arguments:?}\n{}", ran.out);
@@ -94,7 +94,7 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
     }
 }
 
-/// A variable may have been set long ago.
+/// The variable may have been set long ago.
 #[test]
 fn a_file_that_a_variable_names_is_told_so_where_there_is_none() {
     let home = home();
@@ -111,7 +111,7 @@ fn a_file_that_a_variable_names_is_told_so_where_there_is_none() {
     }
 }
 
-/// Where no file was read, none is named as the one that is wrong.
+/// If no file was read, the error names none.
 #[test]
 fn without_a_home_the_defaults_say_what_they_lack() {
     let home = home();
@@ -169,7 +169,7 @@ fn what_to_do_about_a_file_in_the_way_of_the_store_is_said() {
     }
 }
 
-/// What would only be found out request by request is told with all else that is wrong, by `serve` too.
+/// Mistakes that would otherwise appear only with requests are reported together with all others, by `serve` too.
 #[test]
 fn upstreams_that_cannot_be_asked_are_named() {
     let home = home();
@@ -214,7 +214,7 @@ fn upstreams_that_cannot_be_asked_are_named() {
     assert_eq!((looped.code, looped.err.as_str()), (Some(2), said));
 }
 
-/// They are no mistake of the file's.
+/// These are not mistakes in the file.
 #[test]
 fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
     let note = |variable: &str, why: &str| {
@@ -236,7 +236,7 @@ fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
         ),
         ("", &[("HTTPS_PROXY", "http://localhost:8788")], note("HTTPS_PROXY", "it is the gateway itself")),
         ("listen.admin = 'off'", &[("HTTPS_PROXY", "http://localhost:8788")], String::new()),
-        // Nobody asks for it.
+        // No request uses it.
         ("", &[("HTTP_PROXY", "https://proxy.test")], String::new()),
         ("", &[("HTTPS_PROXY", "https://proxy.test"), ("NO_PROXY", "*")], String::new()),
         (
@@ -254,7 +254,7 @@ fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
     }
 }
 
-/// Some servers are to be asked so, and some clients leave out what is there already: it is no mistake.
+/// Some servers have such paths, and some clients omit what the base URL contains: it is a note, not a mistake.
 #[test]
 fn an_address_that_ends_as_paths_begin_is_noted() {
     let said = |key: &str, end: &str, path: &str, to: &str| {
@@ -376,7 +376,8 @@ fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
     assert_eq!(fs::read_dir(home.path()).expect("a directory").count(), 0);
 }
 
-/// A beginning of an id that is shown tells it apart from those that are not shown, too: `inspect` knows all of them.
+/// The shown beginning of an id is unique among all ids, including those not shown, because `inspect` looks among all
+/// of them.
 #[test]
 fn conversations_of_a_time_are_told_apart_from_all_others() {
     let home = home();
@@ -404,7 +405,7 @@ fn conversations_of_a_time_are_told_apart_from_all_others() {
     assert_eq!((&listed["of"], &listed["conversations"][0]["id"]), (&1.into(), &"abcdefghij-2".into()));
 }
 
-/// It may be a pipe: what is read again is empty.
+/// The file may be a pipe, which is empty when read again.
 #[test]
 fn a_configuration_is_read_once() {
     let home = home();
@@ -419,7 +420,7 @@ fn a_configuration_is_read_once() {
     }
 }
 
-/// Sums say what they lack, whether there is anything else to say or not.
+/// Sums say what they lack, with or without other notes.
 #[test]
 fn records_that_are_missing_are_told() {
     let home = home();
@@ -457,7 +458,7 @@ fn demo_ends_with_the_bill_and_leaves_nothing() {
     assert_eq!(fs::read_dir(&tmp).expect("a directory").count(), 0);
 }
 
-/// The books that a demonstration leaves, read in every way.
+/// The records of a demonstration, shown by every command.
 #[test]
 fn what_a_gateway_recorded_can_be_read() {
     let home = home();
@@ -499,7 +500,7 @@ fn what_a_gateway_recorded_can_be_read() {
     assert!(output.is_some() && shown.contains("kept/outputs"));
 }
 
-/// Who reads the books need not have the keys that the gateway sends.
+/// The commands that show the books do not need the keys that the gateway sends.
 #[test]
 fn only_who_sends_something_needs_the_keys() {
     let home = home();
@@ -532,7 +533,7 @@ fn only_who_sends_something_needs_the_keys() {
     assert!(checked.err.contains(says), "{}", checked.err);
 }
 
-/// The timeline, and what each request of it was sent with.
+/// The timeline, and the changes to each of its requests.
 fn assert_inspected(home: &Path, records: &[Value], total: &Value) {
     let config = ["-c", "kept/gateway.toml"];
     let inspected = json(home, &[&["inspect", "de", "--json"], &config[..]].concat());
@@ -567,7 +568,7 @@ fn assert_inspected(home: &Path, records: &[Value], total: &Value) {
     assert!(text.contains("\n       event (") && text.contains("\n       shortened: "), "{text}");
 }
 
-/// A gateway that ends with its test, whatever becomes of it.
+/// A gateway that is stopped when its test ends, however it ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -577,7 +578,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a gateway as a user does, and waits until it says that it listens.
+/// Starts a gateway as a user does, and waits until it reports that it is listening.
 fn serve(home: &Path, upstream: &str) -> Running {
     fs::write(home.join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
     let listen = ["--listen", "127.0.0.1:0", "--port-file", "port"];
@@ -624,13 +625,13 @@ fn tell(running: &Running, signal: &str) {
     assert!(Command::new("sh").args(kill).status().expect("a shell").success());
 }
 
-/// Ends it as a service manager does.
+/// Stops it as a service manager does.
 fn terminate(mut running: Running) -> ExitStatus {
     tell(&running, "TERM");
     running.0.wait().expect("it ends")
 }
 
-/// Whether whoever runs the tests is told when its terminal goes, and does not care.
+/// Whether the process that runs the tests ignores SIGHUP.
 fn ignores_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -638,11 +639,11 @@ fn ignores_hangup() -> bool {
     ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Whatever tells it to stop, what is under way is answered to its end and written down.
+/// Whatever signal stops the gateway, requests under way are answered to their end and recorded.
 #[test]
 fn a_stop_is_never_abrupt() {
     for signal in ["INT", "TERM", "HUP"] {
-        // Started by one that outlives its terminal, such as nohup, the gateway does so too.
+        // Started by a process that ignores SIGHUP, such as nohup, the gateway ignores it too.
         if signal == "HUP" && ignores_hangup() {
             continue;
         }
@@ -701,7 +702,7 @@ fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
     assert_eq!(json(home.path(), &["conversations", "--json"])["conversations"][0]["clients"][0], "it");
 }
 
-/// A file that lies about is not taken for the configuration, and that is said.
+/// A file that merely lies in the working directory is not read as the configuration, and a note says so.
 #[test]
 fn a_configuration_holds_where_it_is_given() {
     const WARNING: &str =
@@ -709,7 +710,7 @@ fn a_configuration_holds_where_it_is_given() {
     for (is_there, option, variable, warns) in [
         (false, None, None, false),
         (true, None, None, true),
-        // A variable that is set to nothing names no file.
+        // A variable that is set to an empty value names no file.
         (true, None, Some(""), true),
         (true, Some("other.toml"), Some(""), false),
         (true, Some("other.toml"), None, false),
@@ -735,12 +736,12 @@ fn a_configuration_holds_where_it_is_given() {
     }
 }
 
-/// What a gateway logs from its start to its end.
+/// The log of a gateway from its start to its end.
 fn log_of(command: Command, home: &Path) -> String {
     log_while(command, home, || ())
 }
 
-/// What it logs, where something is done to it meanwhile.
+/// The log of a gateway to which something is done while it runs.
 fn log_while(mut command: Command, home: &Path, then: impl FnOnce()) -> String {
     let log = fs::File::create(home.join("log")).expect("a file");
     let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
@@ -752,7 +753,7 @@ fn log_while(mut command: Command, home: &Path, then: impl FnOnce()) -> String {
     fs::read_to_string(home.join("log")).expect("a log")
 }
 
-/// Where everything goes to one upstream, what the file says of others is not used, and that is said.
+/// If one upstream gets everything, settings of others are not used, and a note says so.
 #[test]
 fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
     for (upstream, expected) in [
@@ -777,7 +778,7 @@ fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
     }
 }
 
-/// What is longer than a request may be to be read, and what has no price where dollars may be refused, is told once.
+/// Requests that are too long to be read, and models without a price under a budget in dollars, are reported once.
 #[test]
 fn what_passes_budgets_is_told_once() {
     const ANSWER: &str = concat!(
@@ -806,7 +807,7 @@ fn what_passes_budgets_is_told_once() {
     }
 }
 
-/// Clients choose ids and providers the names of models: none of what they say reaches a terminal as anything but text.
+/// Clients choose ids and providers choose model names: all of them reach a terminal only as plain text.
 #[test]
 fn what_others_say_does_nothing_to_a_terminal() {
     let home = home();

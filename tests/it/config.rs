@@ -60,7 +60,7 @@ fn the_shipped_file_is_the_defaults() {
     assert_eq!(default.tuning.policy.window, Policy::default().window);
 }
 
-/// Whatever stands at rest in the shipped file can be set.
+/// Every key that is commented out in the shipped file can be set.
 #[test]
 fn the_shipped_file_at_full_length_is_right() {
     let environment =
@@ -102,7 +102,7 @@ fn awake(line: &str) -> &str {
         .unwrap_or(line)
 }
 
-/// The paths of the keys, at rest or not, that have a comment on the line above them.
+/// The paths of the keys, set or commented out, that have a comment on the line above.
 fn explained_keys(text: &str) -> Vec<Vec<String>> {
     let mut section = Vec::new();
     let mut keys = Vec::new();
@@ -131,14 +131,14 @@ fn segments(path: &str) -> Vec<String> {
     path.split(at_dot).map(|segment| segment.trim_matches('"').to_owned()).collect()
 }
 
-/// Whether a path is one of those that a known key stands for; capitals stand for any name.
+/// Whether a path matches that of a known key; capitals match any name.
 fn matches(key: &str, path: &[String]) -> bool {
     let key: Vec<&str> = key.split('.').collect();
     let same = |(key, name): (&&str, &String)| key == name || key.bytes().all(|b| b.is_ascii_uppercase());
     key.len() == path.len() && key.iter().zip(path).all(same)
 }
 
-/// Taken apart so that a new field cannot be forgotten here.
+/// Destructured, so that a new field cannot be forgotten here.
 fn assert_same(a: &Config, b: &Config) {
     let Config {
         mode,
@@ -185,7 +185,7 @@ fn assert_same_shape(a: &shape::Settings, b: &shape::Settings) {
     assert_eq!(count_trailing_newline, &b.count_trailing_newline);
 }
 
-/// A comment that refers to a key names one that there is.
+/// A comment that refers to a key names an existing one.
 #[test]
 fn keys_that_are_referred_to_are_there() {
     let (mut table, mut keys) = (String::new(), vec!["state.dir".to_owned()]);

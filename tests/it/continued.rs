@@ -12,18 +12,18 @@ use crate::books::{log, prompt, records};
 use crate::support::{Answer, Gateway, Received, Upstream, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
-/// Tokens of a history that the provider has, and the gateway has not seen.
+/// The tokens of a history that the provider holds and the gateway has not seen.
 const UNSEEN: u64 = 30_000;
 
-/// What a request goes on from.
+/// What a request continues.
 #[derive(Clone, Copy)]
 enum Past {
     Nothing,
-    /// The answer to so many requests before.
+    /// The answer to the request this many before this one.
     Answer(usize),
     /// An answer that the gateway has not seen.
     Unseen,
-    /// A history that has a name of its own.
+    /// A conversation with a name of its own.
     Named,
 }
 use Past::{Answer as After, Named, Nothing, Unseen};
@@ -38,7 +38,7 @@ fn name(dialect: &str, from: Past) -> Option<String> {
     }
 }
 
-/// A request with a result, alone or behind its call.
+/// A request with a tool result, alone or after its call.
 fn request(dialect: &str, from: Past, at: usize, result: &str) -> String {
     let (name, id) = (name(dialect, from), format!("call_{at}"));
     let body = if dialect == "anthropic" {
@@ -69,14 +69,14 @@ fn merged(mut body: Value, more: &Value) -> Value {
     body
 }
 
-/// What a request goes on from, as its body says.
+/// The members of a body that name what it continues.
 fn continued(body: &Value) -> Option<String> {
     let named =
         [&body["thread"]["previous_message_id"], &body["previous_response_id"], &body["conversation"]];
     named.into_iter().find_map(|name| name.as_str().map(str::to_owned))
 }
 
-/// Tokens of histories, by their names.
+/// The tokens of histories, by name.
 struct Held(HashMap<String, u64>);
 
 impl Held {
@@ -84,7 +84,7 @@ impl Held {
         Self(["msg_unseen", "resp_unseen"].map(|name| (name.to_owned(), UNSEEN)).into())
     }
 
-    /// The tokens that a request reads and those that it adds, at a token for four bytes; `id` is its answer's.
+    /// The tokens that a request reads and adds, at one token per four bytes; `id` is the id of its answer.
     fn take(&mut self, body: &str, id: &str) -> (u64, u64) {
         let from = continued(&serde_json::from_str(body).unwrap());
         let read = from.as_ref().and_then(|from| self.0.get(from)).copied().unwrap_or(0);
@@ -95,7 +95,7 @@ impl Held {
     }
 }
 
-/// A provider that keeps histories, and reads all that it has from its cache.
+/// A provider that holds histories, and reads everything that it holds from its cache.
 fn provider(dialect: &'static str) -> impl Fn(&Received) -> Answer {
     let (held, count) = (Mutex::new(Held::new()), AtomicUsize::new(0));
     move |request| {
@@ -114,7 +114,7 @@ fn provider(dialect: &'static str) -> impl Fn(&Received) -> Answer {
     }
 }
 
-/// The records of these requests, in their order.
+/// The records of these requests, in order.
 fn booked(dialect: &'static str, config: &str, bodies: &[String]) -> Vec<Value> {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(provider(dialect));
@@ -126,7 +126,7 @@ fn booked(dialect: &'static str, config: &str, bodies: &[String]) -> Vec<Value> 
     in_order(home.path(), bodies.len())
 }
 
-/// The same, with a gateway of its own for each.
+/// The same, with a new gateway for each request.
 fn booked_by_many(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(provider(dialect));
@@ -138,7 +138,7 @@ fn booked_by_many(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
     in_order(home.path(), bodies.len())
 }
 
-/// The same, with two gateways on one store that take turns.
+/// The same, with two gateways that take turns and share a store.
 fn booked_by_two(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
     let (home, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let upstream = Upstream::start(provider(dialect));
@@ -146,7 +146,7 @@ fn booked_by_two(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
     let gateways = [home.path(), other.path()].map(|at| Gateway::start(at, &shared, &upstream.url()));
     for (at, body) in bodies.iter().enumerate() {
         assert_eq!(gateways[at % 2].post(path(dialect), &[], body).0, 200);
-        // What is booked is read by the other one.
+        // The other gateway reads what was booked.
         while lines(home.path()) <= at {
             std::thread::yield_now();
         }
@@ -155,7 +155,7 @@ fn booked_by_two(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
     in_order(home.path(), bodies.len())
 }
 
-/// How many records are written by now.
+/// The number of records written so far.
 fn lines(home: &Path) -> usize {
     let logs = std::fs::read_dir(home.join("plimsoll/conversations")).into_iter().flatten();
     let texts = logs.map(|log| std::fs::read(log.unwrap().path()).unwrap());
@@ -184,7 +184,7 @@ fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
         let (rewritten, observed) =
             (booked(dialect, "", &bodies), booked(dialect, "mode = 'observe'\n", &bodies));
         check(dialect, &requests, &bodies, &rewritten);
-        // Who observes sees the same from the other side.
+        // An observing gateway sees the same savings as hypothetical.
         for (at, (record, rewritten)) in observed.iter().zip(&rewritten).enumerate() {
             let would = record["would_have_saved_estimate"].as_i64().unwrap();
             assert_eq!(record["counterfactual"]["estimated"], false, "{dialect} {at}: {record}");
@@ -195,11 +195,11 @@ fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
     }
 }
 
-/// Whatever process has cut it.
+/// It does not matter which process made the cut.
 #[test]
 fn what_was_cut_is_known_to_all_gateways_on_a_store() {
     for (dialect, mut requests) in chains() {
-        // What begins in the same words as another gateway's is not known to have been read.
+        // If the history begins like another gateway's, it is unknown whether it was read from the cache.
         requests.truncate(11);
         let bodies = bodies(dialect, &requests);
         for records in [booked_by_many(dialect, &bodies), booked_by_two(dialect, &bodies)] {
@@ -208,7 +208,7 @@ fn what_was_cut_is_known_to_all_gateways_on_a_store() {
     }
 }
 
-/// Requests: what each goes on from, its result, and whether something of its prompt was cut.
+/// Requests: what each continues, its result, and whether its prompt was cut.
 type Chains = Vec<(Past, String, bool)>;
 
 fn chains() -> [(&'static str, Chains); 3] {
@@ -219,14 +219,14 @@ fn chains() -> [(&'static str, Chains); 3] {
         (After(1), &short, true),
         (After(2), &other, true),
         (After(3), &short, true),
-        // Past before anything was cut, and from between.
+        // Continuing from before the first cut, and from between two cuts.
         (After(0), &short, false),
         (After(1), "fork", true),
         (After(6), &short, true),
         (Unseen, &short, false),
         (After(8), &other, true),
         (Unseen, &short, false),
-        // All of it is sent again.
+        // The whole history is sent again.
         (Nothing, "again", false),
         (Nothing, &one, true),
         (After(12), &short, true),
@@ -270,8 +270,9 @@ fn check(dialect: &str, requests: &Chains, bodies: &[String], records: &[Value])
     }
 }
 
-/// What goes on from an answer belongs to its conversation, and counts towards its budget, though the gateway that has seen
-/// the answer is gone; not where another key says so, nor where the provider keeps no answer.
+/// A request that continues an answer belongs to the conversation of that answer and counts towards its budget, even if
+/// the gateway that saw the answer has been restarted. This does not hold with another API key, or if the provider does
+/// not store answers.
 #[test]
 fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
     const KEYS: [(&str, &str); 2] = [("authorization", "Bearer one"), ("authorization", "Bearer two")];
@@ -311,7 +312,7 @@ fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
     }
 }
 
-/// Requests that say nothing themselves are gone on from like any other, and begin what others go on with.
+/// Requests without input of their own can be continued like any other, and can begin a history.
 #[test]
 fn a_chain_goes_on_behind_what_says_nothing() {
     let from = |answer: usize| json!({"model": "gpt-5", "previous_response_id": format!("resp_{answer}")});
@@ -332,7 +333,7 @@ fn a_chain_goes_on_behind_what_says_nothing() {
     }
 }
 
-/// Where the provider sums up what it holds by itself, nobody knows what that would have left of what was cut.
+/// If the provider compacts the history it holds, it is unknown what that would have left of what was cut.
 #[test]
 fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
     let long = log("first", 4000);
@@ -355,8 +356,8 @@ fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
     }
 }
 
-/// What was cut before a request that is done in the background, or has no messages of its own, is missing from its prompt,
-/// too: nobody claims that its figures are what it would have cost.
+/// What was cut earlier is also missing from the prompts of background requests and of requests without messages, so
+/// their figures are not claimed as the cost without the gateway.
 #[test]
 fn what_is_told_of_a_cut_history_is_not_what_it_would_have_cost() {
     for (result, is_known) in [("ok".to_owned(), true), (log("first", 4000), false)] {
@@ -399,7 +400,8 @@ fn what_is_told_of_a_cut_history_is_not_what_it_would_have_cost() {
     }
 }
 
-/// A summary that the provider has sealed is sent in place of what it sums up: who goes on from it is known by the seal.
+/// A client may send a summary sealed by the provider in place of the history that it summarises: the thread is found
+/// by the seal.
 #[test]
 fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
     const KEY: (&str, &str) = ("x-api-key", "one");
@@ -427,7 +429,8 @@ fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
     ];
     let encrypted = [json!({"type": "compaction_delta", "content": "so far", "encrypted_content": "seal"})];
     let thought = [json!({"type": "signature_delta", "signature": "seal"})];
-    // What the provider answers, what the client goes on with, its key, and whether that belongs to the same conversation.
+    // The provider's answer, what the client continues with, its key, and whether that belongs to the same
+    // conversation.
     let cases = [
         (whole(&signed), &signed, KEY, true),
         (whole(&block("encrypted_content", "seal")), &block("encrypted_content", "seal"), KEY, true),

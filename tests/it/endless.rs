@@ -16,15 +16,15 @@ use crate::support::{Answer, Gateway, Received, Upstream};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n";
 
-/// How large everything is.
+/// The sizes of a session.
 #[derive(Clone, Copy)]
 struct Scale {
-    /// A model that takes so much.
+    /// The model's window, in tokens.
     model: &'static str,
     window: u64,
-    /// Sentences in a tool's result.
+    /// The number of sentences in a tool result.
     sentences: usize,
-    /// Steps, unless a case needs more.
+    /// The number of steps, unless a case needs more.
     steps: usize,
     summarize: &'static str,
 }
@@ -55,14 +55,14 @@ const GOAL: &str = "Port the scheduler to ARCH-9920 without a downtime";
 const USER_DECISION: &str = "We must never touch vendor/zlib-1.2.13";
 const MODEL_DECISION: &str = "DECISION: the queue holds 4711 entries because of KEEPALIVE_MS";
 
-/// How the server answers the questions of the gateway's own.
+/// How the server answers the gateway's own requests for summaries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Good,
     FailsHalf,
     Garbage,
     Silent,
-    /// Answers when the agent has made so many requests more.
+    /// Answers after this many more requests of the agent.
     Late(u64),
 }
 
@@ -70,34 +70,34 @@ enum Writer {
 struct Case {
     dialect: &'static str,
     writer: Writer,
-    /// Steps from one word of the user's to the next.
+    /// The number of steps between two messages of the user.
     turn: usize,
-    /// Whether old results may be cleared: else room can be made by summaries only.
+    /// Whether old results may be cleared; if not, only summaries can make room.
     clears: bool,
     scale: Scale,
 }
 
-/// What the server saw.
+/// What the server received.
 #[derive(Default)]
 struct Seen {
     peak: AtomicU64,
     summaries: AtomicU64,
-    /// Requests of the agent's own.
+    /// The agent's own requests.
     requests: Mutex<u64>,
     more: Condvar,
     last: Mutex<String>,
     wrong: Mutex<Vec<String>>,
 }
 
-/// Gemini's dialect with the request and the answer within other bodies.
+/// Gemini's dialect with requests and answers in an envelope.
 const ENVELOPED: &str = "code-assist";
 
-/// The dialect that is spoken.
+/// A dialect under test.
 fn spoken(dialect: &str) -> &str {
     if dialect == ENVELOPED { "gemini" } else { dialect }
 }
 
-/// The messages of one step: the model's call, and what the tool answers.
+/// The messages of one step: the model's call and the tool's result.
 fn step(dialect: &str, at: usize, sentences: usize) -> Vec<Value> {
     let (id, said) = (format!("call_{at}"), if at == 3 { MODEL_DECISION } else { "Next one" });
     let result = format!("result {at}: {}", "lorem ipsum dolor sit amet ".repeat(sentences));
@@ -125,7 +125,7 @@ fn step(dialect: &str, at: usize, sentences: usize) -> Vec<Value> {
     }
 }
 
-/// What somebody says.
+/// A text message of a role.
 fn says(dialect: &str, role: &str, text: &str) -> Value {
     match (spoken(dialect), role) {
         ("gemini", "assistant") => json!({"role": "model", "parts": [{"text": text}]}),
@@ -158,7 +158,7 @@ fn path(dialect: &str, model: &str) -> String {
     }
 }
 
-/// A whole answer of one text.
+/// A complete answer with one text.
 fn answer(dialect: &str, model: &str, text: &str, tokens: u64) -> String {
     match dialect {
         "anthropic" => json!({"id": "m", "model": model, "role": "assistant", "type": "message",
@@ -180,7 +180,7 @@ fn answer(dialect: &str, model: &str, text: &str, tokens: u64) -> String {
     .to_string()
 }
 
-/// A summary that keeps the decisions it is shown.
+/// A summary that keeps the decisions in the text to be summarised.
 fn summary(prompt: &str) -> String {
     let decided = prompt.split(['\n', '"', '\\']).find(|line| line.contains("DECISION:"));
     let decided = decided.and_then(|line| line.find("DECISION:").map(|at| &line[at..])).unwrap_or("none");
@@ -189,7 +189,7 @@ fn summary(prompt: &str) -> String {
     )
 }
 
-/// The request itself, if what is around it is as the client sends it.
+/// The request in the envelope, if the envelope is unchanged.
 fn opened(case: &Case, body: &str) -> Option<String> {
     if case.dialect != ENVELOPED {
         return Some(body.to_owned());
@@ -240,7 +240,7 @@ fn serve(case: &Case, seen: &Seen, received: &Received) -> Answer {
     (200, answer(dialect, model, "ok", tokens))
 }
 
-/// Plays a session to its end: what the server saw, and the records.
+/// Plays a session to its end. Returns what the server received, and the records.
 fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
     let (home, seen) = (tempfile::tempdir().unwrap(), Arc::new(Seen::default()));
     let Case { dialect, writer, turn, clears, scale } = case;
@@ -274,7 +274,7 @@ fn play(case: Case) -> (Arc<Seen>, Vec<Value>) {
     (seen, log.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// What can be asked of the conversation then.
+/// Runs the commands that show the conversation afterwards.
 fn read_afterwards(home: &std::path::Path) {
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
@@ -302,7 +302,7 @@ fn read_afterwards(home: &std::path::Path) {
     assert!(run(&["inspect", "endless"]).contains("summary 1 of"));
 }
 
-/// Plays a case and holds it to what every conversation may expect; what the server saw, and the records.
+/// Plays a case and checks what holds for every conversation. Returns what the server received, and the records.
 fn play_well(case: Case) -> (String, Vec<Value>) {
     let (dialect, window) = (case.dialect, case.scale.window);
     let (seen, records) = play(case);
@@ -325,7 +325,7 @@ fn spliced(record: &Value) -> bool {
 fn check(dialect: &'static str, writer: Writer, turn: usize) {
     let mut scale = Scale::of_environment();
     if dialect == "openai-chat" && writer == Writer::Good {
-        // Enough for a summary that goes back to the originals.
+        // Enough for a summary made from the originals.
         scale.steps = scale.steps.max(90);
     }
     let (last, records) = play_well(Case { dialect, writer, turn, clears: false, scale });
@@ -341,7 +341,7 @@ fn check(dialect: &'static str, writer: Writer, turn: usize) {
         let (answered, cut_short): (Vec<&Value>, Vec<&Value>) = own.iter().copied().partition(is_answered);
         assert!(answered.iter().all(|record| record["cost"]["total"].as_i64() > Some(0)));
         assert!(answered.iter().all(|record| record["net_saved"].as_i64() < Some(0)));
-        // The end of the gateway may cut one short.
+        // The end of the gateway may interrupt a summary call.
         assert!(cut_short.len() <= 1, "{dialect}: {cut_short:?}");
     }
     if matches!(writer, Writer::Garbage | Writer::Silent) {
@@ -375,7 +375,7 @@ fn gemini() {
     check("gemini", Writer::Good, 9);
 }
 
-/// Such requests come with the login of one program, which is not used for anything else.
+/// Envelopes are sent with the login of one program, which is used for nothing else.
 #[test]
 fn within_other_bodies() {
     let scale = Scale::of_environment();
@@ -411,7 +411,7 @@ fn with_a_writer_that_never_answers() {
     check("openai-chat", Writer::Silent, 9);
 }
 
-/// Whatever is cleared first, and as often as that is needed: no summary is paid for as long as that makes room enough.
+/// Results are cleared in any order and as often as needed: while that makes enough room, no summary is paid for.
 #[test]
 fn with_clearing() {
     for dialect in ["anthropic", "openai-chat", "openai-responses", "gemini"] {

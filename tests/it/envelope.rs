@@ -7,7 +7,7 @@ use crate::support::{Answer, Gateway, Received, Upstream};
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 const STREAM: &str = "/v1internal:streamGenerateContent?alt=sse";
 
-/// A history with so many results, in a body with other words around it.
+/// A history with this many results, in an envelope with other members.
 fn body(results: usize) -> String {
     let mut contents = vec![json!({"role": "user", "parts": [{"text": "Find the bug"}]})];
     for at in 0..results {
@@ -23,7 +23,7 @@ fn body(results: usize) -> String {
     )
 }
 
-/// What is around the request, and the request.
+/// The envelope, and the request in it.
 fn around(text: &str) -> ([String; 2], String) {
     let (before, rest) = text.split_once(r#""request":"#).unwrap();
     let (request, behind) = rest.rsplit_once('}').and_then(|(rest, _)| rest.rsplit_once('}')).unwrap();
@@ -43,7 +43,8 @@ fn records(home: &std::path::Path) -> Vec<Value> {
     log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// It is shortened, found again, counted and booked as if it stood alone; what is around it stays to the byte.
+/// The request is shortened, found again, counted and booked as if it were sent without an envelope, which stays
+/// unchanged to the byte.
 #[test]
 fn a_request_within_another_body_is_treated_as_if_it_stood_alone() {
     let home = tempfile::tempdir().unwrap();
@@ -94,7 +95,8 @@ fn a_request_within_another_body_is_treated_as_if_it_stood_alone() {
     }
 }
 
-/// One that is refused for its edits goes as it came, and one that is too long is shortened, in the same envelope.
+/// A request that is refused for its edits is sent unchanged, and one that is too long is shortened, in the same
+/// envelope.
 #[test]
 fn refusals_of_a_request_within_another_body() {
     let error =

@@ -24,7 +24,7 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The packages of a lock file: what each is locked to, and what it depends on.
+/// The packages of a lock file: the versions and the dependencies of each.
 fn locked(path: &str) -> BTreeMap<String, (String, Vec<String>)> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let packages = text.split("[[package]]").skip(1).map(|package| {
@@ -40,7 +40,7 @@ fn locked(path: &str) -> BTreeMap<String, (String, Vec<String>)> {
     packages.collect()
 }
 
-/// The targets have a lock file of their own, and are built from it alone.
+/// The targets have their own lock file, and are built with it alone.
 #[test]
 fn targets_are_built_with_what_the_crate_is_built_with() {
     let (own, targets) = (locked("Cargo.lock"), locked("tests/fuzz/Cargo.lock"));

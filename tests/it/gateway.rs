@@ -1,4 +1,4 @@
-//! The whole binary between a raw client and a raw upstream: what is sent, what is remembered, what is booked.
+//! The whole binary between a raw client and a raw upstream: what is sent, remembered and booked.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use crate::support::{Answer, Gateway, Received, Upstream, booked, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 
-/// One conversation with the tool results given so far, growing as an agent's does.
+/// A conversation with the tool results so far, growing like an agent's.
 fn request(model: &str, results: &[&str]) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for (at, result) in results.iter().enumerate() {
@@ -38,13 +38,13 @@ fn answer(_: &Received) -> Answer {
     (200, body.to_string())
 }
 
-/// A body without cache marks, and without the form that a marked text needs.
+/// A body without cache marks, and without the list form that a marked text needs.
 fn unmarked(received: &Received) -> String {
     let text = received.text().replace(r#","cache_control":{"type":"ephemeral"}"#, "");
     text.replace(r#"[{"type":"text","text":"Find the bug"}]"#, r#""Find the bug""#)
 }
 
-/// The messages of a body as bytes, cache marks aside, without the bracket that closes the list.
+/// The messages of a body as bytes, without cache marks and without the closing bracket of the list.
 fn messages(received: &Received) -> String {
     let text = unmarked(received);
     let start = text.find("\"messages\":[").expect("a list of messages");
@@ -73,7 +73,7 @@ fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Two turns, with something happening between them.
+/// Two turns, with an action between them.
 fn two_turns(between: impl FnOnce(&Path, Gateway, &Upstream) -> Gateway) {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
@@ -137,7 +137,7 @@ fn two_gateways_on_one_store_agree() {
     assert_appended(&upstream);
 }
 
-/// Results that one of two configurations leaves as they are, by turns.
+/// Results that one of two configurations leaves unchanged, alternating.
 fn left_whole(mut next: impl FnMut(Option<Gateway>, &Path, &Upstream, usize) -> Gateway) {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
@@ -181,8 +181,8 @@ fn a_store_that_is_busy_costs_new_decisions_only() {
     assert_appended(&upstream);
 }
 
-/// The time in the instructions is another in each request, and what other conversations begin with is no history of
-/// theirs.
+/// The time in the instructions differs in each request, and conversations that begin alike are not continuations of
+/// each other.
 #[test]
 fn instructions_do_not_tell_conversations_apart_nor_make_them_one() {
     let home = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn instructions_do_not_tell_conversations_apart_nor_make_them_one() {
     }
 }
 
-/// One gateway has no time for what another has: what left whole stays so, and is booked.
+/// A gateway that is out of time sends the request whole. It stays whole for all gateways, and is booked.
 #[test]
 fn a_request_that_took_too_long_is_booked_and_stays_as_it_left() {
     let home = tempfile::tempdir().unwrap();
@@ -288,7 +288,7 @@ fn a_region_costs_what_it_costs() {
         assert_eq!(gateway.post(&path, &[], &request("claude-sonnet-4-6@default", &[])).0, 200);
     }
     gateway.stop();
-    // 100 x 3 + 1000 x 0.3 + 10 x 3.75 + 7 x 15 dollars a million, and a tenth more.
+    // (100 × 3 + 1000 × 0.3 + 10 × 3.75 + 7 × 15) dollars per million, plus 10 %.
     let mut costs: Vec<i64> =
         records(home.path()).iter().filter_map(|record| record["cost"]["total"].as_i64()).collect();
     costs.sort_unstable();
@@ -355,7 +355,7 @@ fn the_books_say_what_the_provider_said() {
     let tokens =
         (&record["tokens"]["input"], &record["tokens"]["cache_read"], &record["tokens"]["cache_write_5m"]);
     assert_eq!(tokens, (&json!(100), &json!(1000), &json!(10)));
-    // 100 at $3, 1000 at $0.30, 10 at $3.75, 7 at $15 a million.
+    // 100 at $3, 1000 at $0.30, 10 at $3.75 and 7 at $15 per million.
     assert_eq!(record["cost"]["total"], json!(300_000_000 + 300_000_000 + 37_500_000 + 105_000_000));
     assert_eq!(record["cost"]["usd"], json!("0.0007425"));
 }
@@ -411,8 +411,8 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
     }
 }
 
-/// Where an edit was taken and the next one refused, whoever goes back before that one is sent what was taken, restarts or
-/// not.
+/// If one edit was accepted and the next one refused, a client that goes back before the second one gets the first one,
+/// also after a restart.
 #[test]
 fn what_goes_back_before_a_refused_edit_goes_as_it_was_taken() {
     let home = tempfile::tempdir().unwrap();
@@ -448,8 +448,9 @@ fn what_goes_back_before_a_refused_edit_goes_as_it_was_taken() {
     assert_eq!(states, ["edited", "edited", "set_aside", "edited", "edited", "edited"]);
 }
 
-/// The original's refusal is the client's own, but with models whose reasoning is bound: these refuse it where it is not
-/// what was sent before. A client has to hear that its prompt is too long, though.
+/// If the original is refused too, the client gets that refusal. With bound reasoning it gets the first one, because
+/// such models refuse an original that differs from what was sent before, unless the prompt is too long: the client
+/// must be told that.
 #[test]
 fn where_the_original_is_refused_too_the_client_is_told_what_is_its_own() {
     const TOO_LONG: &str = "prompt is too long: 210000 tokens > 200000 maximum";
@@ -491,7 +492,7 @@ fn where_the_original_is_refused_too_the_client_is_told_what_is_its_own() {
     }
 }
 
-/// Servers have faults of their own, and models: an edit is not to blame, and the client is told.
+/// A server or model may fail for its own reasons: the edit is not blamed, and the client gets the error.
 #[test]
 fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
     for (said, fault) in [
@@ -511,7 +512,7 @@ fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
     }
 }
 
-/// Some fail on what they do not know, and say nothing of it: the client's third attempt goes through.
+/// Some servers fail on anything unknown without saying so: the client's third attempt goes through.
 #[test]
 fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_goes_on_trying() {
     for (status, takes_it) in
@@ -543,15 +544,16 @@ fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_goes_on_
     }
 }
 
-/// So do some with a good status, in all of an answer or in the beginning of a stream. What names a bad request is as sure
-/// as one, but has gone on to the client; what names a fault of the server's is one.
+/// Some servers report errors in answers with a good status, as a whole or at the beginning of a stream. An error that
+/// says the request was bad counts as a refusal, although it was passed on to the client; one that names a server fault
+/// does not.
 #[test]
 fn an_edit_that_is_refused_within_a_good_answer_is_given_up() {
     let of_router = r#"{"id":"x","error":{"code":400,"message":"Provider returned error"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}"#;
     let bad = r#"{"error":{"message":"Provider returned error","code":400}}"#;
     for (model, said, expected) in [
         ("gpt-5", bad.to_owned(), 1),
-        // Where the window is not known, answers to long prompts are looked at before they go on.
+        // If the window is not known, the beginnings of answers to long prompts are checked before they are passed on.
         ("m", bad.to_owned(), 0),
         ("gpt-5", format!("data: {of_router}\n\ndata: [DONE]\n\n"), 1),
         ("m", format!("data: {of_router}\n\ndata: [DONE]\n\n"), 0),
@@ -627,7 +629,7 @@ fn a_prompt_that_is_too_long_is_never_sent_as_it_came() {
     assert!(sent.windows(2).all(|pair| pair[1].len() < pair[0].len()) && sent[0] != request);
 }
 
-/// What Gemini is asked after a long result.
+/// A Gemini request after a long result.
 fn contents(long: &str) -> Value {
     json!([
         {"role": "user", "parts": [{"text": "Find the bug"}]},
@@ -667,8 +669,7 @@ fn prompts_are_counted_as_they_would_be_sent() {
     }
 }
 
-/// Nobody follows a question for the length of a prompt, but it is no more to be lost than the prompt.
-/// What was decided for one key's history is nothing to another key, wherever a request carries it.
+/// Decisions belong to the API key that their history was sent with, wherever a request carries that key.
 #[test]
 fn a_key_in_the_path_is_a_sender() {
     let upstream = Upstream::start(|_| (200, r#"{"candidates":[]}"#.to_owned()));
@@ -715,7 +716,7 @@ fn a_count_that_is_refused_for_its_edits_is_asked_for_as_it_came() {
     assert!(sent.len() == 2 && sent[0] != body && sent[1] == body, "{}", sent.len());
 }
 
-/// What was sent shortened fits; all of it may not.
+/// The shortened prompt fits; the original may not.
 #[test]
 fn what_a_client_has_compacted_is_what_was_sent() {
     let home = tempfile::tempdir().unwrap();
@@ -823,7 +824,7 @@ fn a_broken_stream_is_booked_as_a_lower_bound() {
     assert_eq!((&record["output_is_lower_bound"], &record["tokens"]["input"]), (&json!(true), &json!(9)));
 }
 
-/// A stream that states its usage in one more chunk, if it was asked to.
+/// A stream that reports its usage in an additional chunk, if asked to.
 fn chat_stream(asked: bool) -> String {
     let chunk = |rest: &str| format!("data: {{\"id\":\"c\",\"model\":\"gpt-4o\",{rest}}}\n\n");
     let usage = chunk(r#""choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3}"#);
@@ -890,7 +891,8 @@ fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
         json!({"model": "gpt-5", "input": [user]}),
         json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [result(1, &first)]}),
         json!({"model": "gpt-5", "previous_response_id": "resp_1", "input": [result(2, &second)]}),
-        // The provider has forgotten it: all of it is sent again, as it was sent bit by bit.
+        // The provider no longer has the answer: the whole history is sent, in the form in which its parts were sent
+        // before.
         json!({"model": "gpt-5", "input": all}),
     ];
     for request in &requests {
@@ -910,8 +912,8 @@ fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
     assert_eq!(of("relation")[..3], [json!("new"), json!("continue"), json!("continue")]);
 }
 
-/// A server that refuses what is added to requests is asked without it from then on, and what was edited with it is not to
-/// blame; a thread whose original was sent goes on so. One refusal may have another reason.
+/// If a server refuses the additions to requests, they are omitted from then on. Edits sent together with them are not
+/// blamed, and a thread whose original was sent stays unedited. A single refusal may have another reason.
 #[test]
 fn what_is_refused_is_not_added_again() {
     for lines in [1, 4_000] {
@@ -953,7 +955,7 @@ fn what_is_refused_is_not_added_again() {
     }
 }
 
-/// What was taken once is not to blame for what is refused with it: that is the edit's.
+/// Additions that were accepted once are not blamed for a later refusal: the edit is.
 #[test]
 fn what_is_taken_is_not_to_blame() {
     let home = tempfile::tempdir().unwrap();
@@ -1015,8 +1017,8 @@ fn requests_have_the_cache_key_that_is_wanted() {
     }
 }
 
-/// Gemini counts instructions and tools only of a request that stands in another body. A profile that matches by what
-/// stands beside the body holds for it too.
+/// For Gemini, instructions and tools are counted only in requests inside an envelope. A profile that matches on the
+/// envelope's members applies there too.
 #[test]
 fn a_request_within_another_body_is_counted_as_it_would_be_sent() {
     let home = tempfile::tempdir().unwrap();
@@ -1048,7 +1050,7 @@ fn a_request_within_another_body_is_counted_as_it_would_be_sent() {
     }
 }
 
-/// A profile holds for the conversations that match at their first request, and for no others.
+/// A profile applies to the conversations whose first request matches it, and to no others.
 #[test]
 fn profiles_have_settings_of_their_own() {
     let home = tempfile::tempdir().unwrap();

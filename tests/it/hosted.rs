@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Received, Upstream};
 
-/// A small window, which the history fills to half.
+/// A small window that the history fills by half.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[summarize]\nenabled = false\n[clear]\nenabled = false\n\
                       [window]\nsize = 40000\n";
-/// Requests of a conversation, each a turn longer.
+/// The requests of a conversation, each one turn longer.
 const TURNS: usize = 8;
 
-/// A request with so many turns, and what stands in the last one beside words.
+/// A request with this many turns, and what the last one contains beside text.
 type Request = fn(usize, &[Value]) -> Value;
-/// What a provider answers to a prompt of so many tokens, and whether its tools ran first.
+/// A provider's answer to a prompt of this many tokens; `true` if its own tools ran first.
 type Answer = fn(u64, bool) -> Value;
 
 fn said(at: usize) -> String {
@@ -24,7 +24,7 @@ fn said(at: usize) -> String {
     lines.concat()
 }
 
-/// A turn of the history: `more` stands in the answer.
+/// A turn of the history; `more` is part of the answer.
 fn anthropic(turns: usize, more: &[Value]) -> Value {
     let mut messages = vec![json!({"role": "user", "content": "Go"})];
     for at in 0..turns {

@@ -1,4 +1,4 @@
-//! What the commands print about a ledger that was written by these tests, record by record.
+//! What the commands print about a ledger that these tests write record by record.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn record(id: &str) -> Record {
     }
 }
 
-/// A store in `home`, and a configuration that leads to it.
+/// A store in `home`, and a configuration file that points to it.
 fn keep(home: &Path, batch: Batch) {
     let path = home.join(ledger::FILE_NAME);
     let store = Sqlite::open(&path, Outputs::new(home.join("outputs")), home.join("logs"), 8).unwrap();
@@ -33,7 +33,7 @@ fn keep(home: &Path, batch: Batch) {
     fs::write(home.join("gateway.toml"), format!("[state]\ndir = '{}'\n", home.display())).unwrap();
 }
 
-/// A second apart.
+/// The records are a second apart.
 fn rows(records: &[Record]) -> Batch {
     let rows =
         (0..).step_by(1000).zip(records).map(|(at_ms, record)| Box::new(record.clone()).into_row(at_ms));
@@ -76,7 +76,7 @@ fn the_clients_requests_are_counted_alone() {
     assert_eq!(beyond.err, "c: there is no request 3, the conversation has 2 requests\n");
 }
 
-/// A conversation that has run so many commands.
+/// A conversation with this many commands run so far.
 fn request(results: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for at in 0..results {
@@ -90,14 +90,15 @@ fn request(results: usize) -> String {
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
-/// A provider that bills a token for four bytes.
+/// A provider that counts one token per four bytes.
 fn answer(request: &Received) -> Answer {
     let body = json!({"type": "message", "role": "assistant", "model": "claude-sonnet-4-6", "content": [],
         "stop_reason": "end_turn", "usage": {"input_tokens": request.body.len() / 4, "output_tokens": 7}});
     (200, body.to_string())
 }
 
-/// Two conversations with the same results, of another tool or cut otherwise: each is shown what it was sent.
+/// Two conversations with the same results, of another tool or shortened otherwise: for each, the commands show what
+/// was sent in it.
 #[test]
 fn what_another_conversation_was_sent_is_not_shown() {
     const CLEAR: &str = "clear.gate = ['eager']\nclear.minimum_tokens = 0\nclear.settle = 1\n\
@@ -132,7 +133,7 @@ fn what_another_conversation_was_sent_is_not_shown() {
     }
 }
 
-/// Records name the tools whose new results were cut.
+/// Records name the tools whose new results were shortened.
 #[test]
 fn cuts_name_their_tools() {
     let home = tempfile::tempdir().unwrap();
@@ -158,7 +159,7 @@ fn cuts_name_their_tools() {
     assert_eq!(tools, ["Bash", "Bash", "Other"]);
 }
 
-/// How full the window was is a matter of what was sent, whatever was measured before.
+/// How full the window was depends on what was sent, not on earlier measurements.
 #[test]
 fn zones_are_those_of_what_was_sent() {
     const SETTINGS: &str = "[listen]\nadmin = 'off'\n[window]\nsize = 13000\n[truncate]\nmax_lines = 20\n\
@@ -205,12 +206,12 @@ fn zones_are_those_of_what_was_sent() {
     }
 }
 
-/// An event names the preset of the settings that it was decided by; a request that is made again decides nothing.
+/// An event names the preset of the settings that it was decided with. A repeated request decides nothing.
 #[test]
 fn events_name_their_preset() {
     let room = "window.size = 13000\nclear.gate = ['window']\ntruncate.max_lines = 20\n";
     let profile = format!("[profile.p]\nmatch.model = '*'\npreset = 'pulse'\n{room}");
-    // Of a command's output opencode keeps as many lines as of others, the default twice as many.
+    // `opencode` keeps as many lines of command output as of other results, the default preset twice as many.
     let lines = room.replace("max_lines = 20", "max_lines = 40");
     let base = format!("preset = 'opencode'\n[profile.p]\nmatch.model = '*'\n{lines}");
     for (settings, preset) in [(room.to_owned(), "default"), (profile, "pulse"), (base, "opencode")] {
@@ -242,7 +243,7 @@ fn events_name_their_preset() {
     }
 }
 
-/// Calls with their ids, tools and arguments, and their results, of which one may be an error or none may be there.
+/// Calls with their ids, tools and arguments, and their results. A result may be an error, or missing.
 type Called<'a> = (&'a str, &'a str, Value, Option<(&'a str, bool)>);
 
 fn calling(calls: &[Called<'_>]) -> String {
@@ -261,7 +262,7 @@ fn calling(calls: &[Called<'_>]) -> String {
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
-/// A screenshot that was cleared: nothing of it is saved, and it counts as an image does, whatever is compared.
+/// A screenshot that was cleared: nothing of it is saved, and every comparison counts it at the size of an image.
 #[test]
 fn screenshots_that_went_are_shown() {
     let shot = "iVBORw0KGgoAAAANSUhEUgAB".repeat(500);
@@ -313,8 +314,8 @@ fn screenshots_that_went_are_shown() {
     }
 }
 
-/// A result that was cleared, one that was not, an error, and a call without a result; and files by those calls that did not
-/// fail, once each.
+/// A cleared result, an uncleared one, an error and a call without a result. Files are listed once each, by the calls
+/// that did not fail.
 #[test]
 fn calls_and_files_are_shown() {
     const SETTINGS: &str = "clear.gate = ['eager']\nclear.minimum_tokens = 0\n\
@@ -366,7 +367,8 @@ fn calls_and_files_are_shown() {
     }
 }
 
-/// The same call so many times, with instructions that tell how often, and the provider asked to clear results.
+/// The same call this many times, with the number of calls in the instructions, and the provider asked to clear
+/// results.
 fn circling(calls: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Wait for the build"})];
     for at in 0..calls {
@@ -381,7 +383,7 @@ fn circling(calls: usize) -> String {
     .to_string()
 }
 
-/// What is only told: nothing is done about it.
+/// Only reported: the gateway does nothing about it.
 #[test]
 fn what_a_client_does_to_itself_is_told() {
     let home = tempfile::tempdir().unwrap();
@@ -446,7 +448,7 @@ fn a_checkpoint_that_cannot_be_written_is_named() {
     assert!(refused.err.starts_with("taken/c.checkpoint.json: "), "{}", refused.err);
 }
 
-/// A request that nothing was done to but to mark it is said to be marked.
+/// A request to which only cache marks were added is shown as marked.
 #[test]
 fn marks_are_told() {
     let home = tempfile::tempdir().unwrap();
@@ -472,7 +474,7 @@ fn marks_are_told() {
     assert_eq!(marked, [true, true, false]);
 }
 
-/// What stands beside the messages of a request is told, where it went with more of that, and only there.
+/// Additions beside the messages are shown for the requests that were sent with them, and for no others.
 #[test]
 fn what_is_added_is_told() {
     for kept in ["usage", "full"] {
@@ -525,8 +527,7 @@ fn what_is_added_is_told() {
     }
 }
 
-/// A session that is taken up again under another name goes on from what was sent: all that is said of it agrees with its
-/// records.
+/// A session continued under another name continues what was sent: everything shown about it agrees with its records.
 #[test]
 fn a_history_of_another_conversation_is_told() {
     for kept in ["usage", "full"] {
@@ -588,8 +589,8 @@ fn a_history_of_another_conversation_is_told() {
     }
 }
 
-/// Whoever goes back, in the same session or in another, is sent what was sent there, and not what was decided behind it: what
-/// is said of all requests agrees with what was sent.
+/// A client that goes back, in the same session or in another one, gets what was sent up to there, without later
+/// decisions. Everything shown about all these requests agrees with what was sent.
 #[test]
 fn what_goes_back_is_told_as_it_was_sent() {
     let forked = |results: usize, words: &[&str]| {
@@ -647,7 +648,7 @@ fn what_goes_back_is_told_as_it_was_sent() {
     }
 }
 
-/// What is not exact is marked so, row by row, and what happened is said in words.
+/// Inexact figures are marked as such row by row, and events are described in words.
 #[test]
 fn rows_say_what_they_know() {
     let home = tempfile::tempdir().unwrap();

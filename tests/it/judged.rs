@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Received, Upstream};
 
-/// Answers as many questions as a transcript lets it, and compares by the letter.
+/// Answers as many questions as the transcript allows, and compares literally.
 fn judge(received: &Received) -> String {
     let asked: Value = serde_json::from_str(&received.text()).unwrap();
     let text = asked["messages"][0]["content"].as_str().unwrap();
@@ -66,7 +66,7 @@ fn a_judge_compares_what_came_with_what_was_sent() {
         assert_eq!(found["questions"][1]["rewritten"], json!("unknown"));
         assert!(found["usd"].as_f64() > Some(0.0));
     }
-    // Nobody to ask, or nothing to ask about.
+    // No upstream to ask, or nothing to ask about.
     std::fs::write(&file, "[listen]\nadmin = 'off'\n").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     let output = command

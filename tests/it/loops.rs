@@ -14,13 +14,13 @@ const MESSAGE: &str =
     r#"{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
 const CONFIG: &str = "listen.admin = 'off'\n";
 
-/// A gateway at an address that was chosen before, and its log.
+/// A gateway at an address chosen in advance, and its log.
 struct Serving {
     child: Child,
     address: SocketAddr,
 }
 
-/// An address that nobody listens at.
+/// An address on which nothing listens.
 fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -33,7 +33,7 @@ fn command(home: &Path, config: &str, address: SocketAddr, variables: &[(&str, S
 }
 
 impl Serving {
-    /// Starts what `command` says for an address. Another program may be quicker to take one.
+    /// Starts the command for an address. Another program may take the address first.
     fn start(command: impl Fn(SocketAddr) -> Command) -> Self {
         let mut log = String::new();
         for _ in 0..5 {
@@ -56,7 +56,7 @@ impl Serving {
         (status, String::from_utf8(body).unwrap())
     }
 
-    /// Ends it: what it has said in its log.
+    /// Stops it and returns its log.
     fn end(mut self) -> String {
         self.child.kill().unwrap();
         let mut log = String::new();
@@ -66,7 +66,7 @@ impl Serving {
     }
 }
 
-/// A name of this machine's for an address, which only a resolver knows.
+/// A name of this machine for an address, which only a resolver knows.
 fn named(address: SocketAddr) -> String {
     format!("http://127.1:{}", address.port())
 }
@@ -92,7 +92,7 @@ fn a_proxy_that_is_the_gateway_itself_is_passed_by() {
     }
 }
 
-/// What only a resolver knows is seen when it is asked, and nothing comes round.
+/// A loop through a name that only a resolver knows is noticed at the first request, which does not circulate.
 #[test]
 fn what_leads_back_by_another_name_is_an_error() {
     for (base_url, proxy, says) in [

@@ -1,4 +1,4 @@
-//! Writing to the cache costs extra: a history is only marked where the next request will read it.
+//! Writing to the cache costs extra: a history is marked only if the next request is expected to read it.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Gateway, Received, Upstream, booked};
 
-/// However busy the machine is, no request leaves unread.
+/// A deadline long enough that no request is sent unread, however busy the machine is.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n";
 
-/// A message of a history of calls.
+/// A message of a history of tool calls.
 fn message(at: usize) -> Value {
     let id = format!("call_{}", at / 4);
     match at % 4 {
@@ -25,7 +25,7 @@ fn message(at: usize) -> Value {
     }
 }
 
-/// A request with what stays and so many messages of the history.
+/// A request with stable instructions and this many messages of the history.
 fn body(stays: &[&str], messages: std::ops::Range<usize>) -> String {
     let role = |at: usize| ["user", "assistant"][at % 2];
     let stays = stays.iter().enumerate().map(|(at, text)| json!({"role": role(at), "content": text}));
@@ -33,7 +33,7 @@ fn body(stays: &[&str], messages: std::ops::Range<usize>) -> String {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string()
 }
 
-/// What the prompts cost that arrived, in bytes of plain input, where those are kept that end with a mark.
+/// The cost of the prompts received, in bytes of plain input, for a cache that keeps what ends with a mark.
 fn bill(requests: &[Received]) -> f64 {
     let mut kept = std::collections::HashSet::new();
     let mut paid = 0.0;
@@ -60,7 +60,7 @@ fn bill(requests: &[Received]) -> f64 {
     paid
 }
 
-/// The client sends these requests, and marks nothing: what arrives.
+/// Sends these requests of a client that marks nothing; returns what was received.
 fn arriving(requests: &[String]) -> Vec<Received> {
     let upstream = Upstream::start(|_| {
         (200, json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
@@ -97,10 +97,8 @@ fn histories_are_marked_where_they_go_on() {
     }
 }
 
-/// Whenever a client that marks nothing stops, it has paid 15 % more than without marks at most; and who goes on pays
-/// much less.
-/// What a server writes to its cache with each request, and never reads, is tools and instructions, too: where the history is
-/// left unmarked because of that, so are they.
+/// Whenever a client that marks nothing stops, it has paid at most 15 % more than without marks, and if it continues it
+/// pays much less.
 #[test]
 fn instructions_that_are_never_read_are_not_written_on_and_on() {
     let upstream = Upstream::start(|request| {
@@ -132,7 +130,7 @@ fn instructions_that_are_never_read_are_not_written_on_and_on() {
     let found: Vec<_> = arrived.iter().map(marks).collect();
     let idle = |[instructions, history]: &[usize; 2]| *history == 0 && *instructions == 0;
     assert!(found[2][1] > 0 && found[3..].iter().filter(|marks| idle(marks)).count() >= 3, "{found:?}");
-    // Once more the instructions alone are, when it is told that they were not there.
+    // The instructions alone are marked once more when the provider reports that they were missing.
     let alone = |[instructions, history]: &&[usize; 2]| *history == 0 && *instructions > 0;
     assert!(found.iter().filter(alone).count() <= 1, "{found:?}");
 }
@@ -171,14 +169,14 @@ fn marks_cost_little_and_save_much() {
     }
 }
 
-/// What a router's provider keeps of chats: beginnings that end with a mark.
+/// The cache of a router's provider: prompt beginnings that end with a mark.
 #[derive(Default)]
 struct Router {
     kept: std::collections::HashSet<String>,
 }
 
 impl Router {
-    /// Tokens of a prompt: all, read and written. A token has four bytes.
+    /// The tokens of a prompt: in all, read and written. A token has four bytes.
     fn usage(&mut self, body: &Value) -> [usize; 3] {
         let (mut prompts, mut marked) = (vec![body["tools"].to_string()], Vec::new());
         for message in body["messages"].as_array().unwrap() {
@@ -192,7 +190,7 @@ impl Router {
                 prompts.push(format!("{}{block}", prompts[prompts.len() - 1]));
                 marked.extend(mark.map(|_| prompts.len() - 1));
             }
-            // What LiteLLM takes for the result's own.
+            // LiteLLM takes this mark for one of the result itself.
             marked.extend(message.get("cache_control").map(|_| prompts.len() - 1));
         }
         let near = |mark: &usize| ((mark + 1).saturating_sub(20)..=*mark).rev();
@@ -206,14 +204,14 @@ impl Router {
     }
 }
 
-/// What tokens of Claude Sonnet cost, in US dollars: in all, and without a cache.
+/// The cost of tokens of Claude Sonnet in US dollars: with the cache, and without one.
 fn dollars([all, read, written]: [usize; 3], output: usize) -> [f64; 2] {
     let (rest, output) = ((all - read - written) as f64 * 3.0, output as f64 * 15.0);
     [rest + read as f64 * 0.3 + written as f64 * 3.75 + output, all as f64 * 3.0 + output]
         .map(|micros| micros / 1e6)
 }
 
-/// Answers chats as the router does, with its cost.
+/// Answers chats like the router, with its cost.
 fn routes(request: &Received, router: &std::sync::Mutex<Router>) -> (u16, String) {
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     let tokens = router.lock().unwrap().usage(&body);
@@ -226,7 +224,7 @@ fn routes(request: &Received, router: &std::sync::Mutex<Router>) -> (u16, String
     (200, json!({"id": "gen-1", "model": body["model"], "choices": [choice], "usage": usage}).to_string())
 }
 
-/// So many messages of an agent's history, as it is sent to a router; the last of them may be marked.
+/// This many messages of an agent's history as sent to a router; the last one may be marked by the client.
 fn chat(model: &str, messages: usize, mark: bool) -> String {
     let message = |at: usize| {
         let id = format!("call_{}", at / 2);
@@ -250,11 +248,12 @@ fn chat(model: &str, messages: usize, mark: bool) -> String {
     json!({"model": model, "messages": all}).to_string()
 }
 
-/// A router that passes marks on to Claude's provider is sent them, no other server is, and nothing else.
+/// A router that passes marks on to Claude's provider gets them; other servers get neither marks nor anything else.
 #[test]
 fn histories_are_marked_where_a_router_passes_marks_on() {
     const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
-    // The host, what the file says of it, the model, whether the client marks, and the marks that arrive with each request.
+    // The host, its settings in the file, the model, whether the client marks, and the marks received with each
+    // request.
     for (host, more, model, own, expected) in [
         ("openrouter.ai", "", CLAUDE, false, [0, 2, 3, 3, 3, 3]),
         ("openrouter.ai", "", CLAUDE, true, [1, 2, 2, 2, 2, 2]),
@@ -289,14 +288,14 @@ fn histories_are_marked_where_a_router_passes_marks_on() {
             );
             continue;
         }
-        // Within a result Claude's provider takes none: OpenRouter moves it from there, LiteLLM does not.
+        // Claude's provider accepts no marks within a result: OpenRouter moves them out, LiteLLM does not.
         let bodies = arrived.iter().map(|request| serde_json::from_slice::<Value>(&request.body).unwrap());
         let all: Vec<Value> = bodies.flat_map(|body| body["messages"].as_array().unwrap().clone()).collect();
         let results = || all.iter().filter(|message| message["role"] == "tool");
         let within = results().any(|result| result["content"].to_string().contains("cache_control"));
         let beside = results().any(|result| result.get("cache_control").is_some());
         assert_eq!((within, beside), (host == "openrouter.ai", host != "openrouter.ai"), "{host}");
-        // What says the same is the same, marked or not.
+        // Marks aside, the requests are the same.
         let plain = |text: &str| {
             let mut body: Value = serde_json::from_str(text).unwrap();
             for message in body["messages"].as_array_mut().unwrap() {

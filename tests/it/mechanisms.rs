@@ -1,4 +1,4 @@
-//! The table of what is done like known systems do it (`fixtures/mechanisms.tsv`), with the tests that prove each row.
+//! The table of mechanisms of known systems (`fixtures/mechanisms.tsv`), with the tests that prove each row.
 //!
 //! A row is `held`, `differs` (done in another way, explained in its note) or `none` (nothing to do here, with the
 //! reason).
@@ -17,7 +17,7 @@ struct Row<'t> {
     note: &'t str,
 }
 
-/// How many rows there are of each kind, and how many worked examples of each system.
+/// The number of rows of each kind, and of worked examples of each system.
 const ROWS: &[(&str, usize)] = &[("C", 19), ("D", 20), ("E", 22)];
 const EXAMPLES: &[usize] = &[5, 5, 5, 7, 3, 3, 3, 3, 4, 4];
 

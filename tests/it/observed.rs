@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use crate::cli::{done, json as printed};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
-/// Room for some of the results, which are shortened; the oldest are cleared when it is used up.
+/// The window has room for some of the results, which are shortened. The oldest are cleared when it is full.
 const SETTINGS: &str = "[listen]\nadmin = 'off'\n[window]\nsize = 13000\n[truncate]\nmax_lines = 20\n\
                         [clear]\ngate = ['window', 'break-even']\n[summarize]\nenabled = false\n";
 
-/// How one dialect is spoken.
+/// A dialect under test.
 struct Dialect {
     path: &'static str,
     /// The body of a conversation with these results.
     body: fn(&[String]) -> Value,
-    /// An answer to a prompt of so many tokens, of which some were cached.
+    /// An answer to a prompt of this many tokens, of which some were read from the cache.
     answer: fn(usize, usize) -> Value,
 }
 
@@ -111,20 +111,20 @@ fn listed(begin: Value, results: &[String], said: fn((usize, &String)) -> [Value
     std::iter::once(begin).chain(results.iter().enumerate().flat_map(said)).collect()
 }
 
-/// What commands print.
+/// The output of commands.
 fn result(at: usize) -> String {
     let line = |line: usize| format!("step {at}, line {line}: {}", line * 7919 % 1009);
     (0..60).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The records of a conversation that grows by a result with each request, and the bodies that arrived.
+/// The records of a conversation that grows by one result with each request, and the bodies received.
 fn records(
     home: &Path,
     mode: &str,
     dialect: &'static Dialect,
     bodies: &[String],
 ) -> (Vec<Value>, Vec<String>) {
-    // A provider that bills a token for four bytes, and keeps what prompts begin with.
+    // A provider that counts one token per four bytes and caches the beginnings of prompts.
     let kept: Mutex<Vec<Vec<u8>>> = Mutex::default();
     let answer = move |request: &Received| -> Answer {
         let mut kept = kept.lock().unwrap();
@@ -145,14 +145,14 @@ fn records(
     (records, upstream.received().iter().map(Received::text).collect())
 }
 
-/// What was observed and what was rewritten agree, request by request.
+/// The records of the observing and of the rewriting gateway agree, request by request.
 #[test]
 fn what_is_observed_is_what_rewriting_does() {
     for dialect in &DIALECTS {
         let results: Vec<String> = (0..40).map(result).collect();
         let mut bodies: Vec<String> =
             (0..=results.len()).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
-        // A retry is no new decision.
+        // A retry makes no new decision.
         bodies.insert(30, bodies[29].clone());
         let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let (observed, arrived) = records(homes[0].path(), "observe", dialect, &bodies);
@@ -177,21 +177,21 @@ fn what_is_observed_is_what_rewriting_does() {
     }
 }
 
-/// The messages of a body, cache marks aside.
+/// The messages of a body, without cache marks.
 fn messages(dialect: &Dialect, body: &str) -> Vec<Value> {
     let body: Value =
         serde_json::from_str(&body.replace(r#","cache_control":{"type":"ephemeral"}"#, "")).unwrap();
     let list = ["messages", "input", "contents"].iter().find_map(|name| body[*name].as_array());
     let mut messages = list.unwrap_or_else(|| panic!("{}: {body}", dialect.path)).clone();
-    // A text that is marked stands in a list.
+    // A marked text is in a list.
     if let Some(text) = messages[0]["content"][0].get("text").cloned() {
         messages[0]["content"] = text;
     }
     messages
 }
 
-/// What was shortened and cleared before a gateway only observes stays so while the conversation grows, and all that is
-/// new leaves as it came.
+/// Results that were shortened or cleared before the gateway began to observe stay so while the conversation grows;
+/// everything new is sent unchanged.
 #[test]
 fn what_was_cleared_stays_so_however_long_it_is_only_observed() {
     for dialect in &DIALECTS {
@@ -214,7 +214,8 @@ fn what_was_cleared_stays_so_however_long_it_is_only_observed() {
     }
 }
 
-/// What it would have saved is what it saves: a provider that keeps prompts for itself bills both ways.
+/// The savings that are predicted are those that are made, for a provider that caches by itself and bills both the same
+/// way.
 #[test]
 fn what_it_would_have_saved_is_what_it_saves() {
     let dialect = &DIALECTS[1];
@@ -238,7 +239,7 @@ fn what_it_would_have_saved_is_what_it_saves() {
     assert!(less > 0.0 && (tokens - less).abs() < less / 10.0, "{tokens} is not {less}");
 }
 
-/// What came before the gateway started is not known, and so not what it would have cost otherwise.
+/// What was sent before the gateway started is unknown, and so is the hypothetical cost of the conversation.
 #[test]
 fn what_it_would_have_saved_is_not_known_of_what_began_before() {
     let dialect = &DIALECTS[0];
@@ -253,7 +254,7 @@ fn what_it_would_have_saved_is_not_known_of_what_began_before() {
     assert_eq!(parts, [1, 2, 1, 2], "what was sent before stays as it was sent");
 }
 
-/// Whoever observes is told what for, in every way that the books are read.
+/// Every report on an observing gateway says what would have been saved.
 #[test]
 fn the_books_tell_what_it_would_have_saved() {
     let dialect = &DIALECTS[1];

@@ -1,4 +1,4 @@
-//! The full texts that a gateway has saved, accessed from the command line.
+//! The saved full texts, accessed from the command line.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn outputs(home: &Path, arguments: &[&str]) -> Vec<Value> {
     printed(home, &asked)["outputs"].as_array().expect("a list").clone()
 }
 
-/// What is printed of a text: all its bytes, and no others.
+/// Exactly the bytes of a text are printed.
 fn text(home: &Path, id: &str) -> Vec<u8> {
     let output =
         plimsoll(home, &["outputs", id, "-c", "kept/gateway.toml"]).output().expect("the binary runs");
@@ -28,7 +28,7 @@ fn id_of(output: &Value) -> &str {
     output["id"].as_str().expect("an id")
 }
 
-/// The texts that a demonstration leaves, listed and printed.
+/// The texts of a demonstration, listed and printed.
 #[test]
 fn what_was_cut_is_listed_and_printed_byte_for_byte() {
     let home = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn what_was_cut_is_listed_and_printed_byte_for_byte() {
     assert_eq!(none, "no full texts of that time or conversation\n");
 }
 
-/// The numbers of the requests with which a text was cut or cleared.
+/// The numbers of the requests with which a text was shortened or cleared.
 fn requests(inspected: &Value, id: &str) -> Vec<u64> {
     let decides = |one: &&Value| {
         let edits = &one["record"]["edits"];
@@ -81,7 +81,7 @@ fn requests(inspected: &Value, id: &str) -> Vec<u64> {
     all.iter().filter(decides).map(|one| one["n"].as_u64().unwrap()).collect()
 }
 
-/// Nothing but a full text is ever printed, and what cannot be is explained.
+/// Nothing but full texts is printed, and errors are explained.
 #[test]
 fn what_is_not_there_is_told() {
     let home = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn what_is_not_there_is_told() {
     fs::write(state.join("outputs/notes.txt"), "none of ours").unwrap();
     fs::write(home.path().join("secret.txt"), "secret").unwrap();
 
-    // Taken away by hand, and removed as a gateway does when its time is over.
+    // Removed by hand, and removed by a gateway when its time is over.
     let (taken, removed) = (ids[0], ids[1]);
     for id in [taken, removed] {
         Outputs::new(state.join("outputs")).remove(id).unwrap();
@@ -136,7 +136,7 @@ fn what_is_not_there_is_told() {
     assert_eq!((ran.code, ran.err.as_str()), (Some(1), "`x`: no conversation has an id that begins so\n"));
 }
 
-/// While a gateway has the store open, too.
+/// This works while a gateway has the store open, too.
 #[test]
 fn a_running_gateways_texts_are_read() {
     let home = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn a_running_gateways_texts_are_read() {
     assert_eq!(gateway.post("/v1/messages", &[("x-api-key", "k")], &body.to_string()).0, 200);
     let listed = loop {
         let listed = outputs(home.path(), &[]);
-        // The text is there before the request leaves, its record after the answer.
+        // The text is saved before the request leaves, its record after the answer.
         if listed.iter().any(|output| output["uses"] != json!([])) {
             break listed;
         }
@@ -166,8 +166,8 @@ fn a_running_gateways_texts_are_read() {
     gateway.stop();
 }
 
-/// Texts that were removed while a conversation rested are there again when it goes on: of what was cut, and of messages
-/// that were left out.
+/// Texts that were removed while a conversation was idle are saved again when it continues: those of shortened results,
+/// and those of omitted messages.
 #[test]
 fn what_is_gone_is_kept_again_when_its_conversation_goes_on() {
     const CONFIG: &str = "[listen]\nadmin = 'off'\n[truncate]\nmax_lines = 10\n[ladder]\n";
@@ -184,19 +184,19 @@ fn what_is_gone_is_kept_again_when_its_conversation_goes_on() {
         ]
     };
     let body = |turns: usize| {
-        // So long that the provider keeps the prompt, however short its results are.
+        // Long enough for the provider to cache the prompt, however short the results are.
         let goal = json!({"role": "user", "content": "Find the bug. ".repeat(800)});
         let messages: Vec<Value> = std::iter::once(goal).chain((0..turns).flat_map(call)).collect();
         json!({"model": "m", "messages": messages}).to_string()
     };
-    // Each turn's result is seen as it comes.
+    // The results of each turn are seen as they come.
     let seen = |turns: usize| {
         let whole = body(turns);
         let mut begun: Value = serde_json::from_str(&whole).unwrap();
         begun["messages"].as_array_mut().unwrap().truncate(4 * turns - 1);
         [begun.to_string(), whole]
     };
-    // The same is said again, or more, about which something is decided.
+    // The client repeats the request, or continues with messages for which new decisions are made.
     for (ladder, goes_on, told_of) in [("messages = 6\n", 3, 2), ("enabled = false\n", 4, 3)] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|_| (200, "{}".to_owned()));

@@ -56,7 +56,7 @@ fn pages_of_other_machines_do_not_use_the_gateways_headers() {
             ("OPTIONS", "/anthropic/v1/messages", &[EVIL, PREFLIGHT], false),
             ("OPTIONS", MODELS, &[EVIL, PREFLIGHT], false),
             ("POST", MESSAGES, &[("origin", "null")], false),
-            // By DNS rebinding, the page is where the gateway is.
+            // After DNS rebinding, the page has the same origin as the gateway.
             (
                 "POST",
                 MESSAGES,
@@ -64,13 +64,13 @@ fn pages_of_other_machines_do_not_use_the_gateways_headers() {
                 false,
             ),
             ("POST", MESSAGES, &[("origin", "http://localhost:3000"), EVIL], false),
-            // What it reads there has no origin then.
+            // Its requests to read have no origin then.
             ("GET", MODELS, &[("host", "evil.test:8787")], false),
             ("HEAD", MODELS, &[("host", "evil.test:8787"), ("sec-fetch-site", "same-origin")], false),
             ("GET", "/openai/v1/models", &[("host", "evil.test:8787")], true),
-            // A proxy on this machine may pass on the name that it is asked by.
+            // A proxy on this machine may pass on the host name that it was asked for.
             ("POST", MESSAGES, &[("host", "gateway.test")], true),
-            // What a page shows, or leads to, has no origin.
+            // Resources and links of a page are requested without an origin.
             ("GET", MODELS, &[("sec-fetch-site", "cross-site")], false),
             ("GET", MODELS, &[("sec-fetch-site", "same-site")], true),
             ("GET", MODELS, &[("sec-fetch-site", "none")], true),
@@ -87,7 +87,7 @@ fn pages_of_other_machines_do_not_use_the_gateways_headers() {
                 &[("origin", "vscode-webview://1c2d"), ("sec-fetch-site", "cross-site")],
                 true,
             ),
-            // The gateway adds nothing there.
+            // The gateway adds no credentials there.
             ("POST", "/v1/chat/completions", &[EVIL], true),
             ("POST", "/v1/chat/completions", &[("origin", "null")], true),
             ("OPTIONS", "/openai/v1/models", &[EVIL, PREFLIGHT], true),
@@ -116,7 +116,8 @@ fn pages_that_are_named_may() {
     );
 }
 
-/// In the dialect of whoever asks, with what would allow it; it is not booked, as nothing was asked.
+/// The refusal is in the caller's dialect and says which setting would allow the request. It is not booked, because
+/// nothing was sent.
 #[test]
 fn the_refusal_says_what_allows_it() {
     let home = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ fn the_refusal_says_what_allows_it() {
     assert!(!home.path().join("plimsoll/conversations").exists());
 }
 
-/// A page that may ask an upstream with what it brings itself has no summaries written with what it does not.
+/// If a page may use an upstream with its own credentials, no summaries are written with those of the gateway.
 #[test]
 fn no_summaries_are_written_for_pages_with_the_gateways_headers() {
     let home = tempfile::tempdir().unwrap();

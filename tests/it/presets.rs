@@ -1,5 +1,5 @@
-//! What presets do, by the figures of the systems that they are modelled on: each with its own settings, in the code
-//! that a request passes through.
+//! The behaviour of presets, compared with the figures of the systems that they are modelled on: each with its own
+//! settings, in the code that a request passes through.
 
 use std::borrow::Cow;
 use std::fs::{self, DirEntry};
@@ -45,7 +45,7 @@ fn preset(name: &str) -> Tuning {
     tuning(&format!("preset = '{name}'"))
 }
 
-/// A name with an exclamation mark is that of a tool whose result reports an error.
+/// A tool name with an exclamation mark stands for a tool whose result reports an error.
 fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
     let leaves = [Cow::Borrowed(text)];
     let recall = "full output: /o/1.txt";
@@ -55,7 +55,7 @@ fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
     shape(&subject, &tuning.policy.shape)
 }
 
-/// How much of either end is left of a result of one long line.
+/// How much is kept of each end of a result of one long line.
 fn ends(tuning: &Tuning, tool: &str, bytes: usize) -> Option<(usize, usize)> {
     let digits: String = (0..bytes).map(|at| char::from(b'a' + (at % 7) as u8)).collect();
     let shaped = shaped(tuning, tool, &digits)?;
@@ -73,7 +73,7 @@ fn results_are_cut_as_there() {
         ("opencode", "grep", 60_000, Some((51_200, 0))),
         ("opencode", "bash", 60_000, Some((51_200, 0))),
         ("openmanus", "browse", 10_000, None),
-        // What would come out longer stays.
+        // Results that would become longer stay unchanged.
         ("openmanus", "browse", 10_001, None),
         ("openmanus", "browse", 20_000, Some((10_000, 0))),
         ("open-interpreter", "execute", 2_800, None),
@@ -90,7 +90,7 @@ fn results_are_cut_as_there() {
         ("pulse-2026", "bash", 60_000, Some((30_000, 0))),
         ("pulse", "bash", 60_000, None),
         ("passthrough", "bash", 600_000, None),
-        // Errors keep both ends of as much.
+        // Errors keep the same amount at both ends.
         ("opencode", "bash!", 51_200, None),
         ("opencode", "bash!", 60_000, Some((25_600, 25_600))),
         ("opencode-2026", "grep!", 60_000, Some((25_600, 25_600))),
@@ -142,7 +142,7 @@ fn gauge(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings)
     Gauge::new(prompt, window, max_output, settings)
 }
 
-/// The first prompt at which room is made, by what the model takes and how long the answer may be.
+/// The first prompt size at which room is made, by window and output limit.
 #[test]
 fn room_is_made_where_it_is_there() {
     for (text, window, max_output, first) in [
@@ -173,7 +173,7 @@ fn room_is_made_where_it_is_there() {
     assert_eq!(pico.window(None, Some(32_768)), Some(131_072), "four times the answer");
 }
 
-/// Results are cleared, summaries scheduled, used and done without at four points.
+/// The four points at which results are cleared, and summaries begun, used and given up.
 #[test]
 fn a_window_manager_acts_in_steps() {
     let tuning = preset("window-manager");
@@ -211,7 +211,7 @@ fn messages_are_counted_as_there() {
     assert_eq!(preset("openmanus").policy.ladder.messages, Some(100));
 }
 
-/// A talk in short: `u` the user, `m` the model, `c` a call, `r` a result, each with its bytes.
+/// A conversation in short: `u` the user, `m` the model, `c` a call, `r` a result, each with its size in bytes.
 fn talk(turns: &[(usize, &str)]) -> Vec<Message> {
     let message = |word: &str| {
         let (kind, bytes) = word.split_at(1);
@@ -222,7 +222,7 @@ fn talk(turns: &[(usize, &str)]) -> Vec<Message> {
     turns.flat_map(|turn| turn.split_whitespace().map(message).collect::<Vec<_>>()).collect()
 }
 
-/// The first message that stays behind a summary.
+/// The first message that is kept after a summary.
 #[test]
 fn histories_are_cut_as_there() {
     for (name, turns, expected) in [
@@ -250,7 +250,7 @@ fn histories_are_cut_as_there() {
     }
 }
 
-/// How often a writer is asked that does not answer, or not as it is told to.
+/// How often a summary is requested from a model that does not answer, or answers in the wrong form.
 #[test]
 fn writers_are_asked_as_often_as_there() {
     for (name, attempts) in [
@@ -266,7 +266,7 @@ fn writers_are_asked_as_often_as_there() {
     }
 }
 
-/// A request of an agent after so many steps, each with a result of its own.
+/// An agent's request after this many steps, each with a result of its own.
 fn request(steps: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for step in 0..steps {
@@ -284,7 +284,7 @@ fn request(steps: usize) -> String {
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
-/// Calls without results, and results without calls.
+/// The ids of calls without results, and of results without calls.
 fn unpaired(body: &Value) -> usize {
     let blocks = body["messages"].as_array().into_iter().flatten();
     let blocks: Vec<&Value> =
@@ -314,15 +314,15 @@ fn an_empty_history_goes_as_it_came() {
     assert_eq!(upstream.received().last().unwrap().text(), body);
 }
 
-/// With every preset an agent is served to the end: what was sent before changes in recorded events only, pairs stay
-/// together, and the user's first words are there.
+/// Every preset serves an agent to its end: what was sent before changes only in recorded events, pairs stay together,
+/// and the user's first message is kept.
 #[test]
 fn every_preset_serves_an_agent() {
     let mut acting = Vec::new();
     for name in ALL {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
-        // A small window, so that there is something to do.
+        // The window is small, so that the presets have something to do.
         let config = format!("preset = '{name}'\n[listen]\nadmin = 'off'\n[window]\nsize = 20000\n");
         let gateway = Gateway::start(home.path(), &config, &upstream.url());
         for steps in 0..24 {
@@ -331,7 +331,7 @@ fn every_preset_serves_an_agent() {
         }
         gateway.stop();
         let received = upstream.received();
-        // Calls of the gateway's own have no tool results.
+        // The gateway's own calls contain no tool results.
         let sent: Vec<Value> =
             received.iter().map(|one| serde_json::from_slice(&one.body).unwrap()).collect();
         for body in &sent {
@@ -356,20 +356,20 @@ fn every_preset_serves_an_agent() {
     assert_eq!(idle, ["passthrough"], "presets that had nothing to do");
 }
 
-/// The longest step of an agent that summaries have to be ready for, in tokens.
+/// The longest step of an agent, in tokens, for which a summary has to be ready in time.
 const STEP: usize = 8_000;
 const WRITER: &str = "You write the working memory of an AI agent";
 const WRITTEN: &str = "<summary>\n## Done\n- all that was asked\n## Next\n- go on\n</summary>";
 
-/// An agent whose user speaks at every step, and its prompts as a preset counts them.
+/// An agent whose user writes at every step, with its prompts measured as the preset does.
 struct Talker {
     messages: Vec<Value>,
-    /// Bytes to a token, in tenths.
+    /// Bytes per token, in tenths.
     tenths: usize,
 }
 
 impl Talker {
-    /// One that has said so much, in steps of so many tokens.
+    /// A conversation of this many tokens, in steps of this size.
     fn new(count: Estimate, tokens: usize, step: usize) -> Self {
         let tenths = match count {
             Estimate::Usage => 20,
@@ -391,14 +391,14 @@ impl Talker {
         json!({"model": "unknown-1", "max_tokens": 8000, "messages": self.messages}).to_string()
     }
 
-    /// Lets the prompt grow to so many tokens.
+    /// Grows the prompt to this many tokens.
     fn grow(&mut self, tokens: usize) -> String {
         self.say((tokens * self.tenths / 10).saturating_sub(self.body().len() + 100));
         self.body()
     }
 }
 
-/// An answer of a model's.
+/// An answer of the model.
 fn said(text: &str, tokens: usize) -> String {
     json!({"id": "m", "type": "message", "role": "assistant", "model": "unknown-1",
         "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
@@ -406,7 +406,7 @@ fn said(text: &str, tokens: usize) -> String {
     .to_string()
 }
 
-/// Waits until a summary is in the books.
+/// Waits until a summary is in the ledger.
 fn written(home: &Path) -> bool {
     let began = Instant::now();
     let is_there = |log: DirEntry| fs::read_to_string(log.path()).unwrap().contains("\"own\":{");
@@ -420,8 +420,8 @@ fn written(home: &Path) -> bool {
     true
 }
 
-/// Plays a talk with such steps past the place where a summary is to be begun, by one step less a little, if the
-/// window is small enough for that to matter: what takes the place of messages first, a summary or a note.
+/// Plays a conversation with such steps past the point where a summary is begun, by a little less than one step if the
+/// window is small enough for that to matter. Returns what replaces messages first: a summary or a note.
 fn played(name: &str, window: u64, step: usize) -> &'static str {
     let tuning = preset(name);
     let settings = tuning.policy.window;
@@ -429,9 +429,9 @@ fn played(name: &str, window: u64, step: usize) -> &'static str {
     let gauge = gauge(0, window, Some(8_000), &settings);
     let share = |share| gauge.share(share, &settings) as usize;
     let (ready, used) = (share(tuning.summarize.settings.trigger), share(settings.trigger));
-    // What is dear for a talk that is known from there on alone waits until room is wanted.
+    // In a conversation first seen at this length, expensive edits wait until room is needed.
     let begun = if tuning.summarize.settings.most_loss < 1.0 { used } else { ready };
-    // The first prompt is only estimated: that of the second is known.
+    // The first prompt is only estimated; the size of the second is known.
     let before = window as usize / 20 / step + 2;
     let begin = (ready - 100).saturating_sub(before * step).max(used.saturating_sub(6 * step));
     let mut talker = Talker::new(settings.count, begin, step);
@@ -468,11 +468,11 @@ fn played(name: &str, window: u64, step: usize) -> &'static str {
     "nothing"
 }
 
-/// With a writer that writes, every preset that has summaries uses one before it drops messages without.
+/// If the model writes summaries, every preset that has them uses one before it drops messages without one.
 #[test]
 fn summaries_are_ready_when_room_is_made() {
     for name in ALL.iter().filter(|name| preset(name).summarize.settings.enabled) {
-        // Six turns of that length are more than pulse-coder aims at.
+        // Six turns of that length are more than the target of `pulse-coder`.
         let step = if *name == "pulse" { STEP / 2 } else { STEP };
         for window in [100_000, 128_000, 200_000, 1_000_000] {
             assert_eq!(played(name, window, step), "summary", "{name} {window}");
@@ -480,7 +480,7 @@ fn summaries_are_ready_when_room_is_made() {
     }
 }
 
-/// A summary is begun with the message that is one too many, also where messages are short.
+/// A summary is begun with the message that exceeds the limit, even if messages are short.
 #[test]
 fn summaries_are_begun_among_short_messages() {
     for (spoken, most, summed) in [(1, 21, 15), (2, 22, 15)] {

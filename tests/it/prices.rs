@@ -26,7 +26,7 @@ output = 0
 cache_read = 0.2
 ";
 
-/// A name is found here by the rules by which its requests are billed.
+/// A name is looked up by the rules by which its requests are billed.
 #[test]
 fn what_is_said_is_what_is_billed() {
     let home = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn what_is_said_is_what_is_billed() {
     }
 }
 
-/// Who asks needs neither a store nor a gateway, and leaves none.
+/// The command needs neither a store nor a gateway, and creates none.
 #[test]
 fn a_list_has_all_that_have_a_price() {
     let home = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn a_list_has_all_that_have_a_price() {
     }
 }
 
-/// What one name has no price for does not keep the others back.
+/// If one model has no price, the others are still shown.
 #[test]
 fn what_has_no_price_is_told_beside_what_has() {
     let home = tempfile::tempdir().unwrap();
@@ -192,7 +192,7 @@ fn what_has_no_price_is_told_beside_what_has() {
         // Two resellers have it, and one of them is configured.
         (&["openai/gpt-oss-120b"], 0, 6, String::new()),
         (&["openai/gpt-oss-120b", "--upstream", "fast"], 0, 6, String::new()),
-        // A list tells what the books have at that upstream.
+        // A list shows the prices that the ledger uses at that upstream.
         (
             &["deepseek*", "--upstream", "fast"],
             1,
@@ -220,15 +220,14 @@ fn what_has_no_price_is_told_beside_what_has() {
     );
 }
 
-/// What OpenRouter states is booked; what it does not is by what the configuration states, or by the list where that is
-/// known; and what it would have been
-/// without the gateway is in proportion.
+/// The cost that OpenRouter states is booked. If it states none, the configuration's prices apply, or known list
+/// prices. The cost without the gateway is in proportion.
 #[test]
 fn what_a_router_serves_costs_what_is_known_of_it() {
     const HALF_A_CENT: i64 = 5_000_000_000;
     let log = (0..4000).map(|at| format!("line {at} of a long log\n")).collect::<Vec<_>>().concat();
-    // The name that is asked for, the one that answers, what is stated in dollars; the name that is booked, the cost, and
-    // whether it is known what it would have cost.
+    // The model requested, the one that answered and the stated cost in dollars; the model booked, its cost, and
+    // whether the cost without the gateway is known.
     for (asked, answered, stated, booked, cost, is_known) in [
         (
             "anthropic/claude-sonnet-4.5",

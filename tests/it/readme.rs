@@ -3,7 +3,7 @@
 const README: &str = include_str!("../../README.md");
 const DOCKERFILE: &str = include_str!("../../Dockerfile");
 
-/// The lines of a text that begin so, without what stands before.
+/// The lines of a text with this prefix, without it.
 fn lines<'t>(text: &'t str, margin: &str, start: &str) -> Vec<&'t str> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(margin));
     lines.filter(|line| line.starts_with(start)).collect()
@@ -17,7 +17,7 @@ fn an_image_is_built_and_run_as_its_file_says() {
     }
 }
 
-/// The repository has no recordings.
+/// The repository contains no recordings.
 #[test]
 fn what_is_replayed_is_the_readers_own() {
     let typed = lines(README, "    ", "plimsoll replay ");

@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use crate::cli::json as printed;
 use crate::support::{Answer, Gateway, Received, Upstream};
 
-/// Nothing is cleared or shortened for other reasons.
+/// Settings under which nothing is cleared or shortened for other reasons.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[clear]\nenabled = false\n[summarize]\nenabled = false\n[truncate]\nmax_bytes = '1MB'\n";
 
-/// The tokens that the provider takes, at four bytes each.
+/// The largest prompt that the provider accepts, in tokens of four bytes.
 const LIMIT: usize = 50_000;
 
-/// A dialect from outside.
+/// A dialect as clients and servers see it.
 struct Dialect {
     path: &'static str,
     request: fn(usize) -> Value,
-    /// The answer to a prompt of so many tokens.
+    /// The answer to a prompt of this many tokens.
     answer: fn(usize) -> Value,
-    /// The refusal of a prompt of so many tokens: status and body.
+    /// The refusal of a prompt of this many tokens: status and body.
     overflow: fn(usize) -> Answer,
-    /// It says how much fits.
+    /// Whether the refusal names the limit.
     tells: bool,
 }
 
@@ -155,7 +155,7 @@ fn gemini_answer(tokens: usize) -> Value {
     json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": tokens, "candidatesTokenCount": 1}})
 }
 
-/// A provider that refuses what is too long.
+/// A provider that refuses prompts over the limit.
 fn provider(dialect: &'static Dialect) -> Upstream {
     Upstream::start(move |received: &Received| {
         let tokens = received.body.len() / 4;
@@ -173,7 +173,7 @@ fn records(home: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What fits is told once, though the gateway is started anew.
+/// A limit that was reported once is remembered after a restart.
 #[test]
 fn what_fits_is_known_after_a_restart() {
     for dialect in DIALECTS.iter().filter(|dialect| dialect.tells) {
@@ -191,7 +191,7 @@ fn what_fits_is_known_after_a_restart() {
     }
 }
 
-/// A long turn in a window that the gateway does not know: in every dialect, it goes on.
+/// A long turn in a window unknown to the gateway continues, in every dialect.
 #[test]
 fn clients_never_see_an_overflow() {
     for dialect in &DIALECTS {
@@ -208,7 +208,7 @@ fn clients_never_see_an_overflow() {
         let refused = too_long(&received);
         assert!((1..6).contains(&refused), "{}: {refused} refused", dialect.path);
         assert_eq!(received.len(), 46 + refused);
-        // Where the provider says what fits, it is told only once.
+        // A provider that names its limit has to do so only once.
         assert!(!dialect.tells || refused == 1, "{}: {refused}", dialect.path);
         assert!(received.iter().all(|one| one.text().contains(GOAL)), "{}", dialect.path);
         let last = received.last().unwrap().text();
@@ -221,7 +221,7 @@ fn clients_never_see_an_overflow() {
         );
         let event = records.iter().find(|one| one["attempt"] == 1).unwrap();
         assert_eq!(event["edits"]["event"]["rung"], "half", "{event}");
-        // Nobody would have been answered who had sent more than fits.
+        // Any longer request would have been refused.
         let untouched = |one: &Value| {
             let counts = one["counterfactual"]["tokens"].as_object().into_iter().flatten();
             let prompt = counts.filter(|(kind, _)| !["output", "reasoning"].contains(&kind.as_str()));
@@ -245,7 +245,7 @@ fn clients_never_see_an_overflow() {
     }
 }
 
-/// What the newest prompt is made of adds up to what the provider counted, region by region; a note has one of its own.
+/// The parts of the newest prompt add up to what the provider counted, region by region; a note is a region of its own.
 #[test]
 fn regions_of_a_window_add_up_to_the_prompt() {
     for dialect in &DIALECTS {
@@ -288,8 +288,8 @@ fn regions_of_a_window_add_up_to_the_prompt() {
     }
 }
 
-/// A window may be smaller than everybody knows, and an answer say so that nobody waited for, in words or by a code alone:
-/// whoever asks again is answered, and who goes on is.
+/// The window may be smaller than assumed, and the error may be in an answer that was not checked before it was passed
+/// on, as a text or only as a code: the client's retry is answered, and so is the rest of the conversation.
 #[test]
 fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
     let dialect = &DIALECTS[2];
@@ -323,7 +323,7 @@ fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
     }
 }
 
-/// What fits is learned from an answer, too, but only where room is to be made for what was refused.
+/// The limit is learned from an error within an answer too, but only if room is to be made for that request.
 #[test]
 fn what_fits_is_learned_where_that_is_wanted() {
     let dialect = &DIALECTS[1];
@@ -357,7 +357,7 @@ fn what_fits_is_learned_where_that_is_wanted() {
     }
 }
 
-/// Servers say it in many ways, and some take it for a fault of their own.
+/// Servers report an overflow in many ways, some of them as a server error.
 #[test]
 fn overflows_of_compatible_servers_are_not_seen_either() {
     let overflows: [fn(usize) -> Answer; 5] = [
@@ -411,7 +411,8 @@ fn overflows_of_compatible_servers_are_not_seen_either() {
     }
 }
 
-/// Messages give way in a prompt that is far from the window, too, and a template may not take what is left.
+/// Room is also made in prompts that seem far from the window, and by dropping messages. A template may not accept what
+/// remains.
 #[test]
 fn a_template_that_does_not_take_what_is_left_gets_all_of_it() {
     let home = tempfile::tempdir().unwrap();
@@ -440,7 +441,7 @@ fn a_template_that_does_not_take_what_is_left_gets_all_of_it() {
     assert!(edited == 1 && bodies.iter().all(|body| sent.contains(body)), "{edited} edited");
 }
 
-/// Where the original is not taken either, no edit is to blame: the next request is shortened again.
+/// If the original is refused too, the edit is not blamed: the next request is shortened again.
 #[test]
 fn a_thread_is_not_left_alone_for_what_is_refused_in_any_form() {
     let error = json!({"error": {"message": "Error rendering prompt with jinja template"}}).to_string();
@@ -461,7 +462,7 @@ fn a_thread_is_not_left_alone_for_what_is_refused_in_any_form() {
     }
 }
 
-/// What was sent after an overflow is sent so ever after, restarts or not.
+/// What was sent after an overflow is sent from then on, also after a restart.
 #[test]
 fn recovered_requests_grow_on() {
     let dialect = &DIALECTS[0];
@@ -492,7 +493,7 @@ fn recovered_requests_grow_on() {
     }
 }
 
-/// A request that is under way several times at once: room is made in it once, and every copy is answered.
+/// If a request is under way several times at once, room is made only once, and every copy is answered.
 #[test]
 fn copies_share_the_room_that_is_made() {
     const COPIES: usize = 4;
@@ -528,7 +529,7 @@ fn copies_share_the_room_that_is_made() {
     assert_eq!(events, 1);
 }
 
-/// Where nothing helps, or nothing may be done, the provider's error goes back as it is.
+/// If no room can be made, or none may be, the provider's error is passed on unchanged.
 #[test]
 fn what_cannot_be_helped_is_passed_on() {
     const ERROR: &str =
@@ -536,7 +537,7 @@ fn what_cannot_be_helped_is_passed_on() {
     for (config, steps, expected) in [
         ("[recover]\nenabled = false\n", 30, 1),
         ("mode = 'observe'\n", 30, 1),
-        // A single message cannot be made shorter.
+        // A single message cannot be shortened.
         ("", 0, 1),
         ("[recover]\nmax_attempts = 2\n", 30, 3),
     ] {
@@ -571,7 +572,7 @@ fn other_refusals_are_not_overflows() {
     );
 }
 
-/// An answer that ends because the window is full is asked for again with more room, if none of it has been seen.
+/// If an answer ends because the window is full, it is requested again with more room, unless part of it was passed on.
 #[test]
 fn a_full_window_is_made_room_in() {
     let home = tempfile::tempdir().unwrap();
@@ -592,14 +593,13 @@ fn a_full_window_is_made_room_in() {
     assert!(received.len() == 2 && received[1].body.len() < received[0].body.len() * 3 / 4);
 }
 
-/// Tokens of a prompt to a provider that takes any run of white space for one character.
+/// The tokens of a prompt for a provider that counts any run of white space as one character.
 fn spaced(body: &[u8]) -> usize {
     let text = String::from_utf8_lossy(body).replace("\\n", " ");
     text.split(' ').filter(|word| !word.is_empty()).map(|word| word.len() + 1).sum::<usize>() / 4
 }
 
-/// A provider that says itself what is too long is asked before anything goes that may not have to, as long as it says so
-/// in words that are known.
+/// If a provider reports an overflow in known words, it is asked before anything is removed that might fit.
 #[test]
 fn nothing_is_lost_to_an_estimate() {
     type Says = fn(usize) -> String;
@@ -608,17 +608,17 @@ fn nothing_is_lost_to_an_estimate() {
     let unknown = |_: usize| "The request was not understood.".to_owned();
     let blank = "\n".to_owned() + &" ".repeat(199);
     let text = "some words of a log\n".repeat(10);
-    // The requests that arrive of the last two: whether each has all that was said, and was answered.
+    // For the last two requests received: whether each has the whole history, and whether it was answered.
     for (before, pasted, (refusal, says), expected) in [
         (200, blank.repeat(2_800), (400, known as Says), &[(true, true), (true, true)][..]),
         (200, text.repeat(2_800), (400, known), &[(true, false), (false, true), (false, true)]),
-        // What was marked for the cache goes as it came first.
+        // Text that was marked for the cache is sent unchanged first.
         (200, text.repeat(2_800), (400, unknown), &[(true, false), (true, false), (false, true)]),
-        // That may be the reason of any failure.
+        // Any failure may have that reason.
         (200, text.repeat(2_800), (413, unknown), &[(true, false), (false, true)]),
         (200, text.repeat(2_800), (429, unknown), &[(true, false), (false, true)]),
         (200, text.repeat(2_800), (529, unknown), &[(true, false), (false, true)]),
-        // Even by a low estimate it cannot be.
+        // Even a low estimate exceeds the limit.
         (340, text.repeat(1_100), (400, known), &[(false, true), (false, true)]),
     ] {
         let home = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::support::{Gateway, exchange, read_message};
 
-/// A server that sends every request on to what its body says.
+/// A server that redirects every request to the URL in its body.
 fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -44,10 +44,11 @@ fn they_lead_through_the_gateway() {
         ("/local/v1/models", own.replace("http://", "//") + "/pre/a", "/local/a"),
         ("/local/v1/models", own.replace("http", "HTTP") + "/pre/a", "/local/a"),
         ("/v1/chat/completions", format!("{own}/v1/chat/completions/"), "/v1/chat/completions/"),
-        // Asked for without its name, it would be another one, or the name would be taken for the upstream's.
+        // Without the upstream's name, the path would lead to another upstream, or its beginning would be taken for a
+        // name.
         ("/v1/chat/completions", "/v1/messages".to_owned(), "/openai/v1/messages"),
         ("/v1/responses", format!("{own}/openai/v1/responses/"), "/openai/openai/v1/responses/"),
-        // A path beside those that are asked for through the gateway is the server's own.
+        // A path outside the base path belongs to the server itself.
         ("/local/v1/models", "/elsewhere".to_owned(), &*format!("{own}/elsewhere")),
         ("/local/v1/models", "/prefix/a".to_owned(), &*format!("{own}/prefix/a")),
         ("/local/v1/models", "/pre/../v1/messages".to_owned(), &*format!("{own}/pre/../v1/messages")),

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::cli::{json as printed, run};
 use crate::support::{Answer, Gateway, Received, Upstream};
 
-/// A conversation of a file read, some commands and two turns, as far as `count` results of it are there, and words
-/// that the next request leaves out.
+/// A conversation of a file view, some commands and two turns, with its first `count` results, and a text that the next
+/// request omits.
 fn request(count: usize, last: Option<&str>) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for at in 0..count {
@@ -30,7 +30,7 @@ fn request(count: usize, last: Option<&str>) -> String {
     json!({"model": "claude-sonnet-4-6", "max_tokens": 1000, "messages": messages}).to_string()
 }
 
-/// A provider that bills a token for five bytes.
+/// A provider that counts one token per five bytes.
 fn answer(request: &Received) -> Answer {
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-6",
         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
@@ -85,7 +85,7 @@ fn a_recording_is_played_as_it_was_sent() {
         assert_eq!(billed["output"], json!(12 * 7));
         assert!(total["gateway_usd"].as_f64() <= total["direct_usd"].as_f64());
 
-        // A request whose body was not kept keeps no other from being played.
+        // A request whose body was not recorded does not prevent others from being replayed.
         let other = home.path().join("other.jsonl");
         fs::write(
             &other,
@@ -108,7 +108,7 @@ fn a_recording_is_played_as_it_was_sent() {
         );
         assert_eq!(run(home.path(), &["replay", "-c", "read.toml", &other]).code, Some(1));
 
-        // Half a line is left out and named, whatever is printed, and the rest is played.
+        // An incomplete line is skipped and reported, whatever is printed, and the others are replayed.
         let mut text = fs::read_to_string(&log).unwrap();
         text.insert_str(text.find('\n').unwrap() + 1, "{\"time\":\"2026-\n");
         fs::write(&log, text).unwrap();
@@ -123,7 +123,7 @@ fn a_recording_is_played_as_it_was_sent() {
     }
 }
 
-/// A conversation of an agent that calls a tool, as far as `count` results are there.
+/// A conversation of an agent that calls a tool, with its first `count` results.
 fn chat(count: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for at in 0..count {
@@ -137,8 +137,8 @@ fn chat(count: usize) -> String {
     json!({"model": "gpt-4", "messages": messages}).to_string()
 }
 
-/// What would have been longer than the model's window without the gateway is left out by the books and by a replay alike:
-/// what they say was saved is the same.
+/// Requests that would have exceeded the model's window without the gateway are left out by the ledger and by a replay
+/// alike, so both report the same savings.
 #[test]
 fn what_would_not_have_fitted_is_in_no_sum() {
     let home = tempfile::tempdir().unwrap();
@@ -179,8 +179,8 @@ fn what_would_not_have_fitted_is_in_no_sum() {
     assert!(said.contains("longer than the window without the gateway"), "{said}");
 }
 
-/// What the provider holds of a history is in no body, and says nothing of how long that is: neither side has more tokens
-/// than it was billed for and has cut.
+/// The size of a history held by the provider is not visible in any body: neither the ledger nor a replay assumes more
+/// tokens than were billed and cut.
 #[test]
 fn what_the_provider_holds_is_no_part_of_what_was_cut() {
     const HELD: usize = 60_000;

@@ -1,5 +1,4 @@
-//! Instructions that end differently in every conversation: the part that is always the same is marked, and read from
-//! the cache.
+//! Instructions that end differently in every conversation: the stable part is marked, and read from the cache.
 
 use serde_json::{Value, json};
 
@@ -18,7 +17,7 @@ fn system(tail: &str) -> String {
     format!("{}<env>\n{tail}\n</env>", rules())
 }
 
-/// A conversation with so many answers.
+/// A conversation with this many answers.
 fn body(goal: &str, system: &Value, answers: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": goal})];
     for at in 0..answers {
@@ -28,7 +27,7 @@ fn body(goal: &str, system: &Value, answers: usize) -> String {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages}).to_string()
 }
 
-/// What was sent last: the texts of the instructions, which of them are marked, and the marks in all.
+/// The last request sent: the texts of its instructions, which of them are marked, and the number of all marks.
 fn last(upstream: &Upstream) -> (Vec<String>, Vec<bool>, usize) {
     let text = upstream.received().last().unwrap().text();
     let marks = text.matches("cache_control").count();
@@ -62,23 +61,23 @@ fn what_is_always_the_same_is_marked() {
     let [other, unlike, unheard] = ["!", "?", "#"].map(|mark| format!("{mark}{}", system("4")));
     for (goal, system, answers, restart, expected, marked) in [
         ("one", text("1"), 0, false, whole("1"), false),
-        // Where they differ is known now; what has begun otherwise stays so.
+        // It is known now where they differ. Conversations that began earlier stay as they are.
         ("two", text("2"), 0, false, split("2"), true),
         ("one", text("1"), 1, false, whole("1"), false),
         ("two", text("2"), 1, false, split("2"), true),
-        // What was decided outlives a restart; what was learned is learned again.
+        // Decisions survive a restart; the stable part is learned again.
         ("two", text("2"), 2, true, split("2"), true),
         ("three", text("3"), 0, false, split("3"), true),
         ("four", text("4"), 0, false, split("4"), true),
-        // The rest may change; the beginning may not. What else it begins with is written with the history.
+        // The rest may change, the beginning may not: what stands before the history is written with it.
         ("four", text("5"), 1, false, split("5"), true),
         ("four", text("5"), 2, false, split("5"), true),
         ("four", json!(other), 3, false, vec![other.clone()], true),
         ("four", text("4"), 4, false, split("4"), true),
         ("four", json!(unlike), 5, false, vec![unlike.clone()], true),
-        // The histories that were written behind the last ones were not read: by now that is more than reading has brought.
+        // The histories written after the last ones were not read: by now they have cost more than reading has saved.
         ("four", json!(unheard), 6, false, vec![unheard.clone()], false),
-        // Clients that mark are left alone, and other models are others.
+        // Requests of clients that set marks are left unchanged, and other models are learned separately.
         ("six", blocks, 0, false, whole("6"), true),
     ] {
         if restart {
@@ -92,7 +91,7 @@ fn what_is_always_the_same_is_marked() {
         assert!(count <= 4 && !marks[1..].contains(&true), "{goal} {answers}: {marks:?}");
     }
     gateway.stop();
-    // Where it is turned off nothing of the kind is done.
+    // If it is turned off, nothing is split or marked.
     let gateway = Gateway::start(home.path(), &format!("{CONFIG}[cache]\nsplit = false\n"), &upstream.url());
     for tail in ["7", "8", "9"] {
         assert_eq!(gateway.post("/v1/messages", &[], &body(tail, &json!(system(tail)), 0)).0, 200);
@@ -100,7 +99,8 @@ fn what_is_always_the_same_is_marked() {
     }
 }
 
-/// What is the same as a whole, instructions of whatever form or tools without any, is marked at its end when it comes again.
+/// A prefix that is the same as a whole, instructions in any form or tools without any, is marked at its end when it
+/// comes again.
 #[test]
 fn what_is_the_same_as_a_whole_is_marked_at_its_end() {
     let home = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn what_is_the_same_as_a_whole_is_marked_at_its_end() {
         ("too short", &tool, json!("You are an agent."), None),
         ("a thread", &tool, json!(rules()), None),
     ] {
-        // By itself; written, in vain; written; read.
+        // Unmarked; written in vain; written; read.
         for (goal, is_marked) in
             [("1", false), ("2 fail", true), ("3", true), ("4 read", true), ("5 read", true)]
         {

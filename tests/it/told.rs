@@ -1,4 +1,4 @@
-//! What a gateway logs about itself: for people, and for programs that read it.
+//! What a gateway logs about itself, for people and for programs.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::support::{Gateway, LOG, Upstream};
 const CONFIG: &str = "listen.admin = 'off'\nlog.format = 'json'\n";
 const ANSWER: &str = r#"{"type":"message","role":"assistant","model":"claude-sonnet-4-6","content":[],"stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":7}}"#;
 
-/// What the log has said by that message: the fields. No key stands twice in a line.
+/// The fields of the log lines with this message. No key occurs twice in a line.
 fn told(home: &Path, message: &str) -> Vec<Value> {
     let log = fs::read_to_string(home.join(LOG)).unwrap();
     let lines = log.lines().map(|line| {
@@ -33,7 +33,7 @@ fn only_record(home: &Path) -> Value {
     printed(home, &["inspect", id, "-c", "gateway.toml", "--json"])["requests"][0]["record"].take()
 }
 
-/// A body of a turn in which the same call was made so often, with the same result.
+/// The body of a turn in which the same call was made this many times, with the same result.
 fn circling(calls: usize) -> String {
     let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
     for at in 0..calls {
@@ -60,7 +60,7 @@ fn a_request_that_is_not_answered_is_told_with_why() {
     assert!(told.len() == 1 && told[0]["status"] == 502 && why.starts_with("upstream `"), "{told:?}");
 }
 
-/// What an upstream does with a request, if it is there.
+/// What an upstream does with a request, if it exists.
 #[derive(Debug)]
 enum Does {
     Nothing,
@@ -69,7 +69,7 @@ enum Does {
     Fails,
 }
 
-/// A provider bills an answer that it made, whether it came or not: what that cost is not known, and not nothing.
+/// A provider bills an answer that it made, whether it arrived or not: its cost is unknown, not zero.
 #[test]
 fn a_request_that_has_left_and_got_no_answer_may_have_cost_something() {
     for (does, status, expected) in [
@@ -147,7 +147,8 @@ fn an_admin_listener_that_there_is_no_place_for_is_told_with_its_key() {
     assert_eq!(told(home.path(), says).len(), 1);
 }
 
-/// What is under way when it is told to stop is waited for, and when it is told again it is broken off and booked so.
+/// When the gateway is told to stop, requests under way are awaited. When it is told again, they are broken off and
+/// booked as such.
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let home = tempfile::tempdir().unwrap();
@@ -171,7 +172,7 @@ fn a_second_signal_ends_it_at_once() {
         assert!(since.elapsed() < Duration::from_secs(60), "it listens still");
         thread::yield_now();
     }
-    // One that comes at once is the first once more.
+    // A second signal that comes at once counts as the first one.
     while !gateway.has_ended() {
         assert!(since.elapsed() < Duration::from_secs(60), "it waits still");
         gateway.tell();
@@ -187,7 +188,7 @@ fn a_second_signal_ends_it_at_once() {
     drop(never.0);
 }
 
-/// Who is to blame for half an answer is said: the upstream, or the time that it is given.
+/// The log says who is to blame for an incomplete answer: the upstream, or the time limit.
 #[test]
 fn an_answer_that_ends_early_is_told_as_what_it_is() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";

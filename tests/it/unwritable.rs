@@ -1,5 +1,4 @@
-//! Stores that cannot be written: on a read-only file system, owned by somebody else, a copy, or as large as they may
-//! be.
+//! Stores that cannot be written: on a read-only file system, owned by another user, a copy, or at the size limit.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,10 +11,10 @@ use serde_json::Value;
 use crate::cli::{Ran, done, json, plimsoll, ran, run};
 use crate::support::{Gateway, Upstream, limited, send};
 
-/// Drops what lets root write whatever the modes say.
+/// Drops the capabilities that let root ignore file modes.
 const BOUND: [&str; 3] = ["--bounding-set=-all", "--inh-caps=-all", "--"];
 
-/// A directory and all below it, which nobody may write to for a while.
+/// A directory tree that nobody may write to for a while.
 struct Frozen(PathBuf);
 
 impl Frozen {
@@ -24,7 +23,7 @@ impl Frozen {
         Self(dir.to_owned())
     }
 
-    /// Every file with what is in it and when it was written.
+    /// Every file with its content and modification time.
     fn contents(&self) -> Vec<(PathBuf, Vec<u8>, SystemTime)> {
         let mut found = Vec::new();
         walk(&self.0, &mut |path| {
@@ -44,7 +43,7 @@ impl Drop for Frozen {
 }
 
 fn set_modes(dir: &Path, of_dirs: u32, of_files: u32) {
-    // A directory is listed before it is changed.
+    // A directory is listed before its mode is changed.
     walk(dir, &mut |path| {
         let mode = if path.is_dir() { of_dirs } else { of_files };
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("changed");
@@ -61,7 +60,7 @@ fn walk(path: &Path, each: &mut dyn FnMut(&Path)) {
     each(path);
 }
 
-/// The command under modes that bind it, root or not, where the system has the means.
+/// The command, run so that file modes apply even to root, if the system allows that.
 fn bound(command: Command) -> Command {
     let drops = Command::new("setpriv").args(BOUND).arg("true").output();
     if !drops.is_ok_and(|tried| tried.status.success()) {
@@ -86,7 +85,7 @@ fn read(home: &Path, arguments: &[&str]) -> Ran {
 #[test]
 fn they_are_read_and_left_as_they_are() {
     let home = tempfile::tempdir().expect("a directory for the test");
-    // Characters that mean something where a path stands in an address.
+    // Characters with a special meaning in a database URI.
     let kept = "100%25 kept? #1";
     done(home.path(), &["demo", "--keep", kept]);
     let config = format!("{kept}/gateway.toml");
@@ -135,7 +134,7 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
     let mut touch = Command::new("touch");
     touch.arg(state.join("new")).current_dir(home.path());
     if bound(touch).output().is_ok_and(|touched| touched.status.success()) {
-        // Nothing binds here: whoever may write tidies up as any reader beside a gateway does.
+        // If modes do not apply, a reader may write and tidies up like any reader beside a gateway.
         return;
     }
     assert!(frozen.contents() == before);
@@ -145,7 +144,7 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
     assert!(found.err.contains("hint: a gateway has to write there"), "{}", found.err);
     drop(frozen);
 
-    // A copy that lacks the index, where none can be made: that is said, and nothing is passed off as all there is.
+    // A copy without the index, where none can be created: an error is reported instead of incomplete results.
     fs::remove_file(state.join("plimsoll.db-shm")).expect("removed");
     let frozen = Frozen::new(&state);
     for of_files in [0o444, 0o644] {
@@ -162,14 +161,14 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
     assert_eq!(run(home.path(), &report).code, Some(0));
 }
 
-/// The system would end a program that makes a file longer than it may be.
+/// By default the system kills a program that exceeds the file size limit.
 #[test]
 fn a_limit_on_the_length_of_files_costs_records_and_no_request() {
     const ANSWER: &str = r#"{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}"#;
     let home = tempfile::tempdir().expect("a directory for the test");
     let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
     let config = "[listen]\nadmin = '127.0.0.1:0'\n";
-    // What a new store has, and some records more.
+    // The size of a new store and some records.
     let mut gateway = Gateway::limited(home.path(), config, &upstream.url(), 1000);
     let admin = gateway.admin();
     let lost = || {
@@ -202,7 +201,7 @@ fn a_store_that_may_not_grow_is_refused_with_a_way_out() {
     assert!(found.err.contains("hint: the disk may be full"), "{}", found.err);
 }
 
-/// A limit ends the agent's own programs as it would without the gateway.
+/// The limit still kills the agent's own programs, as it would without the gateway.
 #[test]
 fn an_agent_has_its_signals_as_they_were() {
     const AGENT: &str = "ulimit -f 1; head -c 9999 /dev/zero > big; exit $?";

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use crate::cli::{plimsoll, ran};
 use crate::support::{Upstream, send};
 
-/// Says where it was pointed, waits for a line, and ends as that says.
+/// A script that prints where it was pointed, waits for a line, and exits as that line says.
 const AGENT: &str = r#"echo "$ANTHROPIC_BASE_URL $OPENAI_BASE_URL $OPENAI_API_BASE $CODE_ASSIST_ENDPOINT $NO_PROXY $1"; read how; eval "$how""#;
 
-/// An agent at work, and what it said.
+/// A running agent, and its output.
 struct Agent {
     child: Child,
     said: Vec<String>,
@@ -40,13 +40,13 @@ impl Agent {
         Self { child, said: line.split_whitespace().map(str::to_owned).collect() }
     }
 
-    /// Where the gateway listens.
+    /// The address of the gateway.
     fn address(&self) -> SocketAddr {
         let address = self.said[0].split('/').nth(2).expect("a URL");
         address.parse().expect("an address")
     }
 
-    /// Has it end: the exit code, and what was said beside it.
+    /// Ends it; returns the exit code and the rest of its output.
     fn end(mut self, how: &str) -> (Option<i32>, String) {
         writeln!(self.child.stdin.take().expect("piped"), "{how}").expect("it listens");
         self.ended()
@@ -87,7 +87,7 @@ fn an_agent_is_pointed_at_a_gateway_and_its_bill_follows() {
     );
 }
 
-/// What it would have asked is asked for it, at the same paths.
+/// Requests are forwarded to the agent's own address, with the same paths.
 #[test]
 fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     let home = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     let agent = Agent::start(command);
     let url = format!("http://{}", agent.address());
     let no_proxy = "example.test,127.0.0.1,localhost";
-    // What asks the provider itself goes on to do so.
+    // Programs that call the provider directly continue to do so.
     let expected = [
         &*url,
         &format!("{url}/openai_base_url"),
@@ -115,7 +115,8 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
     assert!(err.contains("\n       1      7           0            0       3  $0.00"), "{err}");
 }
 
-/// Where a variable leads to the server of the file, it is asked as the file says; what does not hold elsewhere is told.
+/// A variable that leads to the server of the configuration uses its settings; a setting that does not apply elsewhere
+/// is reported.
 #[test]
 fn settings_of_a_server_hold_where_a_variable_names_it() {
     let home = tempfile::tempdir().unwrap();
@@ -146,7 +147,7 @@ fn settings_of_a_server_hold_where_a_variable_names_it() {
     }
 }
 
-/// What is set for another agent must not keep this one from starting.
+/// A variable set for another agent must not prevent this one from starting.
 #[test]
 fn a_server_of_this_machine_may_be_named_without_a_scheme() {
     let home = tempfile::tempdir().unwrap();
@@ -166,7 +167,7 @@ fn a_server_of_this_machine_may_be_named_without_a_scheme() {
     }
 }
 
-/// What a history says holds for longer than the gateway runs: no URL of this run's alone goes into it.
+/// A history outlives the gateway, so no URL that is only valid for this run is written into it.
 #[test]
 fn full_texts_are_promised_at_the_address_of_the_configuration_or_not_at_all() {
     let home = tempfile::tempdir().unwrap();
@@ -197,14 +198,14 @@ fn an_agent_ends_as_it_does_alone() {
         let agent = Agent::start(command(home.path(), &[]));
         assert_eq!(agent.end(how), (Some(code), NONE.to_owned()), "{how}");
     }
-    // What the gateway alone is told, the agent is told by it.
+    // A signal sent to the gateway alone is passed on to the agent.
     let agent = Agent::start(command(home.path(), &[]));
     let id = agent.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert_eq!(agent.ended(), (Some(143), NONE.to_owned()));
 }
 
-/// There is no log that could say it, and the agent's own output is not talked into.
+/// There is no log for the message, and it is not written into the agent's own output.
 #[test]
 fn a_proxy_that_cannot_be_used_is_told_before_the_agent_starts() {
     let home = tempfile::tempdir().unwrap();
@@ -224,7 +225,7 @@ fn a_proxy_that_cannot_be_used_is_told_before_the_agent_starts() {
     }
 }
 
-/// Programs read one of the two spellings, some the one first and some the other.
+/// Programs read one of the two spellings, in either order.
 #[test]
 fn hosts_that_no_proxy_is_asked_for_stay_so_in_either_spelling() {
     const BOTH: &str = "echo \"$NO_PROXY $no_proxy\"";
@@ -246,7 +247,7 @@ fn hosts_that_no_proxy_is_asked_for_stay_so_in_either_spelling() {
     }
 }
 
-/// As with `nohup`: what the gateway was started with holds for the agent.
+/// As with `nohup`: the signals that the gateway ignores are ignored by the agent too.
 #[test]
 fn a_signal_that_was_ignored_stays_so() {
     let home = tempfile::tempdir().unwrap();
@@ -280,7 +281,7 @@ fn what_cannot_be_run_is_named() {
     }
 }
 
-/// The README names the variables that are set, and no others.
+/// The README names exactly the variables that are set.
 #[test]
 fn an_agent_is_told_in_the_variables_that_the_readme_names() {
     const SHOW: &str = r#"env | sed -n "s|^\([A-Z_]*\)=$1.*|\1|p""#;
