@@ -99,6 +99,9 @@ fn histories_are_marked_where_they_go_on() {
 
 /// Whenever a client that marks nothing stops, it has paid at most 15 % more than without marks, and if it continues it
 /// pays much less.
+///
+/// What a server writes to its cache with each request and never reads may also be tools and instructions: if the
+/// history is left unmarked for that reason, so are they.
 #[test]
 fn instructions_that_are_never_read_are_not_written_on_and_on() {
     let upstream = Upstream::start(|request| {
