@@ -347,26 +347,39 @@ mod tests {
         let rules = "one rule\n".repeat(100);
         let text = |tail: &str| format!("{rules}{tail}");
         let whole = Some(None);
-        for (seen, expected) in [
-            (vec![text("date: 1")], whole),
-            (vec![text("date: 1"), text("date: 1")], whole),
-            (vec![text("date: 1"), text("date: 2")], Some(Some(900))),
-            (vec![text("date: 1\nx"), text("date: 1\ny")], Some(Some(908))),
-            (vec![text("date: 1\nx"), text("date: 1\ny"), text("date: 2\ny")], Some(Some(900))),
-            (vec![text("date: 1\nx"), text("date: 2\ny"), text("date: 2\nz")], Some(Some(900))),
-            // Other senders' instructions change nothing.
-            (vec![text("date: 1"), format!("title\n{rules}"), text("date: 2")], Some(Some(900))),
-            (vec![text("date: 1"), format!("title\n{rules}")], whole),
-            (vec!["short\n1".to_owned(), "short\n2".to_owned()], None),
-            (vec!["x".repeat(2000), "x".repeat(2001)], whole),
-            // Nothing follows.
-            (vec![text(""), text(" ")], Some(Some(891))),
+        for (name, seen, expected) in [
+            ("the first", vec![text("date: 1")], whole),
+            ("the same again", vec![text("date: 1"), text("date: 1")], whole),
+            ("another last line", vec![text("date: 1"), text("date: 2")], Some(Some(900))),
+            ("the last line of two", vec![text("date: 1\nx"), text("date: 1\ny")], Some(Some(908))),
+            (
+                "then both lines",
+                vec![text("date: 1\nx"), text("date: 1\ny"), text("date: 2\ny")],
+                Some(Some(900)),
+            ),
+            (
+                "both lines, then the last",
+                vec![text("date: 1\nx"), text("date: 2\ny"), text("date: 2\nz")],
+                Some(Some(900)),
+            ),
+            (
+                "another kind of instructions in between",
+                vec![text("date: 1"), format!("title\n{rules}"), text("date: 2")],
+                Some(Some(900)),
+            ),
+            ("only another kind", vec![text("date: 1"), format!("title\n{rules}")], whole),
+            ("too short", vec!["short\n1".to_owned(), "short\n2".to_owned()], None),
+            ("a single line", vec!["x".repeat(2000), "x".repeat(2001)], whole),
+            ("nothing follows", vec![text(""), text(" ")], Some(Some(891))),
         ] {
             let mut systems = Systems::default();
             let found = seen.iter().map(|text| see(&mut systems, b"a", text, 0)).last().flatten();
-            assert_eq!(found.map(|(stable, _)| stable.bytes), expected, "{seen:?}");
+            assert_eq!(found.map(|(stable, _)| stable.bytes), expected, "{name}");
             let others = see(&mut systems, b"b", &seen[0], 0).map(|(stable, _)| stable);
-            assert!(others.is_none_or(|stable| (stable.bytes, stable.mark) == (None, Expected::Nothing)));
+            assert!(
+                others.is_none_or(|stable| (stable.bytes, stable.mark) == (None, Expected::Nothing)),
+                "{name}: another sender"
+            );
         }
     }
 
@@ -414,6 +427,35 @@ mod tests {
 
     type Steps = Vec<(u64, Step)>;
 
+    /// The first request with a text, and a second one that is allowed to write.
+    fn written(at: u64) -> Steps {
+        [&[(at, Step::Sees(Expected::Nothing))], &writes(at + 1)[..]].concat()
+    }
+
+    /// A request that would write, and may.
+    fn writes(at: u64) -> [(u64, Step); 2] {
+        [(at, Step::Sees(Expected::Writes)), (at, Step::Taken)]
+    }
+
+    /// A request that would write, but may not.
+    fn refused(at: u64) -> [(u64, Step); 2] {
+        [(at, Step::Sees(Expected::Writes)), (at, Step::Refused)]
+    }
+
+    /// The same, preceded by a request with the same text.
+    fn refused_second(at: u64) -> Steps {
+        [&[(at, Step::Sees(Expected::Nothing))], &refused(at + 1)[..]].concat()
+    }
+
+    /// This many entries are written and never read.
+    fn lost(times: u64) -> Steps {
+        (0..times).flat_map(|at| [written(at * 1_000), vec![(at * 1_000 + 2, Step::Kept)]].concat()).collect()
+    }
+
+    fn later(steps: Steps, seconds: u64) -> Steps {
+        steps.into_iter().map(|(at, step)| (at + seconds, step)).collect()
+    }
+
     fn check(name: &str, steps: Steps) {
         let mut systems = Systems::default();
         let text = "a rule\n".repeat(100);
@@ -448,21 +490,14 @@ mod tests {
     fn one_writes_and_others_read() {
         use Expected::{Nothing, Reads, Writes};
         use Step::{Failed, Kept, Refused, Sees, Taken};
-        let rows: Vec<(&str, Steps)> = vec![
+        let after_write = |steps: &[(u64, Step)]| [&written(0), steps].concat();
+        for (name, steps) in [
             (
-                "the second writes, the third reads",
-                vec![
-                    (0, Sees(Nothing)),
-                    (1, Sees(Writes)),
-                    (1, Taken),
-                    (2, Kept),
-                    (3, Sees(Reads)),
-                    (270, Sees(Reads)),
-                    (283, Sees(Writes)),
-                ],
+                "the second request writes, the third one reads",
+                after_write(&[(2, Kept), (3, Sees(Reads)), (270, Sees(Reads)), (283, Sees(Writes))]),
             ),
             (
-                "many at once: one writes",
+                "of many requests at once, one writes",
                 vec![
                     (0, Sees(Nothing)),
                     (0, Sees(Writes)),
@@ -475,98 +510,56 @@ mod tests {
                 ],
             ),
             (
-                "what failed is written by the next",
-                vec![
-                    (0, Sees(Nothing)),
-                    (1, Sees(Writes)),
-                    (1, Taken),
-                    (2, Failed),
-                    (2, Sees(Writes)),
-                    (2, Taken),
-                ],
+                "after a failed write, the next request writes",
+                [after_write(&[(2, Failed)]), writes(2).to_vec()].concat(),
             ),
             (
-                "an answer that never came is not waited for for ever",
-                vec![
-                    (0, Sees(Nothing)),
-                    (1, Sees(Writes)),
-                    (1, Taken),
-                    (60, Sees(Nothing)),
-                    (61, Sees(Writes)),
-                    (61, Taken),
-                ],
+                "a missing answer is awaited for a minute",
+                [after_write(&[(60, Sees(Nothing))]), writes(61).to_vec()].concat(),
             ),
             (
-                "what comes seldom is not written",
+                "a text that comes seldom is not written",
                 vec![(0, Sees(Nothing)), (280, Sees(Nothing)), (600, Sees(Nothing))],
             ),
-        ];
-        for (name, steps) in rows {
+        ] {
             check(name, steps);
         }
-    }
-
-    /// This many entries are written and never read.
-    fn lost(times: u64) -> impl Iterator<Item = (u64, Step)> {
-        (0..times).map(|at| at * 1_000).flat_map(|began| {
-            let [sees, writes] = [Expected::Nothing, Expected::Writes].map(Step::Sees);
-            [(began, sees), (began + 1, writes), (began + 1, Step::Taken), (began + 2, Step::Kept)]
-        })
     }
 
     /// A sender whose entries are written in vain writes no more of them until one would have been read.
     #[test]
     fn what_is_not_read_is_not_written() {
-        use Expected::{Nothing, Reads, Writes};
-        use Step::{Failed, Kept, Read, Refused, Sees, Short, Taken};
-        let held = [(4_000, Sees(Nothing)), (4_001, Sees(Writes)), (4_001, Refused)];
-        let behind = |more: &[(u64, Step)]| lost(4).chain(held).chain(more.iter().copied()).collect();
-        let rows: Vec<(&str, Steps)> = vec![
+        use Expected::{Nothing, Reads};
+        use Step::{Failed, Kept, Read, Sees, Short};
+        let held = || [lost(4), refused_second(4_000)].concat();
+        let costs_nothing = |at: u64| {
+            let end = if at.is_multiple_of(2) { Failed } else { Short };
+            [written(at * 1_000), vec![(at * 1_000 + 2, end)]].concat()
+        };
+        for (name, steps) in [
             (
-                "written four times, and again when it would have been read, by who comes after that",
-                behind(&[
-                    (4_007, Sees(Nothing)),
-                    (4_008, Sees(Writes)),
-                    (4_008, Taken),
-                    (4_009, Kept),
-                    (4_010, Sees(Reads)),
-                ]),
+                "after four lost writes, the request after one that would have read writes again",
+                [held(), written(4_007), vec![(4_009, Kept), (4_010, Sees(Reads))]].concat(),
             ),
             (
-                "also where they come close upon each other",
-                behind(&[
-                    (4_003, Sees(Writes)),
-                    (4_003, Refused),
-                    (4_005, Sees(Writes)),
-                    (4_005, Refused),
-                    (4_006, Sees(Nothing)),
-                    (4_007, Sees(Writes)),
-                    (4_007, Taken),
-                ]),
+                "the same if requests come shortly after each other",
+                [
+                    held(),
+                    refused(4_003).to_vec(),
+                    refused(4_005).to_vec(),
+                    vec![(4_006, Sees(Nothing))],
+                    writes(4_007).to_vec(),
+                ]
+                .concat(),
             ),
+            ("but not if they come much later", [held(), refused_second(4_900)].concat()),
             (
-                "but not long after",
-                behind(&[(4_900, Sees(Nothing)), (4_901, Sees(Writes)), (4_901, Refused)]),
+                "a read makes up for lost writes",
+                [lost(3), written(3_000), vec![(3_002, Kept), (3_003, Read)], later(lost(3), 10_000)]
+                    .concat(),
             ),
-            (
-                "what is read makes up for it",
-                lost(3)
-                    .chain([(3_000, Sees(Nothing)), (3_001, Sees(Writes)), (3_001, Taken), (3_002, Kept)])
-                    .chain([(3_003, Read)])
-                    .chain(lost(3).map(|(at, step)| (at + 10_000, step)))
-                    .collect(),
-            ),
-            (
-                "what has failed, or is too short, costs nothing",
-                (0..9)
-                    .flat_map(|at| {
-                        let (at, end) = (at * 1_000, if at % 2 == 0 { Failed } else { Short });
-                        [(at, Sees(Nothing)), (at + 1, Sees(Writes)), (at + 1, Taken), (at + 2, end)]
-                    })
-                    .collect(),
-            ),
-        ];
-        for (name, steps) in rows {
+            ("failed writes and short texts are not lost", (0..9).flat_map(costs_nothing).collect()),
+        ] {
             check(name, steps);
         }
     }
@@ -574,74 +567,43 @@ mod tests {
     /// A provider that caches nothing is found out, and tried again a day later.
     #[test]
     fn what_is_not_there_is_not_counted_on() {
-        use Expected::{Nothing, Reads, Writes};
-        use Step::{Beside, Kept, Read, Refused, Sees, Taken, Written};
-        let rows: Vec<(&str, Steps)> = vec![
+        use Expected::Reads;
+        use Step::{Beside, Kept, Read, Sees, Written};
+        for (name, steps) in [
             (
-                "what the provider never keeps is tried no more",
-                vec![
-                    (0, Sees(Nothing)),
-                    (1, Sees(Writes)),
-                    (1, Taken),
-                    (2, Kept),
-                    (3, Sees(Reads)),
-                    (3, Kept),
-                    (4, Written),
-                    (5, Sees(Writes)),
-                    (5, Taken),
-                    (6, Kept),
-                    (7, Sees(Reads)),
-                    (7, Written),
-                    (8, Sees(Writes)),
-                    (8, Refused),
-                    (20, Sees(Nothing)),
-                    (21, Sees(Writes)),
-                    (21, Refused),
-                    (86_000, Sees(Nothing)),
-                    (86_001, Sees(Writes)),
-                    (86_001, Refused),
-                    // A day later one more is tried.
-                    (86_500, Sees(Nothing)),
-                    (86_501, Sees(Writes)),
-                    (86_501, Taken),
-                    (86_502, Kept),
-                    (86_503, Sees(Reads)),
-                    (86_504, Written),
-                    (86_505, Sees(Writes)),
-                    (86_505, Refused),
-                ],
+                "a provider that keeps nothing gets no more marks until a day later",
+                [
+                    written(0),
+                    vec![(2, Kept), (3, Sees(Reads)), (3, Kept), (4, Written)],
+                    writes(5).to_vec(),
+                    vec![(6, Kept), (7, Sees(Reads)), (7, Written)],
+                    refused(8).to_vec(),
+                    refused_second(20),
+                    refused_second(86_000),
+                    written(86_500),
+                    vec![(86_502, Kept), (86_503, Sees(Reads)), (86_504, Written)],
+                    refused(86_505).to_vec(),
+                ]
+                .concat(),
             ),
             (
-                "and where it keeps again, as before",
-                lost(4)
-                    .chain([(90_000, Sees(Nothing)), (90_001, Sees(Writes)), (90_001, Taken), (90_002, Kept)])
-                    .chain([(90_003, Read)])
-                    .chain(lost(3).map(|(at, step)| (at + 100_000, step)))
-                    .collect(),
+                "if the provider keeps entries again, they are written as before",
+                [lost(4), written(90_000), vec![(90_002, Kept), (90_003, Read)], later(lost(3), 100_000)]
+                    .concat(),
             ),
             (
-                "also where conversations go on beside",
-                vec![
-                    (0, Sees(Nothing)),
-                    (1, Sees(Writes)),
-                    (1, Taken),
-                    (2, Kept),
-                    (3, Sees(Reads)),
-                    (3, Written),
-                    (4, Beside),
-                    (5, Sees(Reads)),
-                    (5, Written),
-                    (6, Beside),
-                    (7, Sees(Writes)),
-                    (7, Taken),
-                    (8, Kept),
-                    (9, Beside),
-                    (10, Sees(Writes)),
-                    (10, Refused),
-                ],
+                "continuing conversations do not hide that",
+                [
+                    written(0),
+                    vec![(2, Kept), (3, Sees(Reads)), (3, Written), (4, Beside)],
+                    vec![(5, Sees(Reads)), (5, Written), (6, Beside)],
+                    writes(7).to_vec(),
+                    vec![(8, Kept), (9, Beside)],
+                    refused(10).to_vec(),
+                ]
+                .concat(),
             ),
-        ];
-        for (name, steps) in rows {
+        ] {
             check(name, steps);
         }
     }
