@@ -4,7 +4,7 @@
 //! actual cost replaces the estimate. All of it is kept in memory only.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Seen, Terms};
 use crate::conversation::PartId;
@@ -41,7 +41,13 @@ struct Account {
 
 /// What the threads' summaries have cost, and whose may be begun when room is wanted.
 #[derive(Clone)]
-pub(super) struct Spending(Arc<Recent<String, Account>>);
+pub(super) struct Spending(Arc<Accounts>);
+
+struct Accounts {
+    recent: Recent<String, Account>,
+    /// Held while one is changed: requests and writers do so at the same time.
+    changing: Mutex<()>,
+}
 
 impl Expected {
     /// The expected cost of a summary of a history up to a cut, written from the `previous` one unless it is due to be
@@ -96,7 +102,7 @@ impl Terms {
 
 impl Spending {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Recent::of_entries(THREADS)))
+        Self(Arc::new(Accounts { recent: Recent::of_entries(THREADS), changing: Mutex::default() }))
     }
 
     /// What a thread's summaries have cost so far, in bytes of plain input.
@@ -112,7 +118,7 @@ impl Spending {
 
     /// A request brings a thread near the window: whatever held of one before it, none may be begun unless this one says so.
     pub(super) fn asks(&self, thread: &str) {
-        self.0.insert(thread.to_owned(), Account { is_closed: true, ..self.account(thread) });
+        self.change(thread, |account| account.is_closed = true);
     }
 
     /// Records that a thread's summary is delayed until room is needed.
@@ -123,22 +129,21 @@ impl Spending {
     /// A thread is not near the window, or no longer. Whether a job of it `may` begin holds for the next request, which may
     /// be long.
     pub(super) fn is_not_asked(&self, thread: &str, may: bool) {
-        let account = self.0.get(thread).filter(|account| account.is_closed == may);
-        if let Some(account) = account {
-            self.0.insert(thread.to_owned(), Account { is_closed: !may, ..account });
+        if self.0.recent.get(thread).is_some_and(|account| account.is_closed == may) {
+            self.change(thread, |account| account.is_closed = !may);
         }
     }
 
     /// Records the expected cost of a thread's next summary.
     pub(super) fn expects(&self, thread: &str, expected: Option<Expected>) {
-        self.0.insert(thread.to_owned(), Account { expected, ..self.account(thread) });
+        self.change(thread, |account| account.expected = expected);
     }
 
     /// Books the expected cost of a summary that is begun.
     pub(super) fn begins(&self, thread: &str) {
-        let account = self.account(thread);
-        let spent = account.spent + account.expected.map_or(0.0, |expected| expected.bytes);
-        self.0.insert(thread.to_owned(), Account { spent, ..account });
+        self.change(thread, |account| {
+            account.spent += account.expected.map_or(0.0, |expected| expected.bytes);
+        });
     }
 
     /// Replaces the expected cost of a summary by what its calls have cost.
@@ -152,14 +157,23 @@ impl Spending {
     }
 
     fn settle(&self, thread: &str, paid: impl FnOnce(&Expected) -> Option<f64>) {
-        let account = self.account(thread);
-        let Some(expected) = account.expected else { return };
-        let spent = account.spent + paid(&expected).map_or(0.0, |paid| paid - expected.bytes);
-        self.0.insert(thread.to_owned(), Account { spent, expected: None, ..account });
+        let Some(expected) = self.account(thread).expected else { return };
+        let more = paid(&expected).map_or(0.0, |paid| paid - expected.bytes);
+        self.change(thread, |account| {
+            account.spent += more;
+            account.expected = None;
+        });
+    }
+
+    fn change(&self, thread: &str, change: impl FnOnce(&mut Account)) {
+        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = self.account(thread);
+        change(&mut account);
+        self.0.recent.insert(thread.to_owned(), account);
     }
 
     fn account(&self, thread: &str) -> Account {
-        self.0.get(thread).unwrap_or_default()
+        self.0.recent.get(thread).unwrap_or_default()
     }
 }
 
@@ -198,5 +212,32 @@ mod tests {
             }
             assert_eq!(spending.may_begin(thread), expected, "{thread}");
         }
+    }
+
+    /// A request comes near the window, or is told what the next summary costs, while one is settled.
+    #[test]
+    fn nothing_is_lost_that_changes_while_a_summary_is_settled() {
+        let spending = Spending::new();
+        let expected = Some(Expected { bytes: 10.0, per_picodollar: None });
+        spending.expects("t", expected);
+        spending.begins("t");
+        spending.settle("t", |_| {
+            spending.asks("t");
+            spending.begins("t");
+            Some(3.0)
+        });
+        assert_eq!((spending.may_begin("t"), spending.of("t")), (false, 13.0));
+
+        // Whoever changes something else takes no cost back.
+        let rounds = 2_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..rounds).for_each(|_| spending.asks("u")));
+            for _ in 0..rounds {
+                spending.expects("u", expected);
+                spending.begins("u");
+                spending.settle("u", |_| Some(1.0));
+            }
+        });
+        assert!((spending.of("u") - f64::from(rounds)).abs() < 0.5, "{}", spending.of("u"));
     }
 }
