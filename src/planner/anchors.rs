@@ -22,6 +22,8 @@ pub(super) struct Anchored<'a> {
     pub(super) cut: Option<PartId>,
     /// The cache entries of the previous request have expired.
     pub(super) after_pause: bool,
+    /// What is written to the cache is likely to be read again. Otherwise only entries that are there are marked.
+    pub(super) may_write: bool,
 }
 
 /// The cache marks to add. If the client marks nothing in the history: the end of this prompt and of the previous
@@ -132,7 +134,8 @@ struct Reach {
 }
 
 /// Extends the entry `known` by what may be written up to `end`, provided that this costs no more than the thread may
-/// lose. The cost is booked.
+/// lose. The cost is booked. A request that may not write and has nothing to read leaves no trace: it says nothing
+/// about what writing would bring.
 fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: &mut Standing) -> Reach {
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     let gone_on = request.sent < conversation.messages.len();
@@ -148,7 +151,13 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let by_client = sizes.by_client;
     let readable = known.filter(|entry| sizes.is_counted(*entry));
     let readable_bytes = readable.map(|entry| sizes.up_to(entry));
-    let allowed = allowance(request, &stake, readable_bytes);
+    let mut allowed = allowance(request, &stake, readable_bytes);
+    if !request.may_write {
+        if allowed.is_none() || readable.is_none() {
+            return Reach { entry: None, end: None };
+        }
+        allowed = Some(0.0);
+    }
     let waits = allowed.is_none();
     // A request that may write nothing does not mark the entry either.
     let (known, entry) = if waits && readable.is_some() { (None, None) } else { (known, readable) };
@@ -329,6 +338,44 @@ mod tests {
             for dialect in ["anthropic", "openai-chat"] {
                 assert_eq!(marked(dialect, marks), expected, "{dialect} {marks:?}");
             }
+        }
+    }
+
+    /// A request that brings more than one step reads what an earlier one has written, and writes nothing itself: its
+    /// client may send something else each time.
+    #[test]
+    fn several_steps_at_once_read_what_is_there() {
+        let one_by_one = [(3, 1), (5, 3)];
+        for (name, then, expected) in [
+            ("one step", [(7, 5), (9, 7)], [vec![6, 4, 0], vec![8, 6, 0]]),
+            ("two steps", [(9, 5), (11, 9)], [vec![4, 0], vec![10, 4, 0]]),
+            ("twice two steps", [(9, 5), (13, 9)], [vec![4, 0], vec![4, 0]]),
+            ("a step that departs", [(5, 3), (9, 3)], [vec![4, 2, 0], vec![2, 0]]),
+            ("all but the first message", [(7, 1), (9, 1)], [vec![0], vec![0]]),
+        ] {
+            let mut standing: Option<Box<Standing>> = None;
+            let added = one_by_one.into_iter().chain(then).map(|(count, sent)| {
+                let message = |at: usize| {
+                    // What goes before is long, so that little is at stake.
+                    let text = format!("{at}").repeat(if at == 0 { 1_000 } else { 1 });
+                    let role = ["user", "assistant"][at % 2];
+                    format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"}}]}}"#)
+                };
+                let messages: Vec<String> = (0..count).map(message).collect();
+                let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+                let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
+                let before = standing.take();
+                let is_known = before.as_ref().is_none_or(|before| before.messages() <= sent);
+                let part = PartId { message: sent as u32, part: 0 };
+                let before = if is_known { before } else { before.map(|it| Box::new(it.departed(part))) };
+                let past = Past { sent, standing: before, ..Past::nothing() };
+                let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
+                let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+                standing = outcome.standing.clone();
+                outcome.marks.parts().iter().map(|(part, _)| part.message).collect::<Vec<_>>()
+            });
+            let added: Vec<_> = added.skip(2).collect();
+            assert_eq!(added, expected, "{name}");
         }
     }
 

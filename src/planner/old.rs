@@ -128,10 +128,22 @@ impl Request<'_> {
         let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
         let after_pause = standing.kept.was_paused(facts.now_ms, facts.ttl_ms);
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
-        if may_be_kept && self.is_worth_marks() {
+        let may_write = self.is_worth_marks();
+        // Reading what an earlier request has written costs nothing extra.
+        let may_read = !conversation.is_marked() && sent > 0;
+        if may_be_kept && (may_write || may_read) {
             let rates = terms.rates;
-            let request =
-                anchors::Anchored { conversation, policy, facts, rates, sent, ending, cut, after_pause };
+            let request = anchors::Anchored {
+                conversation,
+                policy,
+                facts,
+                rates,
+                sent,
+                ending,
+                cut,
+                after_pause,
+                may_write,
+            };
             outcome.marks = anchors::place(&request, outcome, standing);
         }
         let gone = |message: usize| outcome.drops(message);
