@@ -18,6 +18,8 @@ use super::{Batch, StoreError, spare};
 
 /// The most files that one turn removes or examines.
 const TURN: usize = 50;
+/// The most outputs whose age one turn looks up.
+const OUTPUTS: usize = 1_000;
 /// The most records that one turn removes.
 const RECORDS: usize = 500;
 /// The pause between two steps of giving space back.
@@ -198,10 +200,15 @@ impl OldOutputs {
     /// them in the meantime.
     fn turn(&mut self, connection: &mut Connection, outputs: &Outputs) -> Result<bool, StoreError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let old: Vec<String> = transaction
-            .prepare_cached("SELECT id FROM outputs WHERE id > ?1 AND at_ms < ?2 ORDER BY id LIMIT ?3")?
-            .query_map(params![self.after, self.before, TURN as u64], |row| row.get(0))?
+        // The old ones may be few and far between: the rows of a turn are limited, not only what it removes.
+        let rows: Vec<(String, bool)> = transaction
+            .prepare_cached("SELECT id, at_ms < ?2 FROM outputs WHERE id > ?1 ORDER BY id LIMIT ?3")?
+            .query_map(params![self.after, self.before, OUTPUTS as u64], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?
             .collect::<Result<_, _>>()?;
+        let old: Vec<&String> =
+            rows.iter().filter(|(_, is_old)| *is_old).map(|(id, _)| id).take(TURN).collect();
         for id in &old {
             match outputs.remove(id) {
                 Ok(()) => {
@@ -211,9 +218,9 @@ impl OldOutputs {
             }
         }
         transaction.commit()?;
-        let goes_on = old.len() == TURN;
-        self.after = old.into_iter().next_back().unwrap_or_default();
-        Ok(goes_on)
+        let last = if old.len() == TURN { old.last().copied() } else { rows.last().map(|(id, _)| id) };
+        self.after = last.cloned().unwrap_or_default();
+        Ok(old.len() == TURN || rows.len() == OUTPUTS)
     }
 }
 
@@ -256,6 +263,32 @@ mod tests {
             let there = ids.iter().filter(|id| outputs.path(id).exists()).count();
             assert_eq!((listed, there, sweep.is_done()), (left, left, is_done));
             sweep.go_on(&mut connection, &outputs);
+        }
+    }
+
+    /// A turn ends behind so many that are in use, too.
+    #[test]
+    fn few_old_outputs_are_found_in_turns() {
+        let home = tempfile::tempdir().unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::prepare(&connection).unwrap();
+        let outputs = Outputs::new(home.path().join("outputs"));
+        let all = 2 * OUTPUTS + 1;
+        for at in 0..all {
+            let at_ms = if at + 1 == all { 6 } else { 7 };
+            connection
+                .execute(
+                    "INSERT INTO outputs (id, at_ms) VALUES (?1, ?2)",
+                    params![format!("{at:032x}"), at_ms],
+                )
+                .unwrap();
+        }
+        let mut old = OldOutputs { before: 7, ..OldOutputs::default() };
+        for (goes_on, left) in [(true, all), (true, all), (false, all - 1)] {
+            assert_eq!(old.turn(&mut connection, &outputs).unwrap(), goes_on);
+            let listed: usize =
+                connection.query_row("SELECT COUNT(*) FROM outputs", [], |row| row.get(0)).unwrap();
+            assert_eq!(listed, left);
         }
     }
 
