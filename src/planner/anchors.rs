@@ -22,7 +22,8 @@ pub(super) struct Anchored<'a> {
     pub(super) cut: Option<PartId>,
     /// The cache entries of the previous request have expired.
     pub(super) after_pause: bool,
-    /// What is written to the cache is likely to be read again. Otherwise only entries that are there are marked.
+    /// What is written to the cache is likely to be read again. Otherwise only an entry that the provider has reported is
+    /// marked.
     pub(super) may_write: bool,
 }
 
@@ -51,6 +52,9 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         written = end.max(entry);
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
+    }
+    if !request.may_write {
+        return chosen;
     }
     let entries = standing.kept.entries();
     if is_marked && policy.marks.anchors && outcome.event.is_none() {
@@ -153,7 +157,9 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let readable_bytes = readable.map(|entry| sizes.up_to(entry));
     let mut allowed = allowance(request, &stake, readable_bytes);
     if !request.may_write {
-        if allowed.is_none() || readable.is_none() {
+        // Other entries may be too short for the provider to keep.
+        let is_reported = readable.is_some_and(|entry| standing.kept.entries().tokens(entry).is_some());
+        if allowed.is_none() || !is_reported {
             return Reach { entry: None, end: None };
         }
         allowed = Some(0.0);
@@ -346,12 +352,14 @@ mod tests {
     #[test]
     fn several_steps_at_once_read_what_is_there() {
         let one_by_one = [(3, 1), (5, 3)];
-        for (name, then, expected) in [
-            ("one step", [(7, 5), (9, 7)], [vec![6, 4, 0], vec![8, 6, 0]]),
-            ("two steps", [(9, 5), (11, 9)], [vec![4, 0], vec![10, 4, 0]]),
-            ("twice two steps", [(9, 5), (13, 9)], [vec![4, 0], vec![4, 0]]),
-            ("a step that departs", [(5, 3), (9, 3)], [vec![4, 2, 0], vec![2, 0]]),
-            ("all but the first message", [(7, 1), (9, 1)], [vec![0], vec![0]]),
+        for (name, written, then, expected) in [
+            ("one step", 900, [(7, 5), (9, 7)], [vec![6, 4, 0], vec![8, 6, 0]]),
+            ("two steps", 900, [(9, 5), (11, 9)], [vec![4], vec![10, 4, 0]]),
+            ("twice two steps", 900, [(9, 5), (13, 9)], [vec![4], vec![4]]),
+            ("a step that departs", 900, [(5, 3), (9, 3)], [vec![4, 2, 0], vec![2]]),
+            ("all but the first message", 900, [(7, 1), (9, 1)], [vec![], vec![]]),
+            ("one step, nothing reported", 0, [(7, 5), (9, 7)], [vec![6, 4, 0], vec![8, 6, 0]]),
+            ("two steps, nothing reported", 0, [(9, 5), (11, 9)], [vec![], vec![10, 4, 0]]),
         ] {
             let mut standing: Option<Box<Standing>> = None;
             let added = one_by_one.into_iter().chain(then).map(|(count, sent)| {
@@ -372,6 +380,8 @@ mod tests {
                 let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
                 let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
                 standing = outcome.standing.clone();
+                let entries = standing.as_mut().unwrap().kept.entries_mut();
+                entries.told(0, if outcome.marks.parts().is_empty() { 0 } else { written });
                 outcome.marks.parts().iter().map(|(part, _)| part.message).collect::<Vec<_>>()
             });
             let added: Vec<_> = added.skip(2).collect();
