@@ -593,4 +593,44 @@ mod tests {
             assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{min_prefix_tokens}");
         }
     }
+
+    /// A request that is tried again is no continuation as long as nothing of its thread was billed.
+    #[test]
+    fn what_was_only_refused_is_marked_as_if_it_were_new() {
+        use crate::planner::Fate::{Billed, Refused, Unknown};
+        let text = "example ".repeat(1_000);
+        // A request with examples, and what goes on from it.
+        let read = |count: usize| {
+            let said = |at: usize| {
+                let role = ["user", "assistant"][at % 2];
+                format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{at} {text}"}}]}}"#)
+            };
+            let messages: Vec<String> = (0..count).map(said).collect();
+            let body = format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(","));
+            protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
+        };
+        for (name, requests) in [
+            ("once", &[(5, Refused, false)][..]),
+            ("tried again", &[(5, Refused, false), (5, Refused, false), (5, Billed, false)]),
+            ("goes on", &[(5, Refused, false), (5, Billed, false), (7, Billed, true)]),
+            ("refused later", &[(5, Billed, false), (7, Refused, true), (7, Billed, true)]),
+            ("may have been read", &[(5, Unknown, false), (5, Billed, true)]),
+            (
+                "may have been read, and refused",
+                &[(5, Unknown, false), (5, Refused, true), (5, Billed, true)],
+            ),
+        ] {
+            let (mut sent, mut standing) = (0, None);
+            for (request, &(count, fate, is_marked)) in requests.iter().enumerate() {
+                let (talk, past) = (read(count), Past { sent, standing, ..Past::nothing() });
+                let now_ms = 1_000 * (request as u64 + 1);
+                let facts = Facts { now_ms, ttl_ms: 300_000, ..Facts::default() };
+                let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
+                assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{name}, {request}");
+                standing = outcome.standing;
+                standing.as_mut().unwrap().ended(fate);
+                sent = count;
+            }
+        }
+    }
 }

@@ -128,7 +128,7 @@ impl Request<'_> {
         let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
         let after_pause = standing.kept.was_paused(facts.now_ms, facts.ttl_ms);
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
-        let may_write = self.is_worth_marks();
+        let may_write = self.is_worth_marks(standing);
         // Reading what an earlier request has written costs nothing extra.
         let may_read = !conversation.is_marked() && sent > 0;
         if may_be_kept && (may_write || may_read) {
@@ -153,10 +153,12 @@ impl Request<'_> {
 
     /// Whether marks are worthwhile: writing to the cache costs extra. A client that marks nothing in the history may
     /// send another one each time (only the newest messages, a transcript to be judged), and would never read what
-    /// was written.
-    fn is_worth_marks(&self) -> bool {
+    /// was written. That it tries again what was refused says nothing about that.
+    fn is_worth_marks(&self, standing: &Standing) -> bool {
         if self.conversation.is_marked() {
             self.sent > 0 || self.conversation.messages.iter().any(|message| message.index.has_results())
+        } else if standing.kept.was_only_refused() {
+            false
         } else {
             // What stands in front of omitted words was sent as well.
             let sent = match self.ending {

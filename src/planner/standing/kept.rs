@@ -22,6 +22,10 @@ pub(in crate::planner) struct Kept {
     expected: Option<Expected>,
     /// Entries and stake before the last request, until it is known to have been billed.
     unbilled: Option<(Entries, Stake)>,
+    /// The request is the first of its thread, or all before it were refused.
+    is_untried: bool,
+    /// All requests that have ended so far were refused, of which there was at least one.
+    only_refused: bool,
     /// What the thread's earlier requests would have cost untouched, if that is known from another history than its
     /// own.
     before: Option<f64>,
@@ -78,10 +82,16 @@ impl Kept {
     /// Counts a request that would cost `plain` untouched. A retry is paid again. What came before the thread was
     /// known is unknown.
     pub(super) fn is_made(&mut self, plain: f64, is_first: bool) {
+        self.is_untried = is_first || self.only_refused;
         let before = if is_first { 0.0 } else { self.stake.plain };
         self.stake.plain = self.before.take().unwrap_or(before);
         self.unbilled = Some((self.entries.clone(), self.stake));
         self.stake.plain += plain;
+    }
+
+    /// Whether all requests of the thread before this one were refused, of which there was at least one.
+    pub(in crate::planner) fn was_only_refused(&self) -> bool {
+        self.only_refused
     }
 
     /// Another thread branches off with a request that would cost `plain` untouched: all that is known of the past is
@@ -120,6 +130,7 @@ impl Kept {
             self.entries.told(read, written);
         }
         let is_billed = matches!(fate, Fate::Billed | Fate::Told { .. });
+        self.only_refused = self.is_untried && fate == Fate::Refused;
         let Some((entries, before)) = self.unbilled.take().filter(|_| !is_billed) else { return };
         let spent = self.stake.spent;
         self.entries = entries;
@@ -222,6 +233,33 @@ mod tests {
                 kept.ended(fate);
                 departed.ended(fate);
             }
+        }
+    }
+
+    /// What branches off from a thread that was read is not the first of its kind, whatever becomes of it.
+    #[test]
+    fn what_was_only_refused() {
+        use Fate::{Billed, Refused, Unknown};
+        for (name, branches, fates, expected) in [
+            ("refused", false, &[Refused][..], true),
+            ("refused again", false, &[Refused, Refused], true),
+            ("then read", false, &[Refused, Billed], false),
+            ("read before", false, &[Billed, Refused], false),
+            ("perhaps read before", false, &[Unknown, Refused], false),
+            ("a branch", true, &[Refused, Refused], false),
+        ] {
+            let mut kept = Kept::default();
+            if branches {
+                kept.is_made(1.0, true);
+                kept.ended(Billed);
+                kept = kept.departed(PartId { message: 1, part: 0 });
+                kept.branch(1.0, true);
+            }
+            for (request, fate) in fates.iter().enumerate() {
+                kept.is_made(1.0, !branches && request == 0);
+                kept.ended(*fate);
+            }
+            assert_eq!(kept.was_only_refused(), expected, "{name}");
         }
     }
 }
