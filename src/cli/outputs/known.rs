@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use crate::cli::Failure;
 use crate::cli::history::holds_at;
 use crate::config::Config;
@@ -33,15 +31,19 @@ pub(super) struct Output {
     pub(super) bytes: Option<u64>,
     /// Whether the store expects its file to exist.
     pub(super) is_stored: bool,
-    /// The conversations that use it, the newest last.
-    pub(super) uses: Vec<Use>,
+    /// The conversations that use it, by their ids.
+    pub(super) uses: BTreeMap<String, Use>,
+    /// The number of references to it so far.
+    pub(super) references: u64,
 }
 
-/// A conversation, and the numbers of its requests with which a text was shortened or cleared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// The use of a text by a conversation.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Use {
-    pub(super) conversation: String,
+    /// The numbers of the requests with which the text was shortened or cleared.
     pub(super) requests: BTreeSet<usize>,
+    /// Which of the references to the text is the conversation's last one, from 1.
+    last: u64,
 }
 
 /// A message that was sent in another form, and the id of its full text.
@@ -129,9 +131,7 @@ impl Known {
     }
 
     pub(super) fn newest_first(&self, conversation: Option<&str>, filter: LedgerFilter) -> Vec<Named<'_>> {
-        let is_of = |output: &Output| {
-            conversation.is_none_or(|id| output.uses.iter().any(|one| one.conversation == id))
-        };
+        let is_of = |output: &Output| conversation.is_none_or(|id| output.uses.contains_key(id));
         let is_then = |output: &Output| match output.last_ms {
             Some(at_ms) => {
                 filter.since_ms.is_none_or(|since| at_ms >= since)
@@ -157,16 +157,27 @@ impl Output {
     /// Adds a reference by a request; `is_made` says whether the decision was made with that request or earlier.
     fn add(&mut self, at_ms: i64, conversation: &str, number: usize, is_made: bool) {
         self.last_ms = self.last_ms.max(Some(at_ms));
-        let known = self.uses.iter().position(|one| one.conversation == conversation);
-        let mut newest = match known {
-            Some(at) => self.uses.remove(at),
-            None => Use { conversation: conversation.to_owned(), requests: BTreeSet::new() },
-        };
+        self.references += 1;
+        let one = self.uses.entry(conversation.to_owned()).or_default();
+        one.last = self.references;
         // The record of the request with the decision may have been removed.
-        if is_made || newest.requests.is_empty() {
-            newest.requests.insert(number);
+        if is_made || one.requests.is_empty() {
+            one.requests.insert(number);
         }
-        self.uses.push(newest);
+    }
+
+    /// The conversation that used it last.
+    pub(super) fn newest(&self) -> Option<(&str, &Use)> {
+        let newest = self.uses.iter().max_by_key(|(_, one)| one.last);
+        newest.map(|(conversation, one)| (conversation.as_str(), one))
+    }
+
+    /// The conversations that use it, the newest first.
+    pub(super) fn users(&self) -> Vec<(&str, &Use)> {
+        let all = self.uses.iter().map(|(conversation, one)| (conversation.as_str(), one));
+        let mut users: Vec<_> = all.collect();
+        users.sort_by_key(|(_, one)| std::cmp::Reverse(one.last));
+        users
     }
 }
 
@@ -227,21 +238,21 @@ pub(super) mod tests {
         ];
         for (records, expected) in cases {
             let known = known(records);
-            let found: Vec<_> = known.outputs.iter().map(|(id, output)| (id.as_str(), output)).collect();
-            let uses = |uses: &[(&str, &[usize])]| -> Vec<Use> {
-                let one = |(conversation, requests): &(&str, &[usize])| Use {
-                    conversation: (*conversation).to_owned(),
-                    requests: requests.iter().copied().collect(),
-                };
-                uses.iter().map(one).collect()
+            let requests = |one: &Use| one.requests.iter().copied().collect::<Vec<_>>();
+            let uses = |output: &Output| -> Vec<(String, Vec<usize>)> {
+                let users = output.users().into_iter().rev();
+                users.map(|(conversation, one)| (conversation.to_owned(), requests(one))).collect()
             };
-            let expected: Vec<_> = expected
-                .iter()
-                .map(|(id, at_ms, of)| {
-                    (*id, Output { last_ms: Some(*at_ms), uses: uses(of), ..Output::default() })
-                })
-                .collect();
-            assert!(found.into_iter().eq(expected.iter().map(|(id, output)| (*id, output))), "{known:?}");
+            let found = known.outputs.iter().map(|(id, output)| (id.as_str(), output.last_ms, uses(output)));
+            let expected = expected.iter().map(|(id, at_ms, of)| {
+                let of =
+                    of.iter().map(|(conversation, requests)| ((*conversation).to_owned(), requests.to_vec()));
+                (*id, Some(*at_ms), of.collect())
+            });
+            assert!(found.eq(expected), "{known:?}");
+            for output in known.outputs.values() {
+                assert_eq!(output.newest(), output.users().first().copied());
+            }
         }
     }
 
@@ -266,8 +277,7 @@ pub(super) mod tests {
             [(7, &["w", "x", "y", "z"][..]), (6, &["w", "x", "y"]), (5, &["w", "x"]), (4, &["w"])]
         {
             let known = known(&[&trunk[..], &[of("d", ("b", Some("a")), (9, prior), &[])]].concat());
-            let listed =
-                known.outputs.iter().filter(|(_, one)| one.uses.iter().any(|one| one.conversation == "d"));
+            let listed = known.outputs.iter().filter(|(_, one)| one.uses.contains_key("d"));
             assert!(listed.map(|(id, _)| id).eq(expected), "{prior}");
         }
     }

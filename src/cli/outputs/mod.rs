@@ -95,7 +95,7 @@ fn gone(id: &str, output: &Output, outputs: &Outputs) -> String {
         "it is not kept, because of `outputs.recall`, or not any more, because of `outputs.retention`"
             .to_owned()
     };
-    let hint = output.uses.last().and_then(|last| Some((&last.conversation, last.requests.last()?)));
+    let hint = output.newest().and_then(|(conversation, last)| Some((conversation, last.requests.last()?)));
     let hint = hint.map(|(conversation, request)| {
         format!("\n  hint: `plimsoll diff {conversation} {request}` shows what was sent in its place")
     });
@@ -141,8 +141,8 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     }
     let ids: Vec<&str> = known.outputs.keys().map(String::as_str).collect();
     let width = books::id_width(&ids);
-    let uses = known.outputs.values().flat_map(|output| &output.uses);
-    let conversations: BTreeSet<&str> = uses.map(|one| one.conversation.as_str()).collect();
+    let uses = known.outputs.values().flat_map(|output| output.uses.keys());
+    let conversations: BTreeSet<&str> = uses.map(String::as_str).collect();
     let of_width =
         books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(books::most(CONVERSATION));
     let unknown = || "–".to_owned();
@@ -155,8 +155,8 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
         ("requests", Align::Left),
     ]);
     for (id, output) in listed {
-        let of_asked = output.uses.iter().find(|one| Some(&*one.conversation) == asked);
-        let shown = of_asked.or_else(|| output.uses.last());
+        let of_asked = asked.and_then(|asked| Some((asked, output.uses.get(asked)?)));
+        let shown = of_asked.or_else(|| output.newest());
         let others = output.uses.len().saturating_sub(1);
         let others = if others > 0 { format!(" +{others}") } else { String::new() };
         table.row(&[
@@ -164,8 +164,8 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
             output.last_ms.map_or_else(unknown, |at_ms| when::minute(at_ms, zone)),
             output.bytes.map_or_else(unknown, figures::count),
             if output.bytes.is_some() { "kept" } else { "not kept" }.to_owned(),
-            shown.map_or_else(unknown, |shown| cut(&shown.conversation, of_width) + &others),
-            shown.map_or_else(unknown, |shown| cut(&ranges(&shown.requests), books::most(REQUESTS))),
+            shown.map_or_else(unknown, |(conversation, _)| cut(conversation, of_width) + &others),
+            shown.map_or_else(unknown, |(_, one)| cut(&ranges(&one.requests), books::most(REQUESTS))),
         ]);
     }
     table.lines_within(books::width())
@@ -219,17 +219,25 @@ struct JsonOutput<'a> {
     last_used: Option<String>,
     bytes: Option<u64>,
     path: Option<String>,
-    uses: Vec<&'a Use>,
+    uses: Vec<JsonUse<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonUse<'a> {
+    conversation: &'a str,
+    requests: &'a BTreeSet<usize>,
 }
 
 impl<'a> Json<'a> {
     fn of(known: &Known, listed: &[Named<'a>], outputs: &Outputs) -> Self {
+        let used =
+            |(conversation, one): (&'a str, &'a Use)| JsonUse { conversation, requests: &one.requests };
         let one = |&(id, output): &Named<'a>| JsonOutput {
             id,
             last_used: output.last_ms.map(when::rfc3339),
             bytes: output.bytes,
             path: output.bytes.map(|_| outputs.path(id).display().to_string()),
-            uses: output.uses.iter().rev().collect(),
+            uses: output.users().into_iter().map(used).collect(),
         };
         Self {
             outputs: listed.iter().map(one).collect(),
