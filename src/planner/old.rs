@@ -129,7 +129,8 @@ impl Request<'_> {
         let after_pause = standing.kept.was_paused(facts.now_ms, facts.ttl_ms);
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
         let may_write = self.is_worth_marks(standing);
-        // Reading what an earlier request has written costs nothing extra.
+        // Marking what an earlier request has written costs nothing extra as long as the provider still has it. An
+        // entry that is gone is written again once, at the price of writing: this is booked, and the stake bounds it.
         let may_read = !conversation.is_marked() && sent > 0;
         if may_be_kept && (may_write || may_read) {
             let rates = terms.rates;

@@ -229,27 +229,52 @@ mod tests {
     use super::*;
     use crate::store::schema;
 
+    /// An empty store.
+    struct Rig {
+        /// The folder of the texts and the logs, removed with this.
+        home: tempfile::TempDir,
+        connection: Connection,
+        outputs: Outputs,
+        logs: Logs,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            let connection = Connection::open_in_memory().unwrap();
+            schema::prepare(&connection).unwrap();
+            let (outputs, logs) =
+                (Outputs::new(home.path().join("outputs")), Logs::new(home.path().join("logs")));
+            Self { home, connection, outputs, logs }
+        }
+    }
+
+    fn list(connection: &Connection, id: &str, at_ms: i64) {
+        let row = params![id, at_ms];
+        connection.execute("INSERT INTO outputs (id, at_ms) VALUES (?1, ?2)", row).unwrap();
+    }
+
+    fn count(connection: &Connection, table: &str) -> usize {
+        let count = format!("SELECT COUNT(*) FROM {table}");
+        connection.query_row(&count, [], |row| row.get(0)).unwrap()
+    }
+
     /// The rest is what cannot be removed, and what no turn has reached yet.
     #[test]
     fn outputs_go_in_turns() {
-        let home = tempfile::tempdir().unwrap();
-        let mut connection = Connection::open_in_memory().unwrap();
-        schema::prepare(&connection).unwrap();
-        let outputs = Outputs::new(home.path().join("outputs"));
+        let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
         let ids: Vec<String> = (0..2 * TURN + 2).map(|n| format!("{n:032x}")).collect();
         for (at, id) in ids.iter().enumerate() {
             outputs.save(id, "text").unwrap();
             // The last one is in use.
             let at_ms = if at + 1 == ids.len() { 7 } else { 6 };
-            connection
-                .execute("INSERT INTO outputs (id, at_ms) VALUES (?1, ?2)", params![id, at_ms])
-                .unwrap();
+            list(&connection, id, at_ms);
         }
         for stuck in [0, TURN + 3] {
             std::fs::remove_file(outputs.path(&ids[stuck])).unwrap();
             std::fs::create_dir(outputs.path(&ids[stuck])).unwrap();
         }
-        let (mut sweep, logs) = (Sweep::default(), Logs::new(home.path().join("logs")));
+        let mut sweep = Sweep::default();
         sweep.begin(&Batch::default(), &outputs, &logs);
         assert!(sweep.is_done());
         sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() }, &outputs, &logs);
@@ -258,8 +283,7 @@ mod tests {
         for (left, is_done) in
             [(all, false), (all - TURN + 1, false), (all - 2 * TURN + 2, false), (3, false)]
         {
-            let listed: usize =
-                connection.query_row("SELECT COUNT(*) FROM outputs", [], |row| row.get(0)).unwrap();
+            let listed = count(&connection, "outputs");
             let there = ids.iter().filter(|id| outputs.path(id).exists()).count();
             assert_eq!((listed, there, sweep.is_done()), (left, left, is_done));
             sweep.go_on(&mut connection, &outputs);
@@ -269,25 +293,16 @@ mod tests {
     /// A turn ends behind so many that are in use, too.
     #[test]
     fn few_old_outputs_are_found_in_turns() {
-        let home = tempfile::tempdir().unwrap();
-        let mut connection = Connection::open_in_memory().unwrap();
-        schema::prepare(&connection).unwrap();
-        let outputs = Outputs::new(home.path().join("outputs"));
+        let Rig { home: _home, mut connection, outputs, .. } = Rig::new();
         let all = 2 * OUTPUTS + 1;
         for at in 0..all {
             let at_ms = if at + 1 == all { 6 } else { 7 };
-            connection
-                .execute(
-                    "INSERT INTO outputs (id, at_ms) VALUES (?1, ?2)",
-                    params![format!("{at:032x}"), at_ms],
-                )
-                .unwrap();
+            list(&connection, &format!("{at:032x}"), at_ms);
         }
         let mut old = OldOutputs { before: 7, ..OldOutputs::default() };
         for (goes_on, left) in [(true, all), (true, all), (false, all - 1)] {
             assert_eq!(old.turn(&mut connection, &outputs).unwrap(), goes_on);
-            let listed: usize =
-                connection.query_row("SELECT COUNT(*) FROM outputs", [], |row| row.get(0)).unwrap();
+            let listed = count(&connection, "outputs");
             assert_eq!(listed, left);
         }
     }
@@ -295,11 +310,7 @@ mod tests {
     /// What a dead process has begun is removed, and nothing else that is not listed.
     #[test]
     fn drafts_go_when_they_are_old() {
-        let home = tempfile::tempdir().unwrap();
-        let mut connection = Connection::open_in_memory().unwrap();
-        schema::prepare(&connection).unwrap();
-        let (outputs, logs) =
-            (Outputs::new(home.path().join("outputs")), Logs::new(home.path().join("logs")));
+        let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
         let id = "0123456789abcdef0123456789abcdef";
         outputs.save(id, "text").unwrap();
         let named = |ending: &str| outputs.path(id).with_extension(ending);
@@ -324,11 +335,7 @@ mod tests {
     /// Records are removed a few at a time, beginning with the commit that asks for it.
     #[test]
     fn records_go_in_turns() {
-        let home = tempfile::tempdir().unwrap();
-        let mut connection = Connection::open_in_memory().unwrap();
-        schema::prepare(&connection).unwrap();
-        let (outputs, logs) =
-            (Outputs::new(home.path().join("outputs")), Logs::new(home.path().join("logs")));
+        let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
         let all = 3 * RECORDS + 2;
         for n in 0..all {
             // The last one is recent.
@@ -345,9 +352,7 @@ mod tests {
         for (left, is_done) in
             [all, all - RECORDS, all - 2 * RECORDS, 2, 1].into_iter().zip([false, false, false, false, true])
         {
-            let count: usize =
-                connection.query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap();
-            assert_eq!((count, sweep.is_done()), (left, is_done));
+            assert_eq!((count(&connection, "ledger"), sweep.is_done()), (left, is_done));
             sweep.go_on(&mut connection, &outputs);
         }
     }
@@ -356,10 +361,7 @@ mod tests {
     /// conversation continues.
     #[test]
     fn logs_go_in_turns() {
-        let home = tempfile::tempdir().unwrap();
-        let mut connection = Connection::open_in_memory().unwrap();
-        let outputs = Outputs::new(home.path().join("outputs"));
-        let mut logs = Logs::new(home.path().join("logs"));
+        let Rig { home, mut connection, outputs, mut logs } = Rig::new();
         let mut sweep = Sweep::default();
         let count = || fs::read_dir(home.path().join("logs")).map_or(0, Iterator::count);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
