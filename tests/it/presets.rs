@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll::config::{Config, Tuning};
-use plimsoll::planner::Level;
+use plimsoll::planner::{Layout, Level};
 use plimsoll::shape::{Leaf, Shaped, Subject, shape};
 use plimsoll::strategy::estimate::Estimate;
 use plimsoll::strategy::gate::Account;
@@ -220,6 +220,22 @@ fn talk(turns: &[(usize, &str)]) -> Vec<Message> {
     };
     let turns = turns.iter().flat_map(|(times, turn)| std::iter::repeat_n(*turn, *times));
     turns.flat_map(|turn| turn.split_whitespace().map(message).collect::<Vec<_>>()).collect()
+}
+
+/// What the user and the model are made to say around a summary.
+#[test]
+fn layouts_have_the_words_of_their_systems() {
+    let asked = || Layout::Asked("What did we do so far?".into());
+    let thanks = || Layout::Acknowledged("Got it. Thanks for the context!".into());
+    for (name, expected) in [
+        ("opencode", asked()),
+        ("opencode-2026", asked()),
+        ("gemini", thanks()),
+        ("codex", Layout::User),
+        ("pulse", Layout::Answer),
+    ] {
+        assert_eq!(preset(name).summarize.layout, expected, "{name}");
+    }
 }
 
 /// The first message that is kept after a summary.
