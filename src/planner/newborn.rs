@@ -52,8 +52,8 @@ pub(super) fn decide(
     // What was read back earlier stands there whole.
     let is_whole = |earlier: PartId| !outcome.applied.iter().any(|applied| applied.part == earlier);
     let pointer = earlier
-        .filter(|(earlier, ..)| settings.repeat && all_text(part) && (!reads_back || is_whole(*earlier)))
-        .and_then(|(_, earlier, tool)| repeat(&subject, settings, part.slots.is_some(), earlier, tool));
+        .filter(|earlier| settings.repeat && all_text(part) && (!reads_back || is_whole(earlier.part)))
+        .and_then(|earlier| repeat(&subject, settings, part.slots.is_some(), earlier.call_id, earlier.tool));
     let is_let_through = reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most;
     if is_let_through && pointer.is_none() {
         return;
@@ -181,7 +181,7 @@ impl<'p> View<'p> {
         super::full_text(conversation, decided)
     }
 
-    /// An earlier result with the same content that is still in view: its part, its call's id and its tool.
+    /// An earlier result with the same content that is still in view.
     fn earlier<'a>(
         &mut self,
         conversation: &'a Conversation,
@@ -189,7 +189,7 @@ impl<'p> View<'p> {
         id: PartId,
         content: Digest,
         settings: &Settings,
-    ) -> Option<(PartId, &'a str, Option<&'a str>)> {
+    ) -> Option<Earlier<'a>> {
         if !settings.repeat || conversation.hides_results {
             return None;
         }
@@ -201,8 +201,15 @@ impl<'p> View<'p> {
             return None;
         };
         let call_id = conversation.part(earlier)?.call_id.as_deref()?;
-        Some((earlier, call_id, conversation.tool_of(earlier)))
+        Some(Earlier { part: earlier, call_id, tool: conversation.tool_of(earlier) })
     }
+}
+
+/// An earlier result that a pointer can name.
+struct Earlier<'a> {
+    part: PartId,
+    call_id: &'a str,
+    tool: Option<&'a str>,
 }
 
 /// Whether the result that a pointer names still stands before it and can be read.
