@@ -27,7 +27,7 @@ use super::tuning::{Tuning, Tunings};
 use super::windows::Windows;
 use super::{Core, Recall, Sidecar, clock, housekeeping};
 use crate::admin;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Loop};
 use crate::ledger::Totals;
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
@@ -124,7 +124,7 @@ impl App {
         let admin = config.listen.admin.map(bind_admin).transpose()?.flatten();
         let config =
             &config.clone().listening_at(listener.address(), admin.as_ref().map(admin::Listener::address));
-        if let Some((upstream, key, place)) = config.looped() {
+        if let Some(Loop { upstream, key, place }) = config.looped() {
             return Err(StartError::Loop { upstream: upstream.name.clone(), key, place });
         }
         for unusable in config.unusable_proxies() {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::signals::{self, Caught};
 use super::{Failure, Serve, files, say};
 use crate::app::App;
-use crate::config::{Config, Limits, LogFormat, Mode, Upstream, Upstreams};
+use crate::config::{Config, Limits, LogFormat, Loop, Mode, Upstream, Upstreams};
 use crate::server::{self, Drained};
 use crate::telemetry;
 
@@ -109,10 +109,10 @@ pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<Str
 
 /// Checks that no upstream is the gateway itself, which would send requests to itself for ever.
 fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
-    let Some((own, key, place)) = config.looped() else { return Ok(()) };
+    let Some(Loop { upstream, key, place }) = config.looped() else { return Ok(()) };
     let said = match &options.gateway.upstream {
         Some(_) => "--upstream".to_owned(),
-        None => format!("upstream.{}.{key}", own.name),
+        None => format!("upstream.{}.{key}", upstream.name),
     };
     Err(Failure::Usage(format!("`{said}`: {place} is the gateway itself")))
 }

@@ -114,15 +114,15 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
             // The agent would have sent everything there, so the gateway does the same, with the same paths.
             Some(url) => {
                 let url = address(&url).map_err(|error| Failure::Usage(format!("`{variable}`: {error}")))?;
-                let (with, path, keys) = config.leading_to(url, upstream, &variable.to_ascii_lowercase());
-                config = with;
-                if !keys.is_empty() {
-                    let keys = keys.join("`, `");
+                let rerouted = config.leading_to(url, upstream, &variable.to_ascii_lowercase());
+                config = rerouted.config;
+                if !rerouted.unused.is_empty() {
+                    let keys = rerouted.unused.join("`, `");
                     notes.push(format!(
                         "`{variable}` is set, and requests go where it says, without `{keys}` of the file"
                     ));
                 }
-                path
+                rerouted.path
             }
         };
         addresses.push((variable, path));

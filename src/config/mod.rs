@@ -180,17 +180,16 @@ impl Config {
         Self { upstreams: Upstreams::single(base_url), ..self }
     }
 
-    /// Returns this configuration with a route to a server that an agent would have asked directly, in place of the
-    /// upstream `like`; the path below which the agent reaches it; and the keys of the file that do not apply to it.
-    /// `name` is its name if it is not an upstream of the file.
+    /// Adds a route to a server that an agent would have asked directly, in place of the upstream `like`. `name` is its
+    /// name if it is not an upstream of the file.
     #[must_use]
-    pub fn leading_to(mut self, url: BaseUrl, like: &str, name: &str) -> (Self, String, Vec<String>) {
+    pub fn leading_to(mut self, url: BaseUrl, like: &str, name: &str) -> Rerouted {
         let (path, mut unused) = self.upstreams.leading_to(url, like, name);
         if self.upstreams.named(name).is_some() {
             let lost = self.profiles.iter().filter(|profile| profile.matcher.is_for_upstream(like, name));
             unused.extend(lost.map(|profile| format!("profile.{}", profile.name)));
         }
-        (self, path, unused)
+        Rerouted { config: self, path, unused }
     }
 
     /// Returns this configuration with the addresses that the gateway actually listens at.
@@ -200,11 +199,11 @@ impl Config {
         self
     }
 
-    /// The upstream that leads back to the gateway, if there is one, with the key that is to blame and its value.
-    pub fn looped(&self) -> Option<(&Upstream, &'static str, String)> {
+    /// The upstream that leads back to the gateway, if there is one.
+    pub fn looped(&self) -> Option<Loop<'_>> {
         self.upstreams.as_slice().iter().find_map(|upstream| {
             let (key, place) = upstream.looped(&self.listen)?;
-            Some((upstream, key, place))
+            Some(Loop { upstream, key, place })
         })
     }
 
@@ -229,6 +228,28 @@ impl Config {
     pub fn keys() -> Vec<String> {
         Reader::keys(&Document::parse(&Source::new("")), &|_: &str| None, |root| read(root, Rules::Reading))
     }
+}
+
+/// A configuration with a route to a server that an agent would have asked directly.
+#[derive(Debug)]
+pub struct Rerouted {
+    /// The configuration with that route.
+    pub config: Config,
+    /// The path below which the agent reaches the server.
+    pub path: String,
+    /// The keys of the file that do not apply to the server.
+    pub unused: Vec<String>,
+}
+
+/// An upstream whose requests would come back to the gateway.
+#[derive(Debug)]
+pub struct Loop<'a> {
+    /// The upstream.
+    pub upstream: &'a Upstream,
+    /// The key that is to blame, within the upstream's section.
+    pub key: &'static str,
+    /// The value of that key.
+    pub place: String,
 }
 
 /// Which rules a file must meet.

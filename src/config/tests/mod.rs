@@ -243,8 +243,10 @@ fn a_server_named_by_a_variable_has_its_settings_and_no_others() {
         (&profile("openai"), "http://own.test/v1", "/variable", 1, "profile.p"),
         (&profile("*"), "http://own.test/v1", "/variable", 1, ""),
     ] {
-        let (config, found, keys) = good(text).leading_to(url.parse().expect("a URL"), "openai", "variable");
-        assert_eq!((&*found, &*keys.join(" ")), (path, unused), "{text} {url}");
+        let url_of_agent = url.parse().expect("a URL");
+        let rerouted = good(text).leading_to(url_of_agent, "openai", "variable");
+        let config = rerouted.config;
+        assert_eq!((&*rerouted.path, &*rerouted.unused.join(" ")), (path, unused), "{text} {url}");
         let (name, rest) = path[1..]
             .split_once('/')
             .map_or((&path[1..], ""), |(name, _)| (name, path.strip_prefix("/openai").expect("its own")));
