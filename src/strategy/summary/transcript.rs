@@ -33,11 +33,11 @@ pub fn render(
     sent: Sent<'_>,
     result_bytes: usize,
 ) -> Vec<Entry> {
+    let view = View { conversation, sent, result_bytes };
     let entry = |message: usize| {
         let mut text = String::new();
         for (id, part) in conversation.parts_of(message) {
-            let role = conversation.messages[message].index.role;
-            show(&mut text, conversation, id, part, role, sent, result_bytes);
+            view.show(&mut text, id, part);
         }
         (!text.is_empty()).then_some(Entry { message, text })
     };
@@ -66,53 +66,57 @@ pub fn about(
     messages.flat_map(|message| conversation.parts_of(message)).map(shown).sum()
 }
 
-fn show(
-    out: &mut String,
-    conversation: &Conversation,
-    id: PartId,
-    part: &Part,
-    role: Role,
-    sent: Sent<'_>,
+/// How parts are shown.
+struct View<'a, 's> {
+    conversation: &'a Conversation,
+    sent: Sent<'s>,
+    /// The most bytes shown of a result.
     result_bytes: usize,
-) {
-    let number = id.message + 1;
-    let who = match role {
-        Role::System => "system",
-        Role::User | Role::Tool => "user",
-        Role::Assistant => "assistant",
-    };
-    // Writing to a string cannot fail.
-    let _ = match part.kind {
-        PartKind::Thinking => Ok(()),
-        PartKind::Text => {
-            let text = texts(conversation, id, part, sent);
-            if text.trim().is_empty() {
-                Ok(())
-            } else {
-                writeln!(out, "[{number}] {who}: {}", text.trim_end())
+}
+
+impl View<'_, '_> {
+    /// Appends what is shown of a part.
+    fn show(&self, out: &mut String, id: PartId, part: &Part) {
+        let Self { conversation, sent, result_bytes } = *self;
+        let number = id.message + 1;
+        let who = match conversation.messages[id.message as usize].index.role {
+            Role::System => "system",
+            Role::User | Role::Tool => "user",
+            Role::Assistant => "assistant",
+        };
+        // Writing to a string cannot fail.
+        let _ = match part.kind {
+            PartKind::Thinking => Ok(()),
+            PartKind::Text => {
+                let text = texts(conversation, id, part, sent);
+                if text.trim().is_empty() {
+                    Ok(())
+                } else {
+                    writeln!(out, "[{number}] {who}: {}", text.trim_end())
+                }
             }
-        }
-        PartKind::ToolCall => {
-            let arguments = conversation.arguments(id).unwrap_or_default();
-            let tool = part.tool.as_deref().unwrap_or("a tool");
-            writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, ARGUMENTS))
-        }
-        PartKind::ToolResult => {
-            let tool = conversation.tool_of(id).unwrap_or("a tool");
-            let failed = if part.is_error { " (an error)" } else { "" };
-            let text = texts(conversation, id, part, sent);
-            let media =
-                if part.leaves.is_empty() && text.is_empty() { " (nothing that is text)" } else { "" };
-            let text = shorten(text.trim_end(), result_bytes);
-            writeln!(out, "[{number}] result of {tool}{failed}:{media} {text}")
-        }
-        PartKind::Hosted => {
-            let raw = String::from_utf8_lossy(conversation.bytes_of(id.message, part.span));
-            writeln!(out, "[{number}] run by the provider: {}", shorten(&raw, ARGUMENTS))
-        }
-        PartKind::Media => writeln!(out, "[{number}] {who}: (an image or a document)"),
-        PartKind::Opaque => writeln!(out, "[{number}] {who}: (something that cannot be shown)"),
-    };
+            PartKind::ToolCall => {
+                let arguments = conversation.arguments(id).unwrap_or_default();
+                let tool = part.tool.as_deref().unwrap_or("a tool");
+                writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, ARGUMENTS))
+            }
+            PartKind::ToolResult => {
+                let tool = conversation.tool_of(id).unwrap_or("a tool");
+                let failed = if part.is_error { " (an error)" } else { "" };
+                let text = texts(conversation, id, part, sent);
+                let media =
+                    if part.leaves.is_empty() && text.is_empty() { " (nothing that is text)" } else { "" };
+                let text = shorten(text.trim_end(), result_bytes);
+                writeln!(out, "[{number}] result of {tool}{failed}:{media} {text}")
+            }
+            PartKind::Hosted => {
+                let raw = String::from_utf8_lossy(conversation.bytes_of(id.message, part.span));
+                writeln!(out, "[{number}] run by the provider: {}", shorten(&raw, ARGUMENTS))
+            }
+            PartKind::Media => writeln!(out, "[{number}] {who}: (an image or a document)"),
+            PartKind::Opaque => writeln!(out, "[{number}] {who}: (something that cannot be shown)"),
+        };
+    }
 }
 
 /// The texts of a part as they are sent.
