@@ -13,7 +13,7 @@ use super::sizes::Sizes;
 use super::thoughts::{Forms, Thoughts};
 use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
-use crate::protocol::Scale;
+use crate::protocol::{Prompt, Scale};
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
@@ -80,29 +80,16 @@ impl Untouched {
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let prompt = known.map_or(0, Usage::asked_tokens);
         let (scale, held) = (sent.scale(prompt), sent.held(prompt, measured.hides));
-        (ended.record.turn, ended.record.step) = (measured.turn, measured.step);
-        ended.record.prior = measured.prior;
-        name_tools(&mut ended.record, &measured.tools);
-        ended.record.calls = Some(measured.calls_sent.filter(|_| !resent).unwrap_or(measured.calls));
-        ended.record.files.clone_from(&measured.files);
-        ended.record.doom_loop = measured.doom_loop.as_ref().map(doom_loop);
+        describe(&mut ended.record, measured);
         let shares = shares(sent, scale, prompt);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
-        if ended.record.bytes.saved > 0 {
-            let saved = measured.original.tokens(held.0).saturating_sub(whole.tokens(held.0));
-            ended.record.bytes.saved_tokens_estimate = saved;
-        }
-        if let Some(planned) = measured.planned.as_ref().filter(|_| ended.record.bytes.would_have_saved > 0) {
-            let less = whole.tokens(held.0).saturating_sub(planned.tokens(held.0));
-            ended.record.bytes.would_have_saved_tokens_estimate = less;
-        }
+        estimate_savings(&mut ended.record, measured, whole, held.0);
+        let is_followed = self.follows(ended, measured.prior);
         // A refused request is in no cache.
-        if !ended.record.status.is_some_and(|status| (200..300).contains(&status)) {
-            self.follows(ended, measured.prior);
+        if !is_answered(&ended.record) {
             return;
         }
-        let is_followed = self.follows(ended, measured.prior);
         let continues = ended.continues.as_deref();
         let before = self.histories.before(&ended.record, continues, ended.at_ms);
         let lacking = before.unwrap_or_default();
@@ -122,29 +109,10 @@ impl Untouched {
         let has_figure = is_known || (measured.sent.is_none() && goes_on);
         let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
         let Some(real) = ended.usage.as_ref().filter(known) else { return };
-        if let Some(planned) = uses.planned.filter(|_| is_known && !resent && !is_cut) {
-            let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, planned, false);
-            let would = untouched(real, would);
-            let cost = cost(ended, real, &would, prices);
-            let paid = ended.record.cost.as_ref().map(|cost| cost.total);
-            ended.record.would_have_saved_estimate =
-                paid.zip(cost).map(|(paid, cost)| paid.saturating_sub(cost));
+        if is_known && !resent && !is_cut {
+            ended.record.would_have_saved_estimate = would_have_saved(ended, real, &uses, prices);
         }
-        let is_event = ended.record.breaks_prefix();
-        let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
-        let estimated = tokens != real.tokens;
-        // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
-        let is_taken_up = real.tokens.prompt() == 0 && left.sent > 0;
-        let untouched = untouched(real, tokens);
-        ended.record.counterfactual = if ended.asked_again {
-            // The first answer would have been the only one.
-            Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false })
-        } else if is_taken_up || (estimated && (is_cut || is_refused(ended, real, &untouched, prices))) {
-            None
-        } else {
-            let cost = cost(ended, real, &untouched, prices);
-            Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
-        };
+        ended.record.counterfactual = counterfactual(ended, real, &uses, is_cut, prices);
         net(&mut ended.record);
     }
 
@@ -162,8 +130,7 @@ impl Untouched {
         let name = ended.continues.as_deref();
         let before = self.histories.before(&ended.record, name, ended.at_ms);
         let is_whole = before == Some(Lacking::NOTHING) && !ended.record.edits.were_sent();
-        let is_taken = ended.record.status.is_some_and(|status| (200..300).contains(&status));
-        let grown = name.filter(|_| ended.grows && is_taken).map(|name| (name, before));
+        let grown = name.filter(|_| ended.grows && is_answered(&ended.record)).map(|name| (name, before));
         self.histories.keep(&ended.record, grown, is_whole.then_some(Lacking::NOTHING), ended.at_ms);
         before
     }
@@ -375,6 +342,67 @@ fn name_tools(record: &mut Record, tools: &[(PartId, Box<str>)]) {
 
 fn doom_loop(found: &doom::DoomLoop) -> DoomLoop {
     DoomLoop { tool: found.tool.to_string(), calls: found.calls, same_results: found.same_results }
+}
+
+/// Adds the figures of a request that do not depend on the provider's cache.
+fn describe(record: &mut Record, measured: &Measured) {
+    let resent = record.edits.original_resent;
+    (record.turn, record.step, record.prior) = (measured.turn, measured.step, measured.prior);
+    name_tools(record, &measured.tools);
+    record.calls = Some(measured.calls_sent.filter(|_| !resent).unwrap_or(measured.calls));
+    record.files.clone_from(&measured.files);
+    record.doom_loop = measured.doom_loop.as_ref().map(doom_loop);
+}
+
+/// Estimates the tokens that were saved, or would have been, if any bytes were; `sent` is the prompt that was sent.
+fn estimate_savings(record: &mut Record, measured: &Measured, sent: &Prompt, scale: Scale) {
+    let tokens = sent.tokens(scale);
+    let bytes = &mut record.bytes;
+    if bytes.saved > 0 {
+        bytes.saved_tokens_estimate = measured.original.tokens(scale).saturating_sub(tokens);
+    }
+    if let Some(planned) = measured.planned.as_ref().filter(|_| bytes.would_have_saved > 0) {
+        bytes.would_have_saved_tokens_estimate = tokens.saturating_sub(planned.tokens(scale));
+    }
+}
+
+/// Whether the provider answered the request with a status of success.
+fn is_answered(record: &Record) -> bool {
+    record.status.is_some_and(|status| (200..300).contains(&status))
+}
+
+/// How much less a request would have cost in the form that an observing gateway would have sent; `None` if the
+/// gateway does not observe, or if either cost is unknown.
+fn would_have_saved(ended: &Ended, real: &Usage, uses: &Uses, prices: &Catalogue) -> Option<i64> {
+    let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.planned?, false);
+    let cost = cost(ended, real, &untouched(real, would), prices)?;
+    Some(ended.record.cost.as_ref()?.total.saturating_sub(cost))
+}
+
+/// What a request would have cost without the gateway; `None` if that is unknown. `is_cut`: the provider removed parts
+/// of the prompt itself, or would have removed some of the original.
+fn counterfactual(
+    ended: &Ended,
+    real: &Usage,
+    uses: &Uses,
+    is_cut: bool,
+    prices: &Catalogue,
+) -> Option<Counterfactual> {
+    if ended.asked_again {
+        // The first answer would have been the only one.
+        return Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false });
+    }
+    let is_event = ended.record.breaks_prefix();
+    let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
+    let estimated = tokens != real.tokens;
+    // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
+    let is_taken_up = real.tokens.prompt() == 0 && uses.lacking().sent > 0;
+    let untouched = untouched(real, tokens);
+    if is_taken_up || (estimated && (is_cut || is_refused(ended, real, &untouched, prices))) {
+        return None;
+    }
+    let cost = cost(ended, real, &untouched, prices);
+    Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
 }
 
 fn net(record: &mut Record) {
