@@ -78,13 +78,13 @@ impl Untouched {
         let forms = self.thoughts.read(ended, measured, whole);
         let sent = &*forms.sent;
         let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
-        let prompt = known.map_or(0, Usage::asked_tokens);
-        let (scale, held) = (sent.scale(prompt), sent.held(prompt, measured.hides));
+        let billed = known.map_or(0, Usage::asked_tokens);
         describe(&mut ended.record, measured);
-        let shares = shares(sent, scale, prompt);
+        let shares = shares(sent, sent.scale(billed), billed);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
-        estimate_savings(&mut ended.record, measured, whole, held.0);
+        let (scale, hidden) = sent.held(billed, measured.hides);
+        estimate_savings(&mut ended.record, measured, whole, scale);
         let is_followed = self.follows(ended, measured.prior);
         // A refused request is in no cache.
         if !is_answered(&ended.record) {
@@ -97,8 +97,9 @@ impl Untouched {
         // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
         let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !is_untold;
-        let uses = caches.observe(ended, measured.scope, (&forms, prompt), held, lacking);
-        let is_cut = is_cut(measured, ended.usage.as_ref(), (held.0, held.1.saturating_add(lacking.sent)));
+        let asked = Asked { forms: &forms, billed, scale, hidden, lacking };
+        let uses = caches.observe(&asked, measured.scope, ended.at_ms);
+        let is_cut = is_cut(measured, ended.usage.as_ref(), scale, hidden.saturating_add(lacking.sent));
         // The provider may have removed some of what is missing by itself.
         let left = uses.lacking();
         let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
@@ -189,17 +190,10 @@ impl Caches {
         is_known
     }
 
-    /// Feeds the prompts to their caches, behind the part of the history that no body holds; `lacking` is the part of
-    /// it that the original would still have. `billed`: the tokens of what was sent, 0 if unknown.
-    fn observe(
-        &mut self,
-        ended: &Ended,
-        scope: u64,
-        (forms, billed): (&Forms<'_>, u64),
-        (scale, hidden): (Scale, u64),
-        lacking: Lacking,
-    ) -> Uses {
-        let now_ms = u64::try_from(ended.at_ms).unwrap_or(0);
+    /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
+    fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
+        let Asked { forms, billed, scale, hidden, lacking } = *asked;
+        let now_ms = u64::try_from(at_ms).unwrap_or(0);
         // A figure that covers more than the body says nothing about single blocks.
         let billed = if hidden == 0 { billed } else { 0 };
         let scale = if billed > 0 { forms.sent.scale(0) } else { scale };
@@ -247,6 +241,19 @@ fn remember(record: &Record, at_ms: i64, threads: &Threads) {
     }
 }
 
+/// A prompt in its forms, and what is known of its size.
+struct Asked<'a> {
+    forms: &'a Forms<'a>,
+    /// The tokens billed for what was sent; 0 if unknown.
+    billed: u64,
+    /// The scale for what the bodies hold.
+    scale: Scale,
+    /// The tokens of the history that no body holds.
+    hidden: u64,
+    /// What is missing from that history, compared with the original's.
+    lacking: Lacking,
+}
+
 /// How the caches would serve each form of the prompt.
 struct Uses {
     original: CacheUse,
@@ -289,7 +296,7 @@ fn untouched(real: &Usage, tokens: Tokens) -> Usage {
 
 /// Whether the provider has itself removed parts of the prompt, as it was asked to, or would have done so with the
 /// original: then what would have been left of that is unknown.
-fn is_cut(measured: &Measured, real: Option<&Usage>, (scale, hidden): (Scale, u64)) -> bool {
+fn is_cut(measured: &Measured, real: Option<&Usage>, scale: Scale, hidden: u64) -> bool {
     let came = measured.original.tokens(scale).saturating_add(hidden);
     let asked = real.map_or(0, Usage::asked_tokens);
     let is_told = real.is_some_and(|real| real.prompt_is_cut);
