@@ -102,7 +102,7 @@ impl Acceptance {
                     Form::Original => &mut changes.refused,
                     Form::Edited => &mut changes.taken,
                 };
-                *kinds = kinds.with(facts.kinds);
+                *kinds = kinds.with(facts.decided.kinds);
             });
         }
     }
@@ -115,7 +115,7 @@ impl Acceptance {
             return false;
         }
         let known = self.known(upstream, facts);
-        let new = facts.kinds.without(known.taken);
+        let new = facts.decided.kinds.without(known.taken);
         if new.is_empty() {
             return false;
         }
@@ -158,6 +158,7 @@ fn key(upstream: &str, facts: &RequestFacts) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::super::models::MODELS;
+    use super::super::rewritten::InForce;
     use super::*;
     use crate::plan::{Op, Plan};
 
@@ -167,7 +168,7 @@ mod tests {
         let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
         let facts = |model: usize| RequestFacts {
             state: State::Edited,
-            kinds,
+            decided: InForce { kinds, ..InForce::default() },
             model: Some(model.to_string()),
             ..RequestFacts::default()
         };

@@ -70,7 +70,7 @@ impl Request<'_> {
 impl Core {
     /// Records whether the provider now keeps the marked frame: it does if the request was answered.
     pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool) {
-        if let Some(mark) = &facts.frame_mark {
+        if let Some(mark) = &facts.cache.frame_mark {
             self.systems().answered(mark.entry, is_kept, mark.writes(), self.unix_ms());
         }
     }
@@ -78,7 +78,7 @@ impl Core {
     /// Learns from the usage of a finished request whether the marked frame was read. Only the first request of a
     /// conversation tells: later ones read more than the frame, or nothing, whether or not the frame was cached.
     pub(super) fn frame_told(&self, facts: &RequestFacts, is_answered: bool, usage: Option<&Usage>) {
-        let Some(mark) = &facts.frame_mark else { return };
+        let Some(mark) = &facts.cache.frame_mark else { return };
         if !is_answered {
             self.frame_answered(facts, false);
         }

@@ -55,7 +55,8 @@ impl Core {
     /// Learns from the tokens that were read from the cache after a pause: they tell whether the history was still
     /// there. `at_ms` is when the request left.
     pub(super) fn pause_told(&self, upstream: &str, facts: &RequestFacts, at_ms: i64, read: u64) {
-        let Some((place, Uncertain { gone_ms, least, frame })) = facts.place.as_ref().zip(facts.uncertain)
+        let Some((place, Uncertain { gone_ms, least, frame })) =
+            facts.place.as_ref().zip(facts.cache.uncertain)
         else {
             return;
         };

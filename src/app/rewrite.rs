@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::books::Reading;
 use super::context::RequestContext;
 use super::frame::FrameMark;
-use super::rewritten::{InForce, RequestFacts, Rewritten};
+use super::rewritten::{CacheFacts, InForce, ProviderHistory, RequestFacts, Rewritten};
 use super::shadow::Track;
 use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
@@ -100,9 +100,9 @@ impl Core {
                 prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
                 conversation: request.conversation,
                 edited: rewritten.edited.take(),
-                applied: Arc::clone(&rewritten.facts.applied),
-                fresh: rewritten.facts.fresh,
-                splice: rewritten.facts.splice.clone(),
+                applied: Arc::clone(&rewritten.facts.decided.applied),
+                fresh: rewritten.facts.decided.fresh,
+                splice: rewritten.facts.decided.splice.clone(),
                 planned: rewritten.planned.take(),
             },
         ));
@@ -248,8 +248,8 @@ impl<'a> Request<'a> {
             conversation: &self.conversation,
             place,
             terms,
-            applied: &sent.applied,
-            splice: sent.splice.as_deref(),
+            applied: &sent.decided.applied,
+            splice: sent.decided.splice.as_deref(),
             level,
             model,
             price: self.price(),
@@ -407,7 +407,7 @@ impl<'a> Request<'a> {
     ) -> Rewritten {
         let body = edited.as_ref().map(|edited| edited.body.clone());
         let mut facts = self.facts(Some(place), state, None, decided);
-        facts.kept_long = edited.as_ref().map_or(facts.kept_long, Conversation::is_kept_long);
+        facts.cache.kept_long = edited.as_ref().map_or(facts.cache.kept_long, Conversation::is_kept_long);
         Rewritten { body, edited, ..Rewritten::of(facts) }
     }
 
@@ -418,38 +418,37 @@ impl<'a> Request<'a> {
         why: Option<String>,
         decided: InForce,
     ) -> RequestFacts {
-        let InForce { applied, fresh, kinds, splice, spliced, marks_frame } = decided;
-        let is_marked = marks_frame && state == State::Edited;
+        let is_marked = decided.marks_frame && state == State::Edited;
         let is_first = place.as_ref().is_some_and(|place| place.sent == 0);
         let frame_mark = self.stable.filter(|_| is_marked);
         let frame_mark =
             frame_mark.map(|(Stable { mark: expected, .. }, entry)| FrameMark { entry, expected, is_first });
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
-        let spliced_out = splice.as_ref().filter(|_| state == State::Edited);
+        let spliced_out = decided.splice.as_ref().filter(|_| state == State::Edited);
         let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
         let is_whole = self.conversation.is_whole();
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         RequestFacts {
             caller: self.caller.clone(),
             series: None,
-            continues: self.conversation.continues.clone().filter(|name| !name.is_empty()),
-            grows: self.conversation.grows,
-            goes_on_in: None,
-            is_kept: self.conversation.is_kept,
+            history: ProviderHistory {
+                continues: self.conversation.continues.clone().filter(|name| !name.is_empty()),
+                grows: self.conversation.grows,
+                goes_on_in: None,
+                is_kept: self.conversation.is_kept,
+            },
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,
             encoded,
             state,
             why,
-            applied,
-            fresh,
-            kinds,
-            splice,
-            spliced,
-            kept_long: self.conversation.is_kept_long(),
-            frame_mark,
-            uncertain: self.uncertain(),
+            decided,
+            cache: CacheFacts {
+                kept_long: self.conversation.is_kept_long(),
+                frame_mark,
+                uncertain: self.uncertain(),
+            },
             compaction: self.compaction,
             event: None,
             level: None,

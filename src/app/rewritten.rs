@@ -48,14 +48,8 @@ pub(super) struct RequestFacts {
     /// The conversation to book it on if neither thread nor session is known; `None`: one of its own.
     pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
-    /// The id of the history that it continues, if the provider holds that.
-    pub(super) continues: Option<Box<str>>,
-    /// The history with that id grows with this request.
-    pub(super) grows: bool,
-    /// The thread that it continues by that id, if it has no place in it, with the empty history of its sender.
-    pub(super) goes_on_in: Option<(Chain, Thread)>,
-    /// The provider keeps the history together with the answer.
-    pub(super) is_kept: bool,
+    /// What the provider holds of its history.
+    pub(super) history: ProviderHistory,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
     /// Bytes of the sent messages that are not text; `None`: the body does not hold the whole prompt that is billed.
@@ -63,20 +57,9 @@ pub(super) struct RequestFacts {
     pub(super) state: State,
     pub(super) why: Option<String>,
     /// The decisions applied on the wire, or, observing, those that would be.
-    pub(super) applied: Arc<[Applied]>,
-    pub(super) fresh: usize,
-    /// The kinds of edits, likewise.
-    pub(super) kinds: Kinds,
-    /// The splice applied, likewise.
-    pub(super) splice: Option<Arc<Splice>>,
-    /// The splice was made with this request.
-    pub(super) spliced: bool,
-    /// Everything that the provider is asked to cache is to be kept for the long time to live.
-    pub(super) kept_long: bool,
-    /// The mark that the gateway put at the end of the frame.
-    pub(super) frame_mark: Option<FrameMark>,
-    /// The provider's cache, if it may keep prompts for longer than it promises.
-    pub(super) uncertain: Option<Uncertain>,
+    pub(super) decided: InForce,
+    /// What is known of its stay in the provider's cache.
+    pub(super) cache: CacheFacts,
     /// Whether the client compacts its history.
     pub(super) compaction: Option<Compaction>,
     /// The event that this request carries.
@@ -89,6 +72,30 @@ pub(super) struct RequestFacts {
     pub(super) tuning: Option<Arc<Tuning>>,
     /// What an observing gateway would have sent, if that is known.
     pub(super) would: Option<Would>,
+}
+
+/// What the provider holds of a request's history, so that the body need not repeat it.
+#[derive(Default)]
+pub(super) struct ProviderHistory {
+    /// The id of the history that the request continues, if the provider holds that.
+    pub(super) continues: Option<Box<str>>,
+    /// The history with that id grows with this request.
+    pub(super) grows: bool,
+    /// The thread that it continues by that id, if it has no place in it, with the empty history of its sender.
+    pub(super) goes_on_in: Option<(Chain, Thread)>,
+    /// The provider keeps the history together with the answer.
+    pub(super) is_kept: bool,
+}
+
+/// What is known of a request's stay in the provider's cache.
+#[derive(Default)]
+pub(super) struct CacheFacts {
+    /// Everything that the provider is asked to cache is to be kept for the long time to live.
+    pub(super) kept_long: bool,
+    /// The mark that the gateway put at the end of the frame.
+    pub(super) frame_mark: Option<FrameMark>,
+    /// The provider's cache, if it may keep prompts for longer than it promises.
+    pub(super) uncertain: Option<Uncertain>,
 }
 
 /// The form that an observing gateway would have sent.
@@ -116,14 +123,15 @@ impl RequestFacts {
 
     /// Bytes of text saved by the decisions and the splice.
     pub(super) fn spared(&self) -> u64 {
-        let decided: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
-        decided + self.splice.as_ref().map_or(0, |splice| splice.bytes_spared())
+        let InForce { applied, splice, .. } = &self.decided;
+        let decided: u64 = applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        decided + splice.as_ref().map_or(0, |splice| splice.bytes_spared())
     }
 
     /// The thread that it belongs to, with the empty history of its sender.
     pub(super) fn thread(&self) -> Option<(Chain, &Thread)> {
         let place = self.place.as_ref().map(|place| (place.root, &place.thread));
-        place.or_else(|| self.goes_on_in.as_ref().map(|(root, thread)| (*root, thread)))
+        place.or_else(|| self.history.goes_on_in.as_ref().map(|(root, thread)| (*root, thread)))
     }
 
     /// The conversation that it is booked on; `record` is the id of its record.
@@ -138,10 +146,14 @@ impl RequestFacts {
 #[derive(Default)]
 pub(super) struct InForce {
     pub(super) applied: Arc<[Applied]>,
+    /// How many of them, at the end, were made with this request.
     pub(super) fresh: usize,
+    /// The kinds of edits.
     pub(super) kinds: Kinds,
     pub(super) splice: Option<Arc<Splice>>,
+    /// The splice was made with this request.
     pub(super) spliced: bool,
+    /// The gateway marks the end of the frame.
     pub(super) marks_frame: bool,
 }
 

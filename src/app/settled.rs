@@ -48,7 +48,7 @@ impl Request<'_> {
             Ok(edited) => {
                 self.keep_alive(&place, &decided);
                 let mut facts = self.facts(Some(place), State::Edited, why, decided);
-                facts.kept_long = edited.is_kept_long();
+                facts.cache.kept_long = edited.is_kept_long();
                 let body = Some(edited.body.clone());
                 Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, seen)
             }

@@ -115,11 +115,11 @@ impl RequestFacts {
             return;
         }
         (self.level, self.recalls) = (planned.level, planned.recalls);
+        let decided = planned.decided;
         // Marks alone do not change what is said.
-        if self.why.is_none() && (!planned.applied.is_empty() || planned.splice.is_some()) {
+        if self.why.is_none() && (!decided.applied.is_empty() || decided.splice.is_some()) {
             self.state = State::Observed;
-            (self.applied, self.fresh, self.kinds) = (planned.applied, planned.fresh, planned.kinds);
-            (self.splice, self.spliced, self.event) = (planned.splice, planned.spliced, planned.event);
+            (self.decided, self.event) = (decided, planned.event);
         }
     }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::context::RequestContext;
-use super::rewritten::{RequestFacts, Rewritten};
+use super::rewritten::{ProviderHistory, RequestFacts, Rewritten};
 use super::{Core, clock};
 use crate::ledger::words::State;
 use crate::lineage;
@@ -35,9 +35,12 @@ impl Core {
         });
         Some(Rewritten::of(RequestFacts {
             caller,
-            goes_on_in: thread.map(|thread| (root, thread)),
-            is_kept,
-            continues: Some(continues),
+            history: ProviderHistory {
+                continues: Some(continues),
+                goes_on_in: thread.map(|thread| (root, thread)),
+                is_kept,
+                ..ProviderHistory::default()
+            },
             model: model.as_deref().or(asked.model).map(str::to_owned),
             state: State::Unchanged,
             compaction: asked.compaction,

@@ -159,7 +159,7 @@ impl Follow {
             return;
         };
         let sent = if self.is_original() { self.start.received } else { self.start.sent };
-        let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.splice.is_some());
+        let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.decided.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
         let told = usage.own_tokens();
         if let Some(tokens) = told {
@@ -279,7 +279,11 @@ impl Follow {
         let (Some((root, thread)), Some(id)) = (self.facts.thread(), &answer.id) else { return };
         let lineage = &self.core.lineage;
         let mut boundaries = lineage.summed_up(root, &thread.id, &answer.seals);
-        boundaries.extend(Some(lineage.answered(root, &thread.id, id)).filter(|_| self.facts.is_kept));
+        // Remembered in any case, and stored if the provider keeps the history under this id.
+        let answered = lineage.answered(root, &thread.id, id);
+        if self.facts.history.is_kept {
+            boundaries.push(answered);
+        }
         if !boundaries.is_empty() {
             let batch = Batch { boundaries, at_ms: self.at_ms, ..Batch::default() };
             self.core.tally.stored(self.core.store.later(batch));
@@ -335,7 +339,7 @@ impl Exchange for Follow {
     /// suspected.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_doubtful =
-            || self.recovers() && (self.is_nearly_full() || self.facts.spliced || self.may_be_less());
+            || self.recovers() && (self.is_nearly_full() || self.facts.decided.spliced || self.may_be_less());
         status == StatusCode::OK
             && (self.is_original() || is_doubtful() || self.core.acceptance.is_in_doubt(&self.facts))
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
@@ -420,7 +424,7 @@ impl Exchange for Follow {
     fn end(mut self: Box<Self>, how: End) {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
         answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
-        if self.facts.kept_long && !self.is_original() {
+        if self.facts.cache.kept_long && !self.is_original() {
             answer.usage = answer.usage.map(Usage::kept_for_an_hour);
         }
         if !answer.complete {
@@ -441,7 +445,7 @@ impl Exchange for Follow {
         self.learn(&answer);
         let slot = self.slot.take();
         let (vendor, usage) = (self.vendor, answer.usage);
-        let (continues, grows) = (self.facts.continues.take(), self.facts.grows);
+        let (continues, grows) = (self.facts.history.continues.take(), self.facts.history.grows);
         let (unbound, asked_again) = (answer.reasoning_unbound, self.start.attempt.is_paid);
         let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
         let at_ms = self.at_ms;

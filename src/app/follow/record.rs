@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::super::budget::Reached;
+use super::super::rewritten::InForce;
 use super::super::secrets;
 use super::super::tuning::Tuning;
 use super::{Follow, SentForm};
@@ -162,8 +163,9 @@ impl Follow {
     }
 
     fn edits(&self, answer: &Answer) -> Edits {
+        let InForce { applied, fresh, kinds, splice, spliced, .. } = &self.facts.decided;
         let mut parts: BTreeMap<String, u32> = BTreeMap::new();
-        for applied in self.facts.applied.iter() {
+        for applied in applied.iter() {
             for rule in applied.decision.rules.split('+') {
                 *parts.entry(rule.to_owned()).or_default() += 1;
             }
@@ -173,7 +175,7 @@ impl Follow {
             why: self.facts.why.clone().or_else(|| self.is_bare().then(|| ADDITIONS.to_owned())),
             deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
-            decided: self.facts.fresh as u32,
+            decided: *fresh as u32,
             made: self.made(),
             event: self.facts.event.as_ref().map(|event| Event {
                 reason: event.reason.as_str().into(),
@@ -188,17 +190,17 @@ impl Follow {
                 abridged: event.abridged,
                 preset: self.tuning().preset.as_str().into(),
             }),
-            splice: self.facts.splice.as_ref().map(|splice| Splice {
+            splice: splice.as_ref().map(|splice| Splice {
                 rule: splice.rule.to_string(),
                 messages: splice.dropped(),
                 first: splice.first() as u32,
                 end: splice.end() as u32,
                 before: splice.bytes_before,
                 after: splice.bytes_after,
-                made: self.facts.spliced,
+                made: *spliced,
                 output: splice.output.clone(),
             }),
-            marked: self.facts.state == State::Edited && !self.is_unedited() && self.facts.kinds.has_marks(),
+            marked: self.facts.state == State::Edited && !self.is_unedited() && kinds.has_marks(),
             added: self.added(),
             original_resent: self.is_unedited(),
             reasoning_dropped: answer.reasoning_dropped,
@@ -214,8 +216,9 @@ impl Follow {
 
     /// The decisions made with this request; none if the gateway only observes.
     fn made(&self) -> Vec<Made> {
-        let first = self.facts.applied.len().saturating_sub(self.facts.fresh);
-        let made = self.facts.applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
+        let InForce { applied, fresh, .. } = &self.facts.decided;
+        let first = applied.len().saturating_sub(*fresh);
+        let made = applied.iter().skip(first).filter(|_| self.facts.state == State::Edited);
         // Omitted reasoning cannot be retrieved; the event records how much there was.
         let made = made.filter(|applied| !applied.decision.is_omission() && !applied.decision.is_split());
         let chain =

@@ -137,11 +137,11 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
             let (first, other) = (gateway(0), gateway(1));
             let send = |gateway: &Core| rig.send(gateway, subject.protocol(), &headers, &body);
             let sent = send(&first);
-            edited.set(edited.get() + u32::from(!sent.facts.applied.is_empty()));
+            edited.set(edited.get() + u32::from(!sent.facts.decided.applied.is_empty()));
             for _ in 0..3 * KEPT_MS / (12 * HOUR_MS) {
                 rig::wait(12 * HOUR_MS);
                 let again = send(&other);
-                prop_assert_eq!(&again.facts.applied, &sent.facts.applied);
+                prop_assert_eq!(&again.facts.decided.applied, &sent.facts.decided.applied);
                 sweep();
             }
             for _ in 0..2 * KEPT_MS / (12 * HOUR_MS) {
@@ -174,7 +174,7 @@ fn law_07_append_only_while_what_rested_goes() {
             let send = |gateway: &Core| rig.send(gateway, subject.protocol(), &headers, &body);
             let first = gateway(0);
             let sent = send(&first);
-            edited.set(edited.get() + u32::from(!sent.facts.applied.is_empty()));
+            edited.set(edited.get() + u32::from(!sent.facts.decided.applied.is_empty()));
             for anew in [gateway(1), first] {
                 for _ in 0..3 {
                     store.store_now(sweep());
@@ -185,7 +185,7 @@ fn law_07_append_only_while_what_rested_goes() {
                 let late = send(&anew);
                 store.is_due.store(false, Ordering::Relaxed);
                 let again = send(&gateway(2));
-                prop_assert_eq!(&again.facts.applied, &late.facts.applied);
+                prop_assert_eq!(&again.facts.decided.applied, &late.facts.decided.applied);
             }
             Ok(())
         },

@@ -186,14 +186,14 @@ impl<'a> World<'a> {
         let sent = self.rig.send(&self.gateways[gateway], self.subject.protocol(), &headers, body);
         let fine = matches!(sent.facts.state, State::Unchanged | State::Edited) && sent.facts.why.is_none();
         prop_assert!(fine, "{:?} {:?}", sent.facts.state, sent.facts.why);
-        for applied in sent.facts.applied.iter() {
+        for applied in sent.facts.decided.applied.iter() {
             let kept = applied.decision.output.as_ref().is_none_or(|id| self.rig.outputs().path(id).exists());
             prop_assert!(kept, "a text is cited that was not saved: {:?}", applied);
         }
         let (edited, event) = (sent.body.is_some(), sent.facts.event);
         let wire = sent.body.unwrap_or_else(|| body.clone());
         let (bare, marks) = unmarked(self.subject, text(body), text(&wire));
-        prop_assert_eq!(edited, !sent.facts.applied.is_empty() || marks > 0);
+        prop_assert_eq!(edited, !sent.facts.decided.applied.is_empty() || marks > 0);
         if event.is_none() {
             let counted = Tree::parse(text(counted.as_ref().unwrap_or(body)));
             prop_assert!(counted.same(&bare), "counted is not what is sent");

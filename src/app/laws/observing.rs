@@ -75,7 +75,8 @@ impl<'a> Twins<'a> {
             self.seen.1 += u32::from(seen.facts.event.is_some());
         } else {
             prop_assert_eq!(&sent.body, &seen.body);
-            self.decided.extend(seen.facts.applied.iter().map(|applied| Arc::clone(&applied.decision)));
+            self.decided
+                .extend(seen.facts.decided.applied.iter().map(|applied| Arc::clone(&applied.decision)));
         }
         let [came, left] = [body, seen.body.as_ref().unwrap_or(body)].map(|of| messages(self.subject, of));
         self.sent.extend(left.into_iter().enumerate().map(|(at, left)| (came[..=at].to_vec(), left)));
@@ -121,10 +122,10 @@ fn agree(body: &Bytes, sent: &Rewritten, seen: &Rewritten) -> Result<(), TestCas
     prop_assert_eq!(planned, sent.body.as_ref().unwrap_or(body));
     if seen.facts.state != State::Edited {
         prop_assert!(seen.body.is_none());
-        prop_assert_eq!(&seen.facts.applied, &sent.facts.applied);
-        prop_assert_eq!(&seen.facts.splice, &sent.facts.splice);
+        prop_assert_eq!(&seen.facts.decided.applied, &sent.facts.decided.applied);
+        prop_assert_eq!(&seen.facts.decided.splice, &sent.facts.decided.splice);
         prop_assert_eq!(&seen.facts.event, &sent.facts.event);
-        prop_assert_eq!(seen.facts.fresh, sent.facts.fresh);
+        prop_assert_eq!(seen.facts.decided.fresh, sent.facts.decided.fresh);
         prop_assert_eq!((seen.facts.level, seen.facts.recalls), (sent.facts.level, sent.facts.recalls));
     }
     Ok(())

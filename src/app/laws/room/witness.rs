@@ -135,7 +135,7 @@ impl Witness {
         let came = Tree::parse(text(body));
         let (messages, left) = (subject.messages_of(&came), subject.messages_of(&root));
         pairs_are_kept(subject, messages, left)?;
-        let mut view = View::of(subject, messages, left, facts.splice.as_deref())?;
+        let mut view = View::of(subject, messages, left, facts.decided.splice.as_deref())?;
         if may_mark(subject, &came) {
             for (message, wired) in view.messages.iter().zip(&mut view.wire) {
                 unmark(message, wired);
@@ -175,12 +175,12 @@ impl Witness {
             came: view.origin(at).map(came),
         };
         let wire = left.iter().enumerate().map(wired).collect();
-        let splice = exchange.facts.splice.as_ref().map(|splice| (*splice.text).into());
+        let splice = exchange.facts.decided.splice.as_ref().map(|splice| (*splice.text).into());
         let event = exchange.facts.event.as_ref();
         let changed = event.map(|event| event.first_message as usize);
-        let spliced = exchange.facts.spliced;
-        let applied = &exchange.facts.applied;
-        let decided = &applied[applied.len() - exchange.facts.fresh..];
+        let spliced = exchange.facts.decided.spliced;
+        let applied = &exchange.facts.decided.applied;
+        let decided = &applied[applied.len() - exchange.facts.decided.fresh..];
         let omissions = decided.iter().filter(|applied| applied.decision.is_omission());
         let last = omissions.map(|applied| applied.part.message as usize).max();
         let came = Tree::parse(text(exchange.body));
@@ -292,7 +292,7 @@ impl Witness {
             return Ok(());
         };
         // What a splice has left within a turn is only removed with a later one.
-        let splice = exchange.facts.splice.as_deref().filter(|_| !exchange.facts.spliced);
+        let splice = exchange.facts.decided.splice.as_deref().filter(|_| !exchange.facts.decided.spliced);
         if splice.is_some() && cuts(conversation, splice, bound_of(conversation), usize::MAX).is_empty() {
             return Ok(());
         }
@@ -309,7 +309,7 @@ impl Witness {
         // A splice continues from the one before it, and there is only one text: what would be an answer elsewhere is
         // dropped with it.
         let goes_on = before.iter().any(|earlier| earlier.splice.is_some());
-        let least = least(conversation, exchange.facts.splice.as_deref().filter(|_| goes_on));
+        let least = least(conversation, exchange.facts.decided.splice.as_deref().filter(|_| goes_on));
         prop_assert!(
             left <= usable + SLACK || least + SLACK > usable,
             "{} bytes of {}, of which {} had to stay, where {} may be: {:?} {:?}",

@@ -206,8 +206,8 @@ impl<'a> World<'a> {
         let facts = &sent.facts;
         let fine = matches!(facts.state, State::Unchanged | State::Edited) && facts.why.is_none();
         prop_assert!(fine, "{:?} {:?}", facts.state, facts.why);
-        let cited = facts.applied.iter().filter_map(|applied| applied.decision.output.as_ref());
-        for id in cited.chain(facts.splice.as_ref().and_then(|splice| splice.output.as_ref())) {
+        let cited = facts.decided.applied.iter().filter_map(|applied| applied.decision.output.as_ref());
+        for id in cited.chain(facts.decided.splice.as_ref().and_then(|splice| splice.output.as_ref())) {
             prop_assert!(self.rig.outputs().path(id).exists(), "a text is cited that was not saved: {}", id);
         }
         let wire = sent.body.as_ref().unwrap_or(body);

@@ -145,7 +145,7 @@ fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
             core.lineage.ended(sent.facts.place.as_ref().unwrap(), Fate::Billed);
             let left = String::from_utf8(sent.body.as_ref().unwrap_or(&body).to_vec()).unwrap();
             let is_all_long = left.matches("cache_control").count() == left.matches(r#""1h""#).count();
-            assert_eq!(sent.facts.kept_long, is_all_long, "{dialect} {count} {left}");
+            assert_eq!(sent.facts.cache.kept_long, is_all_long, "{dialect} {count} {left}");
             is_all_long
         });
         assert!(told.contains(&true) && told.contains(&false), "{dialect} {told:?}");
