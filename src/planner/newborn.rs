@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::conversation::{Conversation, Digest, Part, PartId};
 use crate::plan::LeafEdit;
-use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Subject};
+use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Shaped, Subject};
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
 use super::read_back::is_read_back;
@@ -16,6 +16,7 @@ use super::{Outcome, Recall};
 /// A full text that is read back is cut again only beyond so many times the usual limit.
 const READ_BACK: usize = 4;
 
+/// Decides how a new result is sent. Nothing is decided if it is sent as it came.
 pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
@@ -32,53 +33,61 @@ pub(super) fn decide(
     let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
     let arguments = call.and_then(|call| conversation.arguments(call));
     let output = decision::output_id(&texts);
-    let recall = recall(&output);
-    // What was cut is now read on purpose: a pointer back to the cut text would make it unreachable.
-    let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
-    let full_text = |id: &str| view.full_text(conversation, outcome, id);
-    let reads_back = arguments
-        .as_deref()
-        .is_some_and(|arguments| is_read_back(arguments, &texts, &output, most, full_text));
     let subject = Subject {
         leaves: &texts,
         members: part.slots.is_none() && texts.len() > 1,
         tool,
         arguments: arguments.as_deref(),
         is_error: part.is_error,
-        recall: &recall,
+        recall: &recall(&output),
     };
+    let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
+    let full_text = |id: &str| view.full_text(conversation, outcome, id);
+    let reads_back = arguments
+        .as_deref()
+        .is_some_and(|arguments| is_read_back(arguments, &texts, &output, most, full_text));
 
     let earlier = view.earlier(conversation, outcome, id, content, settings);
-    // What was read back earlier stands there whole.
+    // What was cut is now read on purpose: a pointer back to the cut text would make it unreachable. What was read
+    // back earlier stands there whole.
     let is_whole = |earlier: PartId| !outcome.applied.iter().any(|applied| applied.part == earlier);
-    let pointer = earlier
-        .filter(|earlier| settings.repeat && all_text(part) && (!reads_back || is_whole(earlier.part)))
-        .and_then(|earlier| repeat(&subject, settings, part.slots.is_some(), earlier.call_id, earlier.tool));
-    let is_let_through = reads_back && texts.iter().map(|text| text.len()).sum::<usize>() <= most;
-    if is_let_through && pointer.is_none() {
+    let can_be_named = |earlier: &Earlier<'_>| all_text(part) && (!reads_back || is_whole(earlier.part));
+    let pointer = earlier.filter(can_be_named).and_then(|earlier| repeat(&subject, settings, &earlier));
+    if reads_back && pointer.is_none() && length(&texts) <= most {
         return;
     }
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
-    let leaves = leaf_edits(shaped.leaves, part, &texts);
-    // What replaces short texts may be as long as they were.
-    let bytes_after = sent(&leaves, &texts);
-    if leaves.is_empty() || bytes_after >= shaped.bytes_before {
-        return;
+    let Some(decision) = decision_of(shaped, part, content, &texts, output) else { return };
+    if decision.output.is_some() {
+        outcome.saves.push(Save::of(&texts));
     }
-    let decision = Decision {
+    outcome.applied.push(Applied { part: id, decision: decision.into() });
+    outcome.fresh += 1;
+}
+
+/// The decision to send a result in this shape; `None` if that is no shorter. `output` is the id of its full text.
+fn decision_of(
+    shaped: Shaped,
+    part: &Part,
+    content: Digest,
+    texts: &[Cow<'_, str>],
+    output: String,
+) -> Option<Decision> {
+    let leaves = leaf_edits(shaped.leaves, part, texts);
+    // What replaces short texts may be as long as they were.
+    let bytes_after = sent(&leaves, texts);
+    if leaves.is_empty() || bytes_after >= shaped.bytes_before {
+        return None;
+    }
+    Some(Decision {
         rules: shaped.rules.iter().map(Rule::as_str).collect::<Vec<_>>().join("+").into(),
         content,
         key: PartKey::of(part.call_id.as_deref(), content),
         bytes_before: shaped.bytes_before as u64,
         bytes_after: bytes_after as u64,
-        output: shaped.lossy.then(|| output.clone()),
+        output: shaped.lossy.then_some(output),
         leaves,
-    };
-    if shaped.lossy {
-        outcome.saves.push(Save::of(&texts));
-    }
-    outcome.applied.push(Applied { part: id, decision: decision.into() });
-    outcome.fresh += 1;
+    })
 }
 
 /// Whether a result is nothing but text: a pointer would hide an image.
@@ -86,27 +95,19 @@ pub(super) fn all_text(part: &Part) -> bool {
     part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len())
 }
 
-fn repeat(
-    subject: &Subject<'_>,
-    settings: &Settings,
-    removable: bool,
-    call_id: &str,
-    tool: Option<&str>,
-) -> Option<shape::Shaped> {
-    let before: usize = subject.leaves.iter().map(|leaf| leaf.len()).sum();
+/// A pointer to an earlier result in place of this one; `None` if it is exempt, too short, or no pointer can stand for
+/// all its texts.
+fn repeat(subject: &Subject<'_>, settings: &Settings, earlier: &Earlier<'_>) -> Option<Shaped> {
+    let before = length(subject.leaves);
     let exempt = subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool));
-    let pointer = shape::pointer(tool.or(subject.tool), call_id, before, subject.recall);
-    if exempt
-        || before < settings.repeat_min_bytes
-        || pointer.len() >= before
-        || (!removable && subject.leaves.len() > 1)
-    {
+    let pointer = shape::pointer(earlier.tool.or(subject.tool), earlier.call_id, before, subject.recall);
+    if exempt || before < settings.repeat_min_bytes || pointer.len() >= before || subject.members {
         return None;
     }
     let after = pointer.len();
     let mut leaves = vec![Leaf::Replace(pointer)];
     leaves.resize_with(subject.leaves.len(), || Leaf::Remove);
-    Some(shape::Shaped {
+    Some(Shaped {
         leaves,
         rules: Rules::from(Rule::Repeat),
         bytes_before: before,
@@ -130,6 +131,11 @@ pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>])
         Leaf::Remove => Some((at as u32, removed(at)?)),
     });
     edits.collect()
+}
+
+/// Bytes of the texts as they came.
+fn length(texts: &[Cow<'_, str>]) -> usize {
+    texts.iter().map(|text| text.len()).sum()
 }
 
 /// Bytes of the texts as they are sent.
