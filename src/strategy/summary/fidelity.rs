@@ -5,7 +5,7 @@
 //! because nobody wants it kept. The measure serves to compare summaries with each other; it is not the share of what
 //! matters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::facts::{self, Kind};
 use crate::conversation::{Conversation, PartKind};
@@ -68,33 +68,27 @@ impl Fidelity {
 
 /// The facts of these messages, each with the number of messages that name it.
 fn facts(conversation: &Conversation, messages: &[usize]) -> HashMap<(Kind, String), u64> {
-    let mut counts: HashMap<(Kind, String), u64> = HashMap::new();
-    for &message in messages {
-        let mut here: std::collections::HashSet<(Kind, String)> = std::collections::HashSet::new();
-        let mut note = |kind: Kind, fact: &str| {
-            here.insert((kind, fact.to_owned()));
-        };
-        for (id, part) in conversation.parts_of(message) {
-            match part.kind {
-                PartKind::ToolCall => {
-                    facts::each(&conversation.arguments(id).unwrap_or_default(), &mut note);
-                }
-                PartKind::Text | PartKind::ToolResult => {
-                    for leaf in 0..part.leaves.len() {
-                        let text = conversation.text(id, leaf).unwrap_or_default();
-                        if part.kind == PartKind::Text {
-                            facts::each(&text, &mut note);
-                        } else {
-                            facts::errors_in(&text, &mut note);
-                        }
-                    }
-                }
-                PartKind::Thinking | PartKind::Media | PartKind::Hosted | PartKind::Opaque => {}
-            }
-        }
-        for fact in here {
-            *counts.entry(fact).or_default() += 1;
-        }
+    let mut counts = HashMap::new();
+    for fact in messages.iter().flat_map(|message| named_in(conversation, *message)) {
+        *counts.entry(fact).or_default() += 1;
     }
     counts
+}
+
+/// The facts that a message names.
+fn named_in(conversation: &Conversation, message: usize) -> HashSet<(Kind, String)> {
+    let mut named = HashSet::new();
+    let mut note = |kind: Kind, fact: &str| {
+        named.insert((kind, fact.to_owned()));
+    };
+    for (id, part) in conversation.parts_of(message) {
+        let texts = (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf).unwrap_or_default());
+        match part.kind {
+            PartKind::ToolCall => facts::each(&conversation.arguments(id).unwrap_or_default(), &mut note),
+            PartKind::Text => texts.for_each(|text| facts::each(&text, &mut note)),
+            PartKind::ToolResult => texts.for_each(|text| facts::errors_in(&text, &mut note)),
+            PartKind::Thinking | PartKind::Media | PartKind::Hosted | PartKind::Opaque => {}
+        }
+    }
+    named
 }
