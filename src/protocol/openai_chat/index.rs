@@ -171,22 +171,28 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
             let items = scan::items(object.bytes, value.span)?;
             let parts = items.iter().map(|item| block(object.bytes, *item, hash));
             let mut parts = parts.collect::<Result<Vec<Part>, Unread>>()?;
-            // No list is left empty.
+            let list = || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
+            // What is taken out must leave something in the list.
             if parts.iter().any(|part| part.kind != PartKind::Thinking) {
-                let list =
-                    || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
-                let thoughts =
-                    parts.iter_mut().zip(&items).filter(|(part, _)| part.kind == PartKind::Thinking);
-                for (part, item) in thoughts {
-                    let block = Object::read(object.bytes, *item)?;
-                    part.slots =
-                        ["signature", "data"].iter().any(|key| says(&block, key).is_some()).then(list);
+                for (part, item) in parts.iter_mut().zip(&items) {
+                    if is_signed_thought(object.bytes, part, *item)? {
+                        part.slots = Some(list());
+                    }
                 }
             }
             Ok(parts)
         }
         _ => Ok(vec![opaque(object.bytes, value, hash)?]),
     }
+}
+
+/// Whether a block of content is reasoning with a signature or encrypted data.
+fn is_signed_thought(raw: &[u8], part: &Part, item: Value) -> Result<bool, Unread> {
+    if part.kind != PartKind::Thinking {
+        return Ok(false);
+    }
+    let block = Object::read(raw, item)?;
+    Ok(["signature", "data"].iter().any(|key| says(&block, key).is_some()))
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
