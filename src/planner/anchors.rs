@@ -323,26 +323,26 @@ mod tests {
     #[test]
     fn histories_are_marked_where_clients_do_not() {
         let added = [vec![2, 0], vec![4, 2, 0]];
-        for (marks, expected) in [
-            (["", "", "", "", ""], added.clone()),
-            (["", SHORT, "", "", ""], added.clone()),
-            (["", LONG, "", "", ""], added.clone()),
+        for (name, marks, expected) in [
+            ("nothing", ["", "", "", "", ""], added.clone()),
+            ("instructions", ["", SHORT, "", "", ""], added.clone()),
+            ("instructions, for long", ["", LONG, "", "", ""], added.clone()),
             // What is left of the four, and what the client has marked in front.
-            ([SHORT, SHORT, "", "", ""], [vec![2, 0], vec![4, 2]]),
-            (["", "", SHORT, "", ""], [vec![2], vec![4, 2]]),
-            (["", LONG, SHORT, "", ""], [vec![2], vec![4, 2]]),
-            ([SHORT, SHORT, SHORT, "", ""], [vec![2], vec![4]]),
+            ("tools and instructions", [SHORT, SHORT, "", "", ""], [vec![2, 0], vec![4, 2]]),
+            ("first message", ["", "", SHORT, "", ""], [vec![2], vec![4, 2]]),
+            ("instructions, for long, and first message", ["", LONG, SHORT, "", ""], [vec![2], vec![4, 2]]),
+            ("tools, instructions and first message", [SHORT, SHORT, SHORT, "", ""], [vec![2], vec![4]]),
             // The first message, where nothing else is marked that an event leaves alone.
-            (["", "", "", SHORT, ""], [vec![0], vec![0]]),
-            (["", "", SHORT, SHORT, ""], [vec![], vec![]]),
-            (["", SHORT, "", SHORT, ""], [vec![], vec![]]),
-            (["", SHORT, "", "", SHORT], [vec![], vec![]]),
-            (["", "", "", "", SHORT], [vec![0], vec![0]]),
-            (["", "", "", LONG, ""], [vec![0], vec![0]]),
-            ([SHORT, "", "", "", SHORT], [vec![], vec![]]),
+            ("last message", ["", "", "", SHORT, ""], [vec![0], vec![0]]),
+            ("first and last message", ["", "", SHORT, SHORT, ""], [vec![], vec![]]),
+            ("instructions and last message", ["", SHORT, "", SHORT, ""], [vec![], vec![]]),
+            ("instructions and request", ["", SHORT, "", "", SHORT], [vec![], vec![]]),
+            ("request", ["", "", "", "", SHORT], [vec![0], vec![0]]),
+            ("last message, for long", ["", "", "", LONG, ""], [vec![0], vec![0]]),
+            ("tools and request", [SHORT, "", "", "", SHORT], [vec![], vec![]]),
         ] {
             for dialect in ["anthropic", "openai-chat"] {
-                assert_eq!(marked(dialect, marks), expected, "{dialect} {marks:?}");
+                assert_eq!(marked(dialect, marks), expected, "{dialect}, marked by the client: {name}");
             }
         }
     }
@@ -395,13 +395,13 @@ mod tests {
     fn nothing_is_marked_where_instructions_come_later() {
         const SAID: [&str; 5] = ["user", "assistant", "user", "assistant", "user"];
         let protocol = protocol::named("openai-chat").unwrap();
-        for (late, mark, expected, is_staked) in [
-            (None, "", [2, 3], true),
-            (Some((1, "system")), "", [2, 3], true),
-            (Some((2, "system")), "", [0, 0], false),
-            (Some((2, "developer")), "", [0, 0], false),
-            (Some((9, "system")), "", [0, 0], false),
-            (Some((9, "system")), SHORT, [0, 0], false),
+        for (name, late, mark, expected, is_staked) in [
+            ("none", None, "", [2, 3], true),
+            ("behind the first", Some((1, "system")), "", [2, 3], true),
+            ("behind the user", Some((2, "system")), "", [0, 0], false),
+            ("a developer's", Some((2, "developer")), "", [0, 0], false),
+            ("at the end", Some((9, "system")), "", [0, 0], false),
+            ("at the end, the first marked", Some((9, "system")), SHORT, [0, 0], false),
         ] {
             let mut standing = None;
             let added = [3, 5].map(|count| {
@@ -428,9 +428,9 @@ mod tests {
                 standing = outcome.standing.clone();
                 outcome.marks.parts().len()
             });
-            assert_eq!(added, expected, "{late:?} {mark}");
+            assert_eq!(added, expected, "{name}");
             let stake = *standing.unwrap().kept.stake();
-            assert_eq!(stake.is_untouched(), !is_staked, "{late:?} {mark} {stake:?}");
+            assert_eq!(stake.is_untouched(), !is_staked, "{name}: {stake:?}");
         }
     }
 
@@ -472,15 +472,15 @@ mod tests {
             });
             added[1].clone()
         };
-        for (calls, middle, expected) in [
-            (1, 0, vec![]),
-            (9, 0, vec![]),
-            (10, 0, vec![0]),
-            (10, 9, vec![]),
-            (15, 5, vec![0]),
-            (15, 4, vec![]),
+        for (name, calls, middle, expected) in [
+            ("one call", 1, 0, vec![]),
+            ("as many as are reached", 9, 0, vec![]),
+            ("one more", 10, 0, vec![0]),
+            ("one more, the last but one marked", 10, 9, vec![]),
+            ("a mark that is reached does not reach the first", 15, 5, vec![0]),
+            ("a mark that is reached reaches the first", 15, 4, vec![]),
         ] {
-            assert_eq!(ends(calls, middle), expected, "{calls} {middle}");
+            assert_eq!(ends(calls, middle), expected, "{name}");
         }
     }
 
@@ -500,10 +500,10 @@ mod tests {
                 results.join(",")
             )
         };
-        // Marks of the client's in front of its first words, and where the gateway's stand.
-        for (system, expected) in [
-            (SHORT, [vec![(2, 11)], vec![(4, 6)], vec![(6, 1)]]),
-            ("", [vec![(2, 11)], vec![(4, 11), (2, 11)], vec![(6, 11), (4, 11)]]),
+        // Where the gateway's marks stand besides the client's.
+        for (name, system, expected) in [
+            ("one is left", SHORT, [vec![(2, 11)], vec![(4, 6)], vec![(6, 1)]]),
+            ("two are left", "", [vec![(2, 11)], vec![(4, 11), (2, 11)], vec![(6, 11), (4, 11)]]),
         ] {
             let mut standing = None;
             let added = [1, 2, 3].map(|steps| {
@@ -523,7 +523,7 @@ mod tests {
                 parts.truncate(2);
                 parts
             });
-            assert_eq!(added, expected, "{system}");
+            assert_eq!(added, expected, "{name}");
         }
     }
 
@@ -539,11 +539,10 @@ mod tests {
         let said = |role: &str, mark: &str| {
             format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"go on"{mark}}}]}}"#)
         };
-        for (top, mark, also, expected) in [
-            ("", SHORT, "", vec![8]),
-            (SHORT, "", "", vec![8]),
-            // It is marked by the client, or nobody else's mark has room.
-            ("", SHORT, SHORT, vec![]),
+        for (name, top, mark, also, expected) in [
+            ("the client marks the last message", "", SHORT, "", vec![8]),
+            ("the client marks the request", SHORT, "", "", vec![8]),
+            ("the client marks that message as well", "", SHORT, SHORT, vec![]),
         ] {
             let mut standing = None;
             let added = [9, 11].map(|count| {
@@ -567,7 +566,7 @@ mod tests {
                 let added: Vec<u32> = outcome.marks.parts().iter().map(|(part, _)| part.message).collect();
                 (outcome.event.is_some(), added)
             });
-            assert_eq!(added[1], (true, expected), "{top} {mark} {also}");
+            assert_eq!(added[1], (true, expected), "{name}");
         }
     }
 
@@ -578,19 +577,19 @@ mod tests {
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
         let half = talk.body.len() as u64 / 2;
-        for (min_prefix_tokens, hidden_bytes, caches_without_marks, is_marked) in [
-            (0, 0, false, true),
-            (half, 0, false, true),
-            (half + 1, 0, false, false),
-            (half + 1, 2, false, true),
-            (0, 0, true, false),
+        for (name, min_prefix_tokens, hidden_bytes, caches_without_marks, is_marked) in [
+            ("no least length", 0, 0, false, true),
+            ("long enough", half, 0, false, true),
+            ("too short", half + 1, 0, false, false),
+            ("long enough with what is held elsewhere", half + 1, 2, false, true),
+            ("cached without marks", 0, 0, true, false),
         ] {
             let past = Past { sent: 1, ..Past::nothing() };
             let rates = Some(Rates { read: 0.1, write: 1.0 });
             let facts =
                 Facts { rates, hidden_bytes, min_prefix_tokens, caches_without_marks, ..Facts::default() };
             let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
-            assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{min_prefix_tokens}");
+            assert_eq!(!outcome.marks.parts().is_empty(), is_marked, "{name}");
         }
     }
 

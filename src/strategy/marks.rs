@@ -425,14 +425,14 @@ mod tests {
         const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
         let text = |mark: &str| format!(r#"{{"type":"text","text":"a"{mark}}}"#);
         let thinking = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
-        for (last, top, dropped, expected) in [
-            (format!("[{},{}]", text(""), text("")), "", None, vec![]),
-            (format!("[{},{}]", text(MARK), text("")), "", None, vec![(2, 0)]),
-            (format!("[{},{}]", text(""), text("")), MARK, None, vec![(2, 1)]),
-            (format!("[{},{}]", text(MARK), text("")), MARK, None, vec![(2, 0), (2, 1)]),
-            (format!("[{},{thinking}]", text("")), MARK, None, vec![(2, 0)]),
-            (format!("[{thinking}]"), MARK, None, vec![(1, 0)]),
-            (format!("[{}]", text(MARK)), MARK, Some(2), vec![(1, 0)]),
+        for (name, last, top, dropped, expected) in [
+            ("no mark", format!("[{},{}]", text(""), text("")), "", None, vec![]),
+            ("a block", format!("[{},{}]", text(MARK), text("")), "", None, vec![(2, 0)]),
+            ("the request", format!("[{},{}]", text(""), text("")), MARK, None, vec![(2, 1)]),
+            ("both", format!("[{},{}]", text(MARK), text("")), MARK, None, vec![(2, 0), (2, 1)]),
+            ("reasoning at the end", format!("[{},{thinking}]", text("")), MARK, None, vec![(2, 0)]),
+            ("nothing but reasoning", format!("[{thinking}]"), MARK, None, vec![(1, 0)]),
+            ("the last message is dropped", format!("[{}]", text(MARK)), MARK, Some(2), vec![(1, 0)]),
         ] {
             let body = format!(
                 r#"{{"model":"m","messages":[{{"role":"user","content":[{}]}},{{"role":"assistant","content":[{}]}},{{"role":"user","content":{last}}}]{top}}}"#,
@@ -444,7 +444,7 @@ mod tests {
             let found: Vec<_> = of_client(&talk, &|message| Some(message) == dropped)
                 .map(|id| (id.message, id.part))
                 .collect();
-            assert_eq!(found, expected, "{body:?}");
+            assert_eq!(found, expected, "{name}");
         }
     }
 
@@ -521,17 +521,17 @@ mod tests {
     #[test]
     fn stakes_are_counted_at_the_price_of_the_model_that_is_asked() {
         let mut stake = Stake { plain: 1_000.0, spent: 100.0, ..Stake::default() };
-        for (price, plain, spent) in [
-            (None, 1_000.0, 100.0),
-            (Some(1.0), 1_000.0, 100.0),
-            (Some(5.0), 200.0, 20.0),
-            (None, 200.0, 20.0),
-            (Some(0.0), 200.0, 20.0),
-            (Some(2.0), 500.0, 50.0),
+        for (name, price, plain, spent) in [
+            ("no price yet", None, 1_000.0, 100.0),
+            ("the first price", Some(1.0), 1_000.0, 100.0),
+            ("a dearer model", Some(5.0), 200.0, 20.0),
+            ("an unknown price", None, 200.0, 20.0),
+            ("a free model", Some(0.0), 200.0, 20.0),
+            ("a cheaper model", Some(2.0), 500.0, 50.0),
         ] {
             stake.goes_at(price);
             let off = (stake.plain - plain).abs() + (stake.spent - spent).abs();
-            assert!(off < 1e-6, "{price:?}: {stake:?}");
+            assert!(off < 1e-6, "{name}: {stake:?}");
         }
     }
 
@@ -549,22 +549,21 @@ mod tests {
         marked(&mut entries, &[]);
         entries.told(0, 700);
         assert_eq!([1, 3, 5].map(|part| entries.tokens(at(part))), [None, Some(900), None]);
-        // Of 2,000 bytes, and as many in front that the client has kept.
-        for (tokens, read, written, expected) in [
-            (Some(1_000), 1_000, 9, 0.0),
-            (Some(1_000), 1_200, 0, 0.0),
-            (Some(1_000), 900, 109, 400.0),
-            (Some(1_000), 500, 509, 2_000.0),
-            (Some(1_000), 0, 0, 2_000.0),
-            (None, 1, 999, 0.0),
-            (None, 0, 999, 2_000.0),
-            // Who tells nothing may have read it.
-            (None, 0, 0, 0.0),
+        // Of 2,000 bytes, behind as many that the client has marked itself.
+        for (name, tokens, read, written, expected) in [
+            ("all is read", Some(1_000), 1_000, 9, 0.0),
+            ("more is read", Some(1_000), 1_200, 0, 0.0),
+            ("a part is missing", Some(1_000), 900, 109, 400.0),
+            ("only what is in front is read", Some(1_000), 500, 509, 2_000.0),
+            ("nothing is read", Some(1_000), 0, 0, 2_000.0),
+            ("of unknown size, something is read", None, 1, 999, 0.0),
+            ("of unknown size, all is written", None, 0, 999, 2_000.0),
+            ("nothing is reported, so it may have been read", None, 0, 0, 0.0),
         ] {
             let to_read =
                 Expected { bytes: 2_000.0, before: 2_000.0, tokens, least: None, rates: Rates::USUAL };
             let found = to_read.missing(read, written);
-            assert!((found - expected).abs() < 1e-6, "{tokens:?} {read} {written}: {found}");
+            assert!((found - expected).abs() < 1e-6, "{name}: {found}");
         }
     }
 
@@ -573,30 +572,30 @@ mod tests {
     #[test]
     fn what_is_read_of_a_history_is_told_from_instructions() {
         let mut entries = Entries::default();
-        for (prelude, read, written, expected) in [
-            (1, 700, 0, None),
-            (1, 700, 200, Some(900)),
-            (1, 700, 300, Some(900)),
-            (2, 0, 0, None),
-            (2, 0, 800, Some(800)),
-            (2, 700, 50, Some(750)),
-            (1, 0, 990, Some(990)),
+        for (name, prelude, read, written, expected) in [
+            ("no writes reported", 1, 700, 0, None),
+            ("read and written", 1, 700, 200, Some(900)),
+            ("a larger sum", 1, 700, 300, Some(900)),
+            ("other instructions, nothing reported", 2, 0, 0, None),
+            ("all is written", 2, 0, 800, Some(800)),
+            ("a smaller sum", 2, 700, 50, Some(750)),
+            ("the first instructions again", 1, 0, 990, Some(990)),
         ] {
             entries.behind(prelude);
             entries.sent([at(1)].into_iter(), 0);
             entries.told(read, written);
-            assert_eq!(entries.least(), expected, "{prelude} {read} {written}");
+            assert_eq!(entries.least(), expected, "{name}");
         }
-        for (least, missing, read, expected) in [
-            (None, 0.0, 2_000, Found::Most),
-            (None, 600.0, 2_000, Found::Nothing),
-            (Some(900), 600.0, 899, Found::Nothing),
-            (Some(900), 400.0, 899, Found::Most),
-            (Some(900), 600.0, 900, Found::History),
+        for (name, least, missing, read, expected) in [
+            ("all is there", None, 0.0, 2_000, Found::Most),
+            ("most is missing, nothing known", None, 600.0, 2_000, Found::Nothing),
+            ("most is missing, less is read than ever before", Some(900), 600.0, 899, Found::Nothing),
+            ("little is missing", Some(900), 400.0, 899, Found::Most),
+            ("most is missing, as much is read as before", Some(900), 600.0, 900, Found::History),
         ] {
             let to_read =
                 Expected { bytes: 1_000.0, before: 0.0, tokens: Some(2_000), least, rates: Rates::USUAL };
-            assert_eq!(to_read.found(missing, read), expected, "{least:?} {missing} {read}");
+            assert_eq!(to_read.found(missing, read), expected, "{name}");
         }
     }
 
