@@ -134,7 +134,7 @@ impl Page {
         );
         match sums.cache_hit_rate() {
             Some(rate) => self.plain("cache_hit_rate", &help, rate),
-            // Nothing of nothing is no share.
+            // Without any tokens there is no rate.
             None => self.head("cache_hit_rate", &help),
         }
         let cache = &sums.totals.cache;

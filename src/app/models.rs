@@ -61,7 +61,7 @@ mod tests {
         for model in 0..MODELS {
             models.learn(&*model.to_string(), |value| *value += model);
         }
-        // What is asked for stays, and so does what is learned again; what is not known takes no place.
+        // A model that is read or learned again stays; reading an unknown one does not add it.
         assert_eq!((read(0), read(MODELS)), (Some(0), None));
         models.learn("1", |value| *value += 10);
         for model in MODELS..MODELS + 3 {

@@ -68,7 +68,8 @@ impl Core {
         let said = self.meter.said(place.chains[place.sent]);
         let Some((_, before)) = said.figure().filter(|_| !said.is_of_another(model)) else { return };
         let tokens = |bytes: u64| (bytes as f64 / self.meter.bytes_per_token(model)) as u64;
-        // What an event has changed is not read, nor anything behind it. Only the history tells.
+        // Neither what an event has changed nor anything behind it can be read from the cache. Of the rest, only the
+        // history is looked at.
         let changed = facts.event.as_ref().map_or(0, |event| event.freed_bytes + event.rewritten_bytes);
         let frame = tokens(frame);
         let kept = before.saturating_sub(tokens(changed)).saturating_sub(frame);

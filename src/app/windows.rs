@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(windows.of("a", Some("m"), 0), Some(1000));
         windows.fitted("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m"), 0), None);
-        // Less than a part of what was answered cannot be meant.
+        // A window that is only a small part of a prompt that was answered is not believed.
         windows.learn("a", Some("m"), 12, 0);
         assert_eq!(windows.of("a", Some("m"), 0), None);
         windows.learn("a", Some("m"), 500, 0);
@@ -237,14 +237,14 @@ mod tests {
         windows.learn("a", Some("m"), 1000, 10);
         let known = |now_ms| windows.of("a", Some("m"), now_ms);
         assert_eq!([0, 10, DAY + 10, DAY + 11].map(known), [Some(1000), Some(1000), Some(1000), None]);
-        // What is not believed any more may hold still: until it is said again, any answer may say so.
+        // An expired window may still be right: until it is reported again, any answer may be a surprise.
         let surprises = |now_ms| windows.surprises("a", Some("m"), now_ms);
         assert_eq!([DAY + 10, DAY + 11].map(surprises), [false, true]);
         windows.learn("a", Some("m"), 2000, DAY + 11);
         assert_eq!((known(DAY + 11), surprises(DAY + 11)), (Some(2000), false));
         windows.fitted("a", Some("m"), 2001);
         assert!(!surprises(3 * DAY), "nothing is known of it");
-        // What another process was told is no younger for having been read.
+        // A window learned by another process keeps the age that it had there.
         let stored = StoredWindow { upstream: "u".into(), model: "m".into(), tokens: Some(1), at_ms: 10 };
         let windows = Windows::stored(&[stored], &[("a", "u".to_owned())]);
         assert_eq!([DAY + 10, DAY + 11].map(|now_ms| windows.of("a", Some("m"), now_ms)), [Some(1), None]);
@@ -283,7 +283,7 @@ mod tests {
         let windows = Windows::new();
         windows.surprise("a", Some("m"));
         windows.surprise("a", Some("n"));
-        // What fits is known by now.
+        // The window of this model is known by now.
         windows.learn("a", Some("n"), 1000, 0);
         for (upstream, model, expected) in [
             ("a", Some("m"), (true, None)),

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((outcome.fresh, outcome.applied.len()), (1, 1));
         let begins = sent(&first, &outcome);
         assert!(begins.contains(r#""text":"go on\n\nSTATE""#), "{begins}");
-        // Whatever is asked for later: it is what was decided.
+        // The decision stands, whatever text is asked for later.
         let later = talk(&format!("{ASKS},{SAYS}"));
         for text in [None, Some("OTHER")] {
             let outcome = planned(&later, 1, &outcome.applied, text);
@@ -124,7 +124,7 @@ mod tests {
         for (messages, below) in [
             (ASKS.to_owned(), Some("go on")),
             (format!("{ASKS},{begun}"), Some("go on")),
-            // Examples come first.
+            // The conversation begins with examples.
             (format!("{ASKS},{SAYS}"), Some("go on")),
             (image.to_owned(), None),
             (format!("{image},{SAYS}"), None),

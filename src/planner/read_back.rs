@@ -94,7 +94,7 @@ fn is_part(read: &str, full: &str) -> bool {
     let lines = lines.get(above..lines.len() - below).unwrap_or_default();
     let full = if full.contains("\r\n") { full.replace("\r\n", "\n").into() } else { Cow::Borrowed(full) };
     let is_in = |lines: &[&str]| memmem::find(full.as_bytes(), lines.join("\n").as_bytes()).is_some();
-    // Where a line is empty, readers may leave out the end of what stands behind its number.
+    // On an empty line, readers may shorten the separator behind its number.
     let longest = lines.iter().max_by_key(|line| line.len());
     longest.is_some_and(|longest| {
         let mut ways = Numbering::of(longest);
@@ -291,7 +291,7 @@ mod tests {
             (page().replace("line 50 ", "line 51 "), (false, false)),
             (colons(30).replace("50: ", "50. "), (false, false)),
             (lines.iter().step_by(2).map(String::as_str).collect::<Vec<_>>().join("\n"), (false, false)),
-            // What is said is little, above as below, and less where what is read is short.
+            // Remarks above and below a text are short, and shorter for a short text.
             (format!("{}{text}{}", remarks(400), remarks(400)), (true, false)),
             (format!("{}{text}", "x\n".repeat(HEAD)), (true, true)),
             (format!("{}{text}", "x\n".repeat(HEAD + 1)), (true, false)),

@@ -46,7 +46,7 @@ pub(super) fn part_key(
         PartKind::ToolResult => uncounted(part, raw, layout),
         _ => raw.len() - part_len(part, layout),
     };
-    // What is not read as text is what it is.
+    // A block with bytes that do not count is weighed by its length, not as text.
     let is_text = uncounted == 0;
     let new = |tag: &[u8]| Said::new(tag, is_text);
     let (said, mark) = match (part.kind, part.leaves.first()) {
@@ -55,7 +55,7 @@ pub(super) fn part_key(
             text(new(&[b'T', role as u8]), raw, literal, layout)
         }
         (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
-        // A call that its result makes one is the same block before.
+        // An item that becomes a call once its result is seen has the same key before that.
         (PartKind::Opaque, _) if part.call_id.is_some() => {
             whole(new(&[role as u8, PartKind::ToolCall as u8]), raw, layout.marks)
         }
@@ -224,7 +224,7 @@ fn whole(mut said: Said, raw: &[u8], marks: &[&str]) -> (Said, Option<Ttl>) {
 /// Bytes of a part.
 fn part_len(part: &Part, layout: &Layout) -> usize {
     match part.kind {
-        // What is encrypted comes in base64, with an envelope, and often beside a summary of itself.
+        // Encrypted reasoning is base64 with an envelope, and often has its summary beside it.
         PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
         _ => part.read_len(),
     }

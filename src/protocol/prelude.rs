@@ -167,7 +167,7 @@ mod tests {
         ] {
             assert_eq!((other.key == plain.key, other.unmarked), (is_same, unmarked), "{other:?}");
         }
-        // What the provider takes out of the instructions names nothing.
+        // Text that the provider removes from the instructions is not part of the key.
         let aside = |build: u32| {
             let header = text(&format!("x-anthropic-billing-header: cch={build};"), "");
             prelude(&format!(r#""system":[{header},{}]"#, text("one", MARK)))

@@ -110,13 +110,13 @@ mod tests {
         for (lists, expected) in [
             (&["abcdefgh", "abcdefgh"][..], &[8, 1][..]),
             (&["abcdefgh", "abcdefghij", "abcdefghijk"], &[8, 3, 2]),
-            // Short ones are not followed.
+            // Short lists are not followed.
             (&["abcdefg", "abcdefg"], &[7, 7]),
             (&["abcdefgh", "abcd", "abcdefgh"], &[8, 1, 1]),
-            // One or two were changed in their places.
+            // One or two messages are changed in place.
             (&["abcdefgh", "abcXefghi", "abcdefghi"], &[8, 3, 2]),
             (&["abcdefgh", "abXXefghi"], &[8, 4]),
-            // Others from some place on, and back.
+            // Other messages from some place on, and then the former ones again.
             (&["abcdefgh", "abcUVWXYZ", "abcdefghi"], &[8, 7, 7]),
             // One was taken out: nothing stands where it stood.
             (&["abcdefghi", "abdefghi"], &[9, 7]),

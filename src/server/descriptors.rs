@@ -32,7 +32,7 @@ fn needed(connections: usize) -> u64 {
 
 /// How many connections so many open files suffice for.
 fn room(files: u64) -> usize {
-    // A small limit is divided, rather than used up by what is not yet open.
+    // If the limit is small, at most a quarter of it is reserved for other files.
     let others = OTHERS.min(files / 4);
     ((files - others) / 2).max(1) as usize
 }
@@ -61,7 +61,7 @@ mod tests {
         let soft = getrlimit(Resource::Nofile).current;
         let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed(1024));
         assert_eq!((made == 1024, enough(soft)), (enough(hard), enough(hard)), "{soft:?} {hard:?}");
-        // What is there is not taken away.
+        // A limit that is already higher is not lowered.
         assert_eq!(make_room(1), 1);
         assert_eq!(getrlimit(Resource::Nofile).current, soft);
     }

@@ -75,7 +75,7 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
 
 /// The header lines of an answer as they go to the client.
 pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
-    // What the body is encoded with beside its chunks is not taken off here.
+    // An encoding of the body other than chunks is not decoded here.
     let is_encoded = has_transfer_coding(&received);
     let stays = |name: &HeaderName| {
         is_hop_by_hop(name) && *name != TRAILER && !(is_encoded && *name == TRANSFER_ENCODING)
@@ -219,7 +219,7 @@ mod tests {
             (&[("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")], false),
             (&[("connection", "Upgrade"), ("upgrade", "TLS/1.2")], false),
             (&[("connection", "Upgrade"), ("upgrade", "WebSocket")], true),
-            // Without `connection` it is not addressed to us.
+            // Without `connection` the line is not meant for this hop.
             (&[("upgrade", "websocket")], false),
         ] {
             assert_eq!(asks_for_upgrade(&head(lines)), expected, "{lines:?}");

@@ -29,7 +29,7 @@ impl<G: Gateway> Handler<G> {
         *response.status_mut() = fault.status;
         response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
         if fault.status == StatusCode::UPGRADE_REQUIRED {
-            // What is spoken instead has to be named (RFC 9110, 15.5.22), for this connection alone (7.8).
+            // The protocol to use instead must be named (RFC 9110, 15.5.22), as a hop-by-hop field (7.8).
             response.headers_mut().insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }

@@ -159,7 +159,7 @@ impl Read for Socket {
         } else {
             Pin::new(&mut self.stream).poll_read(cx, buffer)
         };
-        // What comes over HTTP/2 need not be of a request, and one that has begun is not lost there.
+        // Over HTTP/2, bytes need not belong to a request, and a request that has begun is not lost.
         if polled.is_ready() && self.version == Version::Http1 {
             self.client.heard();
             self.heard = Instant::now();

@@ -50,7 +50,7 @@ impl Sweep {
             self.logs = Some(OldFiles::new(before, logs.dir().to_owned(), logs::remove_old));
         }
         self.leaves_free |= batch.forget_ledger.is_some() || batch.forget_threads.is_some();
-        // What takes long is not begun again.
+        // A long removal that is under way is not started again.
         if let Some(before) = batch.forget_threads {
             self.idle.get_or_insert_with(|| Idle::new(before, batch.at_ms));
         }

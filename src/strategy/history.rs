@@ -571,7 +571,7 @@ mod tests {
         for (all_or_nothing, is_error, revision, expected) in [
             (true, false, "", true),
             (true, true, "", false),
-            // It is unknown how far a script came.
+            // It is unknown how much of a script was run.
             (false, true, "", true),
             (false, false, "", true),
             (true, false, "v1", false),

@@ -257,7 +257,7 @@ impl Stake {
         if let Some(judged) = judged {
             let brought = &mut self.brought[usize::from(judged.after_pause)];
             let more = if read.is_some() { worth_of_reading(rates) } else { 0.0 };
-            // Pauses that are too long mostly stay so, whatever was read before them.
+            // A client whose pauses outlast the cache mostly goes on so, however much was read before.
             let is_late = read.is_none() && judged.prelude == prelude;
             let before = if is_late { brought.min(0.0) } else { *brought };
             *brought = (before + more - 1.0).clamp(-MOST_BROUGHT, MOST_BROUGHT);
@@ -376,7 +376,7 @@ fn markable(
     let may = |id: PartId, part: &Part| match part.kind {
         PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => false,
         PartKind::Text => conversation.says_something(id, 0),
-        // What code reads goes as it came, and is no part of a prompt.
+        // What the provider's own code reads is sent as it came, and is not part of the prompt.
         PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => !part.is_for_code,
     };
     let found = before.find(|(id, part)| may(*id, part) && has_place(*id));
@@ -391,7 +391,7 @@ pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> i
     let parts = parts.filter(|part| !gone(part.message as usize));
     let last = marks.filter(|marks| marks.end.is_some()).filter_map(|_| {
         let end = end_of(conversation, conversation.messages.len().checked_sub(1)?)?;
-        // The provider finds a place of its own.
+        // The provider chooses where its own mark goes.
         markable(conversation, end, gone, &|_| true)
     });
     parts.chain(last)

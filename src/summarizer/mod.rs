@@ -248,7 +248,7 @@ impl Summarizer {
     /// Begins a job, if it can be taken now and no other thread has one about the same history.
     pub fn begin(&self, job: Job) -> bool {
         let Some(jobs) = &self.jobs else { return false };
-        // Held until the thread is on the list: of two requests of one thread, one alone finds it free.
+        // The lock is held until the thread is on the list, so that only one of two requests finds it free.
         let mut running = self.desk.running();
         let chain = job.chain;
         if !self.desk.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {

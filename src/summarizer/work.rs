@@ -96,7 +96,7 @@ impl<T: Transport> Errand<'_, T> {
                 }
                 Err(Missed::Overflow) => {
                     budget /= 2;
-                    // What would be the same piece again would be refused again.
+                    // The same piece would be refused again.
                     while budget >= chunk.len() {
                         budget /= 2;
                     }

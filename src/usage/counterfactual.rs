@@ -326,7 +326,7 @@ mod tests {
         for (what, real, sent, original, expected) in [
             ("read", billed(9000, 0, 1000), said(8000, 0, 2000), unmarked(9500), billed(0, 0, 9500)),
             ("written", billed(0, 9000, 1000), said(0, 8000, 2000), unmarked(9500), billed(0, 0, 9500)),
-            // Whoever reads of this keeps prompts without marks.
+            // A provider that reads any of this caches prompts without marks.
             (
                 "nor was what was sent",
                 billed(5000, 0, 5000),

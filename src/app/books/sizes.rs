@@ -185,7 +185,7 @@ mod tests {
         let requests: [Case; 11] = [
             ("first", &[(1, 6000), (2, 4000)], 8000, &[4800, 3200], &[(1, 6000)], &[4800]),
             ("grown", &[(1, 6000), (2, 4000), (3, 8000)], 20_000, &[4800, 3200, 12_000], &[], &[]),
-            // What it was cut from is as dense.
+            // The whole block has as many tokens per unit as the part of it that is sent.
             (
                 "cut",
                 &[(1, 6000), (2, 4000), (3, 8000), (4, 2000)],
@@ -194,7 +194,7 @@ mod tests {
                 &[(1, 6000), (2, 4000), (3, 8000), (5, 9000)],
                 &[4800, 3200, 12_000, 14_400],
             ),
-            // What is left behind what is known is about as large as it was, whatever the mixture.
+            // The known blocks behind an event keep about their size, whatever new blocks are among them.
             (
                 "an event",
                 &[(1, 6000), (2, 4000), (6, 50), (4, 2000)],
@@ -203,7 +203,7 @@ mod tests {
                 &[(1, 6000), (2, 4000), (3, 8000), (5, 9000)],
                 &[4800, 3200, 12_000, 14_400],
             ),
-            // Something was smaller than it was taken for, and nobody knows which.
+            // A known block was estimated too large, and it is unknown which one.
             (
                 "less than is known",
                 &[(1, 6000), (2, 4000), (11, 50), (4, 2000)],
@@ -212,7 +212,7 @@ mod tests {
                 &[(4, 1)],
                 &[2643],
             ),
-            // What was taken for that large is as large as it is.
+            // The estimate of a block that was never sent is replaced by its real size.
             (
                 "sent at last",
                 &[(1, 6000), (2, 4000), (6, 50), (4, 2000), (5, 9000)],
@@ -222,7 +222,7 @@ mod tests {
                 &[],
             ),
             ("little", &[(1, 6000), (2, 4000), (7, 10)], 8090, &[4800, 3200, 90], &[], &[]),
-            // Less than what it goes on from: something of that is read no more.
+            // Less than the request before had: the provider no longer reads some of that.
             (
                 "less than before",
                 &[(1, 6000), (2, 4000), (7, 10), (8, 300)],

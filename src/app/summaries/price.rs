@@ -228,7 +228,7 @@ mod tests {
         });
         assert_eq!((spending.may_begin("t"), spending.of("t")), (false, 13.0));
 
-        // Whoever changes something else takes no cost back.
+        // A thread that changes something else does not undo a cost that was added meanwhile.
         let rounds = 2_000;
         std::thread::scope(|scope| {
             scope.spawn(|| (0..rounds).for_each(|_| spending.asks("u")));

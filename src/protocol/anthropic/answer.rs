@@ -330,7 +330,7 @@ mod tests {
             assert_eq!(silent.own_tokens(), whole, "{figures}");
             let usage = reader.finish().usage.unwrap();
             assert_eq!(usage.own_tokens(), whole, "{figures}");
-            // What is billed is all.
+            // The prompt that is billed is the sum of all calls.
             assert_eq!([usage, opened, silent].map(|usage| usage.tokens.prompt()), [600; 3], "{figures}");
         }
     }
@@ -466,7 +466,7 @@ mod tests {
         for (calls, written, expected, untold) in [
             (vec![own(0, 800), own(0, 600)], 1400, (0, 1400), 0),
             (vec![own(100, 800), own(50, 0)], 950, (150, 800), 0),
-            // Calls beside the answer are none of the sum.
+            // Calls that do not belong to the answer are not part of the sum.
             (vec![call("compaction", "", 0, 7000), own(100, 800)], 900, (100, 800), 0),
             (
                 vec![call("message", declined, 0, 7000), call("fallback_message", answering, 900, 0)],
@@ -474,7 +474,7 @@ mod tests {
                 (900, 0),
                 0,
             ),
-            // What does not add up tells nothing.
+            // Calls that do not add up to the reported figure are ignored.
             (vec![own(0, 600)], 1400, (600, 800), 500),
             (vec![], 1400, (600, 800), 500),
         ] {

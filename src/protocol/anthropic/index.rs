@@ -198,7 +198,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Resul
         part.call_id = block.text("id");
         part.tool = block.text("name");
         part.arguments = block.get("input").map(|input| Arguments::Value(input.span));
-        // What the provider's own code calls with, it has itself.
+        // A call that the provider's own code made: the provider holds its arguments itself.
         part.is_for_code = is_of_code(&block);
         part.is_sealed = part.is_for_code;
     }

@@ -364,7 +364,7 @@ mod tests {
             (450, 400, 300, "1750", (450, 400)),
             (450, 400, 300, "2150", (850, 400)),
             (450, 400, 0, "null", (850, 400)),
-            // A total without thoughts that are more than what was said.
+            // A total that leaves out the thoughts, of which there are more than other output.
             (50, 400, 0, "1050", (450, 400)),
             (450, 0, 0, "1450", (450, 0)),
         ] {

@@ -35,7 +35,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
 fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let object = Object::of(raw)?;
     let role = match object.text("role").as_deref() {
-        // Results are sent in the name of the user, of the tool, or of nobody.
+        // Clients send results with the role of the user or of a tool, or with none.
         Some("user" | "function" | "tool" | "") => Role::User,
         None if object.get("role").is_none_or(|role| role.kind == Kind::Null) => Role::User,
         Some("model") => Role::Assistant,
@@ -43,7 +43,7 @@ fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     };
     let items = match object.get("parts") {
         Some(list) if list.kind == Kind::Array => scan::items(raw, list.span)?,
-        // A list of one may be written as what stands in it, and an empty one may be left out.
+        // A list with one part may be written as the part alone, and an empty one may be left out.
         Some(part) if part.kind == Kind::Object => vec![part],
         None => Vec::new(),
         Some(none) if none.kind == Kind::Null => Vec::new(),
@@ -125,7 +125,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     let mut part = Part::new(PartKind::ToolResult, item.span);
     part.tool = response.text("name");
     let mut digest = Hasher::default();
-    // What is signed is never edited, so it must not be taken for the same without its signature.
+    // A signed result is never edited, so it must differ from the same result without a signature.
     digest.update(&[u8::from(is_signed)]);
     let mut has_failed = false;
     if let Some(said) = response.get("response") {
@@ -142,7 +142,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
                 blank.stays_blank = true;
             }
             has_failed = part.is_error || is_told;
-            // What is stored of older gateways is found by a fingerprint in which any error is one.
+            // Decisions of older gateways are found by a fingerprint that counts every `error` member as an error.
             part.is_error |= error.is_some();
         }
         feed(response.bytes, said, MARKS, &mut digest)?;
@@ -155,7 +155,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     hash.update(part.tool.as_deref().unwrap_or_default().as_bytes());
     seal_result(&mut part, digest, hash);
     part.is_error = has_failed;
-    // Behind what makes the fingerprint: as a call, it is the same without.
+    // The id is not part of the fingerprint, just as with calls.
     part.call_id = response.text("id");
     Ok(part)
 }
@@ -201,7 +201,7 @@ fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
 /// none either, the text blocks of MCP and frameworks in its manner, also of a result of MCP within a member. What else
 /// lies deeper is data, whose single texts make no sense when they are cut.
 fn fill_leaves(part: &mut Part, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
-    // Beside a list of blocks, MCP's word for the kind of a result is nothing that it says.
+    // Beside a list of blocks, MCP's `resultType` is not a text of the result.
     let kind = said.get("resultType").or_else(|| said.get("result_type"));
     let kind = said.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
     let is_said = |value: &Value| {
@@ -316,7 +316,7 @@ mod tests {
             let answer = answer(error);
             let part = answer.part(FIRST).unwrap();
             assert_eq!(part.is_error, expected, "{error}");
-            // One that says nothing goes on saying nothing, and is counted among the leaves all the same.
+            // A blank error stays blank, and is one of the leaves all the same.
             let is_text = error.ends_with('"');
             assert_eq!(part.leaves.len(), 1 + usize::from(is_text), "{error}");
             assert_eq!(part.leaves[0].stays_blank, is_text && !expected, "{error}");

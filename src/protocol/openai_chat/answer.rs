@@ -35,14 +35,14 @@ impl Completion {
             self.answer.model = Some(model);
         }
         reader::take_error(&mut self.answer, document);
-        // MiniMax's are no refusals by their status.
+        // MiniMax reports errors with the status 200.
         if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
             self.answer.error = text(said, &["status_msg"]).or_else(|| Some(said.to_string()));
             self.answer.error_words =
                 (count(said, &["status_code"]) == Some(BAD_PARAMETERS)).then(|| "code=400".to_owned());
         }
         let choices = document.get("choices").map(Value::items).unwrap_or_default();
-        // Moonshot states them inside the last chunk of each choice. What stands at the top goes before it.
+        // Moonshot states usage inside the last chunk of each choice. Usage at the top level has priority.
         if !document.get("usage").is_some_and(Value::is_object) {
             self.take_inside(choices);
         }
@@ -105,7 +105,7 @@ impl Fold for Completion {
 
     fn whole(&mut self, document: &Value<'_>) {
         self.take(document);
-        // A list of embeddings is whole, and all that is counted is its prompt.
+        // A list of embeddings is a complete answer, and only its prompt is counted.
         if document.get("data").is_some_and(|data| data.as_list().is_some()) {
             self.answer.complete = true;
             if self.usage.prompt.is_some() || self.usage.total.is_some() {
@@ -119,7 +119,7 @@ impl Fold for Completion {
     }
 
     fn answer(&mut self) -> Answer {
-        // Google says nothing of what its models have thought but in the total.
+        // Google counts the thoughts of its models in the total only.
         if self.answer.model.as_deref().is_some_and(usage::is_gemini) {
             self.usage.reason_with_the_rest();
         }
@@ -150,7 +150,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         let hit = count(figures, &["prompt_cache_hit_tokens"])?;
         Some(hit.saturating_add(count(figures, &["prompt_cache_miss_tokens"])?))
     });
-    // Some servers have the names of other dialects.
+    // Some servers use the names of other dialects.
     let other = count(figures, &["input_tokens"]).filter(|_| prompt.unwrap_or(0) == 0);
     let output = first(&[&["completion_tokens"], &["output_tokens"]]);
     let cached = first(&[
@@ -173,7 +173,7 @@ fn usage(figures: &Value<'_>) -> Partial {
     let total = count(figures, &["total_tokens"]);
     let prompt = other.or(prompt);
     let beside = stated_beside(prompt, output, reasoning, total);
-    // Beside Anthropic's names, `input_tokens` is what is left, unless a part of it is said to be cached.
+    // With Anthropic's names, `input_tokens` leaves out what is cached, unless its details count cached tokens.
     let is_rest = other.is_some()
         && first(&[&["cache_read_input_tokens"], &["cache_creation_input_tokens"]]).is_some()
         && count(figures, &["input_tokens_details", "cached_tokens"]).unwrap_or(0) == 0;
@@ -185,7 +185,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         total,
         cache_write_5m: lasting("ephemeral_5m_input_tokens"),
         cache_write_1h: lasting("ephemeral_1h_input_tokens"),
-        // Vertex says it here.
+        // Where Vertex reports the tier.
         tier: text(figures, &["extra_properties", "google", "traffic_type"])
             .map(|word| Tier::from_wire(&word)),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
@@ -215,7 +215,7 @@ fn sum(one: &Partial, other: Partial) -> Partial {
         }
         (one, other) => one.or(other),
     };
-    // The total of one has a prompt in it that the other has as well.
+    // Each total includes the same prompt, so totals cannot be added.
     Partial { output: both(one.output, other.output), total: None, reasoning, ..other }
 }
 
@@ -349,13 +349,13 @@ mod tests {
                 r#"{"prompt_tokens":9,"completion_tokens":94,"total_tokens":103,"completion_tokens_details":{"reasoning_tokens":93}}"#,
                 (94, 93),
             ),
-            // What was read, where that is counted beside the prompt.
+            // The rest is what was read from the cache, counted beside the prompt.
             (
                 "gemini-3-flash",
                 r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103,"prompt_tokens_details":{"cached_tokens":93}}"#,
                 (1, 0),
             ),
-            // Of others nobody knows what the rest is.
+            // With other models it is unknown what the rest is.
             ("m", r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103}"#, (1, 0)),
         ] {
             let whole = format!(r#"{{"model":"{model}","choices":[],"usage":{figures}}}"#);
@@ -487,9 +487,9 @@ mod tests {
             (vec![chunk(&[choice(0, 5)])], 5, 2),
             (vec![chunk(&[choice(0, 5)]), chunk(&[choice(1, 7)])], 12, 4),
             (vec![chunk(&[choice(0, 5), choice(1, 7), choice(2, 7)])], 19, 6),
-            // The last figures of each hold.
+            // The last figures of each choice count.
             (vec![chunk(&[choice(1, 3)]), chunk(&[choice(0, 5)]), chunk(&[choice(1, 7)])], 12, 4),
-            // So do those of all.
+            // So do the last figures of all choices together.
             (
                 vec![
                     chunk(&[choice(0, 5)]),
@@ -588,7 +588,7 @@ mod tests {
                 r#""cost":0.00012345,"is_byok":false,"cost_details":{"upstream_inference_cost":1}"#,
                 Some("0.00012345"),
             ),
-            // With a key of the caller's own, what the provider behind it takes comes on top.
+            // With the caller's own key, the cost at the provider behind the router is added.
             (
                 r#""cost":0.0002,"is_byok":true,"cost_details":{"upstream_inference_cost":0.0045}"#,
                 Some("0.0047"),

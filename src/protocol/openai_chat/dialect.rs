@@ -30,7 +30,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     cuts: &[("length", Cause::Length)],
     servers: &[openai::SERVER],
     keyed: openai::KEYED,
-    // Marks are not the provider's own here: its cache needs none. Routers pass them on to others.
+    // The provider's own cache needs no marks; routers pass them on to other providers.
     layout: Layout {
         before: &["tools"],
         binds: &[
@@ -38,7 +38,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("verbosity"),
             Bind::messages("response_format"),
             Bind::messages("service_tier"),
-            // What routers make of these is something else to Claude's provider, or another provider.
+            // Routers translate these into other requests to Claude's provider, or choose another provider by them.
             Bind::messages("tool_choice").of_marks(),
             Bind::messages("parallel_tool_calls").of_marks(),
             Bind::messages("reasoning").of_marks(),

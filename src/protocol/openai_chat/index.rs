@@ -63,7 +63,7 @@ pub(super) fn with_marks(conversation: Conversation, carriers: Carriers) -> Conv
     let is_first = |message: &&Message| message.index.role == Role::System;
     let first = messages.iter().take_while(is_first).count();
     let leading = marks.parts.partition_point(|(part, _)| (part.message as usize) < first);
-    // Some servers put instructions that come later behind the first ones: what stands behind those is new with each.
+    // Some servers move later instructions up behind the first ones, so that each changes all that follows them.
     let is_late = messages.iter().skip(first).any(|message| is_first(&message));
     let carriers = if is_late { Carriers::Nothing } else { carriers };
     let marks = Marks { leading, carriers, ..marks };
@@ -547,7 +547,7 @@ mod tests {
             // Nothing would be left of the list, or of the message.
             (format!(r#""role":"assistant","content":[{THOUGHT}],"refusal":"no""#), None),
             (format!(r#""role":"assistant","content":null,{DETAILS}"#), None),
-            // Models that are not Claude's want it back, or whose it is is not known.
+            // Models other than Claude's want their reasoning back, or it is unknown whose model it is.
             (format!(r#"{said},"reasoning_content":"hm""#), None),
             (format!(r#"{said},"reasoning":"hm",{OTHERS}"#), None),
             (format!(r#"{said},"reasoning_details":[{{"type":"reasoning.text","text":"hm"}}]"#), None),

@@ -60,7 +60,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("custom_tool_call_output", Item::Output),
     ("shell_call", Item::Call("action")),
     ("shell_call_output", Item::Printed),
-    // Its output is a document in a string: cut, it would be none.
+    // Its output is a JSON document in a string, which would be invalid if it were cut.
     ("local_shell_call", Item::Call("action")),
     ("local_shell_call_output", Item::Sealed("output")),
     ("apply_patch_call", Item::Call("operation")),
@@ -245,7 +245,7 @@ fn speaker(object: &Object<'_>) -> Option<Role> {
 fn role(object: &Object<'_>, kind: &str, item: Item) -> Role {
     match item {
         Item::Message => speaker(object).unwrap_or(Role::Assistant),
-        // What the provider ran by itself is the model's, with its result.
+        // A call that the provider ran itself belongs to the model's message, with its result.
         Item::Output | Item::Printed | Item::Sealed(_) if object.says("execution", "server") => {
             Role::Assistant
         }
@@ -289,7 +289,7 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
         Kind::String => Arguments::Encoded(value.span),
         _ => Arguments::Value(value.span),
     });
-    // What is no text is of a tool of the provider's own making, with a form of its own.
+    // Arguments other than a string belong to one of the provider's own tools and have a fixed form.
     part.is_for_code = is_of_code(object);
     part.is_sealed = part.is_for_code || !matches!(part.arguments, Some(Arguments::Encoded(_)));
     hash.update(kind.as_bytes());

@@ -173,7 +173,7 @@ impl Catalogue {
         let is_same =
             matches!(digits, 4 | 6 | 8) || is_same_row || names::forms(answered).any(|form| form == model);
         let is_listed = rows[1].is_some();
-        // Four digits may be another listing, with a price of its own.
+        // Four digits may belong to another entry of the list, with its own price.
         let is_priced_as_asked =
             || (digits > 4 && !is_listed) || ((is_same_row || !is_listed) && self.states(asked));
         is_same && (!variant.is_empty() || is_priced_as_asked())
@@ -233,7 +233,7 @@ impl Row {
             return true;
         }
         match self.vendor {
-            // What its maker gives away has its name wherever it runs, with the maker's before it or not.
+            // An open model has the same name wherever it runs, with or without its maker's name before it.
             maker if Vendor::MAKERS.contains(&maker) => {
                 let is_resold = |seller: Vendor| Vendor::RESELLERS.contains(&seller);
                 maker.sells_alone(self.name) || vendor.or(prefix).is_some_and(is_resold)

@@ -197,7 +197,7 @@ mod tests {
             ("openai/gpt-5:nitro", Some("openai/gpt-5")),
             ("openai/gpt-5:floor", Some("openai/gpt-5")),
             ("openrouter/openai/gpt-5:exacto", Some("openrouter/openai/gpt-5")),
-            // What is searched for is paid, too; other variants are models of their own; and tags are somebody else's.
+            // `online` is billed for searches too, other variants are other models, and tags mean something else.
             ("openai/gpt-5:online", None),
             ("openai/gpt-5:free", None),
             ("openai/gpt-5:extended", None),

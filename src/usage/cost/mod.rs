@@ -119,7 +119,8 @@ fn cost_with(
     let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
     lines.input += schedule.audio_surcharge(usage, price)?;
     let (searches, each) = match usage.web_searches {
-        // Without a price, what is only shown is named as a charge that has none.
+        // If the price is unknown, searches that are only shown count nothing here: they are named as a charge
+        // without a price.
         0 => (usage.searches_shown, price.web_search.unwrap_or_default()),
         stated => (stated, price.web_search?),
     };

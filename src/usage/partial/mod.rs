@@ -116,7 +116,7 @@ impl Partial {
         }
         let newer = if self.has_prompt() && newer.has_empty_prompt() { newer.without_zeros() } else { newer };
         if newer.prompt.is_some() || newer.output.is_some() {
-            // A total of older figures says nothing of newer ones.
+            // A total of older figures does not apply to newer ones.
             self.total = None;
         }
         self.cap_writes(&newer);
@@ -289,7 +289,7 @@ impl Partial {
     pub fn reason_with_the_rest(&mut self) {
         if let (Some(Prompt::Total(prompt)), Some(output), None) = (self.prompt, self.output, self.reasoning)
         {
-            // Some count what was read beside the prompt.
+            // Some servers count what was read from the cache beside the prompt.
             let cached = self.cache_read.unwrap_or(0).saturating_add(self.cache_write.unwrap_or(0));
             let rest = self.left(prompt.saturating_add(output)).filter(|rest| *rest > 0 && *rest != cached);
             self.reasoning = rest.map(Reasoning::Beside);
