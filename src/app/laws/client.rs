@@ -61,7 +61,7 @@ pub(super) fn quiet_events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::Retry(Way::Through(0))),
         1 => Just(Event::Next(Way::Through(1))),
         1 => (0_u8..2, 0..super::rig::SETTINGS).prop_map(|(gateway, settings)| Event::Restart(gateway, settings)),
-        3 => (1_u8..240).prop_map(Event::Pause),
+        6 => (1_u8..240).prop_map(Event::Pause),
     ];
     prop::collection::vec(event, 6..28)
 }
