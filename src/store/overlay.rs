@@ -59,7 +59,7 @@ impl Overlay {
         if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
             return Err(StoreError::Raced);
         }
-        // Of several about the same part, the newest is the one that a store finds.
+        // Of several decisions about the same part, a store finds the newest.
         batch.decisions.sort_by_key(|new| (new.chain, new.part, new.since));
         for new in batch.decisions {
             if let Some(key) = new.decision.key {

@@ -72,7 +72,7 @@ impl BaseUrl {
             None => location,
         };
         let below = path.strip_prefix(&self.prefix)?;
-        // What leads up again is somewhere else.
+        // A path that leads up again is not below the prefix.
         let (plain, _) = below.split_once(['?', '#']).unwrap_or((below, ""));
         let leads_up = plain.split('/').any(|part| matches!(part, "." | ".."));
         Some(below).filter(|below| below.starts_with('/') && !below.starts_with("//") && !leads_up)

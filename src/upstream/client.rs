@@ -108,7 +108,7 @@ where
         B: Resend,
     {
         let (pool, limit, clock) = (self.pool(upstream), upstream.timeouts().response, Clock::start());
-        // Otherwise every future that it is handed to would have to hold it.
+        // Boxed, so that the futures that it is handed to stay small.
         let request = Box::new(request.map(|body| Paced::new(body, clock.clone())));
         async move {
             let pool = pool?;
@@ -220,12 +220,12 @@ fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
 /// What helps where the two sides do not come to terms about TLS, if that is known.
 fn advice(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
-        // It stands within one or two of these.
+        // The cause is wrapped in one or two of these.
         return advice(error.get_ref()?);
     }
     match error.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(STRANGER),
-        // What checks certificates has a word for it that is not passed on as one.
+        // The verifier has an error of its own for this, which rustls passes on only as `Other`.
         rustls::Error::InvalidCertificate(CertificateError::Other(other))
             if format!("{other:?}").contains("CaUsedAsEndEntity") =>
         {

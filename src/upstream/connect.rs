@@ -100,7 +100,7 @@ where
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
-        // An answer is paid for: no line of its head that other clients read, or pass over, is worth losing it.
+        // An answer is paid for, so header lines that other clients accept or ignore must not lose it.
         .allow_obsolete_multiline_headers_in_responses(true)
         .allow_spaces_after_header_name_in_responses(true)
         .ignore_invalid_headers_in_responses(true)

@@ -78,7 +78,7 @@ impl Head {
         }
         let length = buffer.remaining().min(self.told.len());
         buffer.put_slice(&self.told[..length]);
-        // Nothing is kept for the time of a long answer.
+        // Releases the buffer, which would otherwise be kept for as long as the answer takes.
         self.told = self.told.split_off(length);
         Poll::Ready(Ok(()))
     }
@@ -149,7 +149,7 @@ impl Head {
             Some(status) => {
                 self.told.extend_from_slice(NEW);
                 self.told.extend_from_slice(status);
-                // Even where it says that it is kept: an old proxy passes that on, and keeps nothing (RFC 9112, C.2.2).
+                // Also where the answer says `keep-alive`: an old proxy passes that on and closes (RFC 9112, C.2.2).
                 self.told.extend_from_slice(b"connection: close\r\n");
             }
         }
@@ -201,7 +201,7 @@ mod tests {
             ("HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n"),
             ("HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n"),
             ("SSH-2.0-OpenSSH\n", "SSH-2.0-OpenSSH\n"),
-            // Of what cannot become a head, nothing is held back.
+            // Bytes that cannot become a head are not held back.
             ("\u{15}\u{3}\u{3}", "\u{15}\u{3}\u{3}"),
             ("\r", ""),
             ("HTTP/1", ""),

@@ -100,7 +100,7 @@ where
     pub(super) fn is_open(&mut self) -> bool {
         self.cue.doubt(true);
         let is_open = self.rest();
-        // What comes from here on is an answer.
+        // Bytes that arrive from here on are an answer.
         self.cue.doubt(false);
         is_open
     }

@@ -35,7 +35,7 @@ pub(super) fn is_at(connection: &TcpStream, listener: SocketAddr) -> bool {
 
 fn has_led_to(from: SocketAddr, to: SocketAddr, listener: SocketAddr) -> bool {
     let (from, ip) = (from.ip().to_canonical(), to.ip().to_canonical());
-    // Who connects to one of its own addresses has that itself; the others of the loopback are not told apart.
+    // A connection to an address of the own machine comes from that address; loopback addresses count as one.
     let is_here = ip.is_loopback() || ip == from;
     let is_heard = listener.ip().is_unspecified() && (listener.is_ipv6() || ip.is_ipv4());
     to.port() == listener.port() && (ip == listener.ip().to_canonical() || (is_here && is_heard))

@@ -92,7 +92,7 @@ where
             let harmless = if is_kept { resend::harmless(&request) } else { None };
             let carrier = match kept {
                 Some(carrier) => carrier,
-                // Seldom needed, and much larger than the rest.
+                // Boxed, because it is seldom needed and much larger than the rest.
                 None => Box::pin(self.connect(address.clone())).await?,
             };
             let failed = match self.send_on(carrier, request, &address).await {
@@ -174,7 +174,7 @@ where
     {
         *request.uri_mut() = address.clone();
         let copy = resend::copy(&request);
-        // It is in the address.
+        // The host is part of the address.
         let host = request.headers_mut().remove(HOST);
         let (mut sender, stream) = seat.into_parts();
         let error = match sender.try_send_request(*request).await {

@@ -163,7 +163,7 @@ impl FromStr for Proxy {
             _ => return Err(ProxyError::Scheme),
         };
         let (rest, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // What is before it is no host, but a part of a name or a password, which would be shown.
+        // The part before the path is then no host, but part of a name or a password, which must not be shown.
         if path.contains('@') {
             return Err(ProxyError::NotUrl);
         }
