@@ -1,7 +1,7 @@
 //! Whether an open file is still at the path where it was opened: people remove and rename files that programs write
 //! to.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,14 @@ impl FileIdentity {
     /// Returns an error if the file's metadata cannot be read.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: identity(&fs::metadata(path)?) })
+    }
+
+    /// Whether the path led to this open file.
+    ///
+    /// # Errors
+    /// Returns an error if the file's metadata cannot be read.
+    pub(super) fn is_of(&self, file: &File) -> io::Result<bool> {
+        Ok(identity(&file.metadata()?) == self.file)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -48,11 +56,11 @@ mod tests {
         fs::write(&path, "1").unwrap();
         let file = FileIdentity::of(&path).unwrap();
         fs::write(&path, "2").unwrap();
-        assert!(!file.is_left());
+        assert!(!file.is_left() && file.is_of(&File::open(&path).unwrap()).unwrap());
         fs::rename(&path, &other).unwrap();
         assert!(file.is_left());
         fs::write(&path, "3").unwrap();
-        assert!(file.is_left());
+        assert!(file.is_left() && !file.is_of(&File::open(&path).unwrap()).unwrap());
         fs::rename(&other, &path).unwrap();
         assert!(!file.is_left());
     }

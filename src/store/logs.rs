@@ -85,19 +85,21 @@ impl Logs {
             let path = self.dir.join(name);
             let mut options = OpenOptions::new();
             options.create(true).read(true).append(true).mode(0o600);
-            let mut file = match options.open(&path) {
+            let file = match options.open(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     create_private(&self.dir)?;
                     options.open(&path)?
                 }
                 opened => opened?,
             };
-            if is_torn(&file)? {
-                file.write_all(b"\n")?;
-            }
             self.open.insert(name.to_owned(), (file, FileIdentity::of(&path)?));
         }
-        self.open.get_mut(name).map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let (file, _) = self.open.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        // Another gateway may have been killed while it wrote.
+        if is_torn(file)? {
+            file.write_all(b"\n")?;
+        }
+        Ok(file)
     }
 }
 
@@ -361,14 +363,24 @@ mod tests {
     fn half_a_line_does_not_swallow_the_next_record() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("c.jsonl");
-        for (before, expected) in [("", "3\n4\n"), ("1\n", "1\n3\n4\n"), ("1\n{\"to", "1\n{\"to\n3\n4\n")] {
+        for (before, between, expected) in [
+            ("", "", "3\n4\n"),
+            ("1\n", "", "1\n3\n4\n"),
+            ("1\n{\"to", "", "1\n{\"to\n3\n4\n"),
+            // Another gateway may be about to write the rest.
+            ("1\n{\"time\":", "", "1\n{\"time\":\n3\n4\n"),
+            ("1\n", "2\n", "1\n3\n2\n4\n"),
+            ("1\n", "{\"to", "1\n3\n{\"to\n4\n"),
+        ] {
             std::fs::write(&path, before).unwrap();
             let mut logs = Logs::new(home.path().to_owned());
             logs.append("c", &["3"]).unwrap();
+            File::options().append(true).open(&path).unwrap().write_all(between.as_bytes()).unwrap();
             logs.append("c", &["4"]).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
         }
     }
+
     /// Old logs are removed, and nothing else; a conversation that continues begins a new one.
     #[test]
     fn old_logs_are_removed() {

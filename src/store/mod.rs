@@ -28,6 +28,7 @@ mod splices;
 pub mod sqlite;
 pub mod summaries;
 mod sweep;
+mod underway;
 mod unlogged;
 mod uses;
 mod windows;

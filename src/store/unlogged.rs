@@ -147,22 +147,31 @@ fn next(connection: &Connection, (after, again): &(String, bool)) -> rusqlite::R
 }
 
 /// Whether something of a conversation waits.
-fn waits(connection: &Connection, conversation: &str) -> rusqlite::Result<bool> {
+pub(super) fn waits(connection: &Connection, conversation: &str) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM unlogged WHERE conversation = ?1")?.exists([conversation])
 }
 
 /// Keeps the lines of records for later.
 fn keep(connection: &mut Connection, rows: &[&LedgerRow]) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    put(&transaction, rows.iter().copied())?;
+    Ok(transaction.commit()?)
+}
+
+/// Puts the lines of records among what waits.
+pub(super) fn put<'r>(
+    connection: &Connection,
+    rows: impl Iterator<Item = &'r LedgerRow>,
+) -> rusqlite::Result<()> {
     for row in rows {
-        transaction
+        connection
             .prepare_cached(
                 "INSERT INTO unlogged (id, at_ms, conversation, line) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT (id) DO UPDATE SET line = ?4",
             )?
             .execute(params![row.id, row.at_ms, row.conversation, row.line])?;
     }
-    Ok(transaction.commit()?)
+    Ok(())
 }
 
 /// Logs the first lines of a conversation that wait. No other gateway does so meanwhile; what one that died had logged

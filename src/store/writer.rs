@@ -24,6 +24,7 @@ use super::queue::{self, Inlet, Outlet};
 use super::row::{Batch, StoredDecision};
 use super::sqlite::leaves_to;
 use super::sweep::{self, Sweep};
+use super::underway::Underway;
 use super::unlogged::Unlogged;
 use super::{StoreError, lacking, splices, uses, windows, withdrawal};
 use crate::conversation::Digest;
@@ -76,6 +77,7 @@ impl Writer {
         let unlogged = Unlogged::of(&connection);
         let desk = Desk {
             connection,
+            underway: Underway::default(),
             unlogged,
             database,
             outputs,
@@ -135,6 +137,7 @@ struct Desk {
     database: Option<FileIdentity>,
     outputs: Outputs,
     logs: Logs,
+    underway: Underway,
     unlogged: Unlogged,
     sweep: Sweep,
     /// Counts dropped records: the count is stored as soon as possible.
@@ -177,6 +180,10 @@ impl Outages {
 
 impl Desk {
     fn run(mut self, inbox: &Outlet<Job>) {
+        if let Some(database) = &self.database {
+            self.underway = Underway::open(database.path(), &mut self.connection, self.logs.dir());
+            self.unlogged = Unlogged::of(&self.connection);
+        }
         let mut jobs = Vec::new();
         loop {
             // Removing what is too old waits while anything is queued, but not for ever.
@@ -198,6 +205,7 @@ impl Desk {
         }
         self.note_missing();
         let _ = self.connection.pragma_update(None, "optimize", "");
+        self.underway.close();
     }
 
     fn note_missing(&mut self) {
@@ -232,6 +240,7 @@ impl Desk {
         }
         // A batch that decides and has no one waiting any more was refused above: nothing of it is stored.
         group.retain(|job| job.duty.is_some() || !job.batch.decides());
+        self.underway.begin(self.logs.dir(), group.iter().flat_map(|job| &job.batch.ledger));
         let together = self.transaction(&group);
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
@@ -255,6 +264,7 @@ impl Desk {
         }
         // The database has the records: if this fails, nothing booked is lost.
         self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
+        self.underway.end();
         for batch in &stored {
             self.sweep.begin(batch, &self.outputs, &self.logs);
             if batch.forget_outputs.is_some() {
@@ -437,17 +447,29 @@ mod tests {
     use super::*;
     use crate::conversation::Chain;
     use crate::planner::Decision;
+    use crate::store::LedgerRow;
     use crate::store::tests::logged;
 
     fn desk(home: &Path) -> Desk {
         let connection = Connection::open_in_memory().unwrap();
         crate::store::schema::prepare(&connection).unwrap();
         let (outputs, logs) = (Outputs::new(home.join("outputs")), Logs::new(home.join("logs")));
-        let unlogged = Unlogged::of(&connection);
+        let (underway, unlogged) = (Underway::default(), Unlogged::of(&connection));
         let (sweep, missing) = (Sweep::default(), Arc::default());
         let health = Arc::new(Health::of(home));
         let outages = Outages::default();
-        Desk { connection, database: None, outputs, logs, unlogged, sweep, missing, health, outages }
+        Desk {
+            connection,
+            database: None,
+            outputs,
+            logs,
+            underway,
+            unlogged,
+            sweep,
+            missing,
+            health,
+            outages,
+        }
     }
 
     fn job() -> (Job, Stored) {
@@ -498,6 +520,32 @@ mod tests {
         assert_eq!(stored(&desk), [2, 1], "committed");
         desk.tell_stored(&mut late);
         assert_eq!(stored(&desk), [1, 1], "what another is sent as stays");
+    }
+
+    /// What is stored is underway before that, and not any more when it is logged.
+    #[test]
+    fn records_are_underway_until_they_are_logged() {
+        let home = tempfile::tempdir().unwrap();
+        let mut desk = desk(home.path());
+        let mut database = Connection::open_in_memory().unwrap();
+        desk.underway = Underway::open(&home.path().join("db"), &mut database, desk.logs.dir());
+        let found = || std::fs::read_to_string(home.path().join("db-underway-0")).unwrap();
+        for (name, fails) in [("stored", false), ("not stored", true)] {
+            if fails {
+                let full =
+                    "CREATE TRIGGER full BEFORE INSERT ON ledger BEGIN SELECT RAISE(ABORT, 'full'); END";
+                desk.connection.execute_batch(full).unwrap();
+            }
+            let row = LedgerRow {
+                id: name.into(),
+                conversation: "c".into(),
+                line: name.into(),
+                ..LedgerRow::default()
+            };
+            desk.write(vec![Job { batch: Batch { ledger: vec![row], ..Batch::default() }, duty: None }]);
+            assert!(found().starts_with('-') && found().contains(name), "{name}: {}", found());
+        }
+        assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "stored\n");
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn only_this_user_may_enter() {
     let store = bench.open();
     wait(store.commit(decided(vec![stored("a", 0, "a", "x")], 1))).unwrap();
     let files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()).collect();
-    assert_eq!(files.len(), 3, "{files:?}");
+    assert_eq!(files.len(), 4, "{files:?}");
     for file in files {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }

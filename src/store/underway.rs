@@ -1,0 +1,648 @@
+//! Records on their way from the database to the logs of their conversations.
+//!
+//! A record is stored first and logged afterwards. So that one that is stored does not lack in its log when the gateway
+//! is killed in between, each gateway notes what it is about to store and log in a file of its own next to the
+//! database, and crosses it out when that is done. It locks the file as long as it lives. The next gateway that starts
+//! looks through the files that nobody has locked. What was stored, and is not behind the place where its log ended
+//! before, is put among what waits to be logged ([`unlogged`]).
+//!
+//! What was crossed out is never logged again: it may have been removed or moved away since. Of a log that is another
+//! file by now, or a shorter one, all is searched. A record that is not found there is logged, even if it was before.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use serde::{Deserialize, Serialize};
+
+use super::file_identity::FileIdentity;
+use super::{LedgerRow, StoreError, logs, unlogged};
+
+/// How many gateways have a file at most. What others store when they are killed is not looked for.
+const FILES: usize = 64;
+
+/// What stands in the place of the first byte when the rest is crossed out.
+const CROSSED_OUT: &[u8] = b"-";
+
+/// Where a log ended: the number of its file and the length in bytes. Both are 0 if there was none.
+type End = (u64, u64);
+
+/// What a file begins with, as JSON. Behind it stand a line end, and the line and the record of each row.
+#[derive(Default, Serialize, Deserialize)]
+struct Notes<'a> {
+    /// The folder of the logs.
+    folder: Cow<'a, str>,
+    rows: Vec<Note<'a>>,
+}
+
+/// A row that is to be stored and logged.
+#[derive(Serialize, Deserialize)]
+struct Note<'a> {
+    id: Cow<'a, str>,
+    at_ms: i64,
+    conversation: Cow<'a, str>,
+    /// Where its log ended.
+    end: End,
+    /// The length of its line in bytes.
+    line: usize,
+    /// The length of its record in bytes.
+    record: usize,
+}
+
+/// What was noted in a file: the folder of the logs, and the rows.
+#[derive(Default)]
+struct Noted {
+    folder: String,
+    rows: Vec<(End, LedgerRow)>,
+}
+
+/// A file that is locked.
+type Locked = (File, FileIdentity);
+
+/// What a gateway is about to store and log.
+#[derive(Default)]
+pub(super) struct Underway {
+    /// `None` if there is none: nothing is noted then.
+    file: Option<Locked>,
+}
+
+impl Underway {
+    /// Has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs.
+    pub(super) fn open(database: &Path, connection: &mut Connection, dir: &Path) -> Self {
+        let (mut own, mut error) = (None, None);
+        let (mut left, mut rows) = (Vec::new(), Vec::new());
+        for path in (0..FILES).map(|number| path(database, number)) {
+            if own.is_some() && !path.exists() {
+                continue;
+            }
+            match take(&path) {
+                Ok(Some((file, noted))) if noted.rows.is_empty() => match own {
+                    None => own = Some(file),
+                    Some(_) => remove(file),
+                },
+                Ok(Some((file, noted))) if noted.folder == dir.to_string_lossy() => {
+                    left.push(file);
+                    rows.extend(noted.rows);
+                }
+                // It is left to the gateway whose file it is, to one with its folder, or was just removed.
+                Ok(_) => {}
+                Err(found) => {
+                    tracing::debug!(error = %found, "{} cannot be looked through", path.display());
+                    error = Some(found);
+                }
+            }
+        }
+        match recover(connection, dir, rows) {
+            Ok(found) => {
+                left.into_iter().for_each(remove);
+                if found > 0 {
+                    tracing::info!(
+                        records = found,
+                        "records that a killed gateway had stored, but not logged, are logged"
+                    );
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what a killed gateway had not logged is left to the next start");
+            }
+        }
+        if own.is_none() {
+            let error = error.as_ref().map(tracing::field::display);
+            tracing::warn!(
+                error,
+                "if this gateway is killed, what it has not logged will be in the database alone"
+            );
+        }
+        Self { file: own }
+    }
+
+    /// Notes records that are about to be stored and logged. What was noted before must be crossed out.
+    pub(super) fn begin<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) {
+        let Some((file, _)) = &self.file else { return };
+        let Some(text) = written(dir, rows) else { return };
+        // The first byte comes last: until then, the rest is crossed out. What cannot be noted is stored and logged all
+        // the same.
+        if file.write_all_at(&text[1..], 1).is_ok() {
+            let _ = file.write_all_at(&text[..1], 0);
+        }
+    }
+
+    /// Crosses out what is noted: it is logged, or waits for that.
+    pub(super) fn end(&mut self) {
+        if let Some((file, _)) = &self.file
+            && let Err(error) = file.write_all_at(CROSSED_OUT, 0)
+        {
+            tracing::debug!(%error, "that records are logged cannot be noted");
+            self.file.take().into_iter().for_each(remove);
+        }
+    }
+
+    /// Leaves no file behind.
+    pub(super) fn close(self) {
+        self.file.into_iter().for_each(remove);
+    }
+}
+
+/// Removes a file in which nothing is underway. It is locked until it has no name.
+fn remove((file, identity): Locked) {
+    if !identity.is_left()
+        && let Err(error) = fs::remove_file(identity.path())
+    {
+        tracing::debug!(%error, "{} cannot be removed", identity.path().display());
+    }
+    drop(file);
+}
+
+fn path(database: &Path, number: usize) -> PathBuf {
+    let mut path = OsString::from(database);
+    path.push(format!("-underway-{number}"));
+    path.into()
+}
+
+/// Opens or creates a file, locks it, and reads what is noted there. If that is nothing, the file is emptied. `None` if
+/// somebody else has locked or removed it.
+fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
+    let mut options = OpenOptions::new();
+    let mut file = options.create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let identity = match FileIdentity::of(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
+    if !identity.is_of(&file)? {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let noted = read(&text).unwrap_or_default();
+    if noted.rows.is_empty() {
+        file.set_len(0)?;
+    }
+    Ok(Some(((file, identity), noted)))
+}
+
+/// The text of a file that notes these rows; `None` if there are none.
+fn written<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option<Vec<u8>> {
+    let (mut ends, mut texts) = (HashMap::new(), Vec::new());
+    let mut notes = Notes { folder: dir.to_string_lossy(), rows: Vec::new() };
+    for row in rows {
+        notes.rows.push(Note {
+            id: Cow::Borrowed(&row.id),
+            at_ms: row.at_ms,
+            conversation: Cow::Borrowed(&row.conversation),
+            end: *ends.entry(&row.conversation).or_insert_with(|| end(&log_of(dir, &row.conversation))),
+            line: row.line.len(),
+            record: row.record.len(),
+        });
+        texts.extend_from_slice(row.line.as_bytes());
+        texts.extend_from_slice(row.record.as_bytes());
+    }
+    let mut text = serde_json::to_vec(&notes).ok().filter(|_| !notes.rows.is_empty())?;
+    text.push(b'\n');
+    text.append(&mut texts);
+    Some(text)
+}
+
+/// What is noted in the text of a file. Behind it may stand what was noted before. `None` if it is crossed out or cannot
+/// be read.
+fn read(text: &[u8]) -> Option<Noted> {
+    let mut notes = serde_json::Deserializer::from_slice(text).into_iter::<Notes<'_>>();
+    let Notes { folder, rows } = notes.next()?.ok()?;
+    let mut texts = text.get(notes.byte_offset() + 1..)?;
+    let mut take = |len: usize| {
+        let (taken, rest) = texts.split_at_checked(len)?;
+        texts = rest;
+        String::from_utf8(taken.to_vec()).ok()
+    };
+    let rows = rows.into_iter().map(|note| {
+        let row = LedgerRow {
+            id: note.id.into_owned(),
+            at_ms: note.at_ms,
+            conversation: note.conversation.into_owned(),
+            line: take(note.line)?,
+            record: take(note.record)?,
+            ..LedgerRow::default()
+        };
+        Some((note.end, row))
+    });
+    Some(Noted { rows: rows.collect::<Option<_>>()?, folder: folder.into_owned() })
+}
+
+fn log_of(dir: &Path, conversation: &str) -> PathBuf {
+    dir.join(logs::file_name(conversation))
+}
+
+fn end(log: &Path) -> End {
+    fs::metadata(log).map_or((0, 0), |file| (file.ino(), file.len()))
+}
+
+/// Puts those of some rows that are stored and not logged among what waits to be logged. Returns their number.
+fn recover(
+    connection: &mut Connection,
+    dir: &Path,
+    rows: Vec<(End, LedgerRow)>,
+) -> Result<usize, StoreError> {
+    let mut logs: BTreeMap<PathBuf, Vec<(End, LedgerRow)>> = BTreeMap::new();
+    for row in rows {
+        logs.entry(log_of(dir, &row.1.conversation)).or_default().push(row);
+    }
+    for (log, rows) in &mut logs {
+        // What is in a log that cannot be read now is looked at again before anything is added to it.
+        if let Err(error) = leave_out_logged(log, rows) {
+            tracing::debug!(%error, "{} cannot be read", log.display());
+        }
+    }
+    let lacking: Vec<LedgerRow> = logs.into_values().flatten().map(|(_, row)| row).collect();
+    if lacking.is_empty() {
+        return Ok(0);
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut stored: Vec<(i64, LedgerRow)> = Vec::new();
+    for row in lacking {
+        // It may not have been stored, or booked again since.
+        let place = transaction
+            .prepare_cached("SELECT rowid FROM ledger WHERE id = ?1 AND record = ?2")?
+            .query_row(params![row.id, row.record], |found| found.get(0))
+            .optional()?;
+        stored.extend(place.map(|place| (place, row)));
+    }
+    stored.sort_by_key(|(place, _)| *place);
+    unlogged::put(&transaction, stored.iter().map(|(_, row)| row))?;
+    transaction.commit()?;
+    Ok(stored.len())
+}
+
+/// Leaves out the rows that have a line of their own in a log, behind the place where it ended.
+fn leave_out_logged(log: &Path, rows: &mut Vec<(End, LedgerRow)>) -> io::Result<()> {
+    let found = fs::metadata(log)?;
+    if !found.is_file() {
+        return Ok(());
+    }
+    let start = |(file, len): End| if file == found.ino() && len <= found.len() { len } else { 0 };
+    let start = rows.iter().map(|(end, _)| start(*end)).min().unwrap_or_default();
+    let mut file = File::open(log)?;
+    // From the line end before: a line behind half of one is none.
+    file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line?;
+        rows.retain(|(_, row)| row.line.as_bytes() != line);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::logs::Logs;
+    use super::unlogged::Unlogged;
+    use super::*;
+    use crate::store::schema;
+    use crate::store::tests::logged;
+
+    /// The first letter of an id is its conversation. `~` is a record that is pending, `^` one that broke off. The number
+    /// does not survive being read and written again.
+    fn line(word: &str) -> String {
+        let outcome = match &word[..1] {
+            "~" => ",\"outcome\":\"pending\"",
+            "^" => ",\"outcome\":\"upstream_broke\"",
+            _ => "",
+        };
+        let id = id(word);
+        let conversation = &id[..1];
+        format!(
+            "{{\"time\":\"t\",\"id\":\"{id}\",\"conversation\":\"{conversation}\"{outcome}, \"score\":0.11333333333333333}}"
+        )
+    }
+
+    fn id(word: &str) -> &str {
+        word.trim_start_matches(['~', '^'])
+    }
+
+    /// `/` is half of a record, `-` one without its line end, `.` a line end, `*` text of somebody else.
+    fn text(words: &str) -> String {
+        let text = |word: &str| match (&word[..1], &word[1..]) {
+            ("/", word) => line(word)[..50].to_owned(),
+            ("-", word) => line(word),
+            (".", _) => "\n".to_owned(),
+            ("*", text) => text.to_owned() + "\n",
+            _ => line(word) + "\n",
+        };
+        words.split_whitespace().map(text).collect()
+    }
+
+    fn rows(words: &str) -> Vec<LedgerRow> {
+        let row = |word: &str| LedgerRow {
+            id: id(word).to_owned(),
+            at_ms: 7,
+            conversation: id(word)[..1].to_owned(),
+            record: format!("record of {word}"),
+            line: line(word),
+            ..LedgerRow::default()
+        };
+        words.split_whitespace().map(row).collect()
+    }
+
+    struct Bench {
+        home: tempfile::TempDir,
+        connection: Connection,
+    }
+
+    impl Bench {
+        fn new(booked: &str, log: Option<&str>) -> Self {
+            let home = tempfile::tempdir().unwrap();
+            let connection = Connection::open(home.path().join("db")).unwrap();
+            schema::prepare(&connection).unwrap();
+            let bench = Self { home, connection };
+            for row in rows(booked) {
+                let insert = "INSERT INTO ledger (id, at_ms, conversation, record) VALUES (?1, 7, ?2, ?3)";
+                bench.connection.execute(insert, params![row.id, row.conversation, row.record]).unwrap();
+            }
+            fs::create_dir(bench.dir()).unwrap();
+            bench.put_log(log);
+            bench
+        }
+
+        fn put_log(&self, log: Option<&str>) {
+            match log {
+                Some(log) => fs::write(self.log(), text(log)).unwrap(),
+                None => fs::remove_file(self.log()).unwrap_or_default(),
+            }
+        }
+
+        fn dir(&self) -> PathBuf {
+            self.home.path().join("logs")
+        }
+
+        fn log(&self) -> PathBuf {
+            self.dir().join(logs::file_name("a"))
+        }
+
+        fn file(&self, number: usize) -> PathBuf {
+            path(&self.home.path().join("db"), number)
+        }
+
+        fn files(&self) -> [bool; 3] {
+            [0, 1, 2].map(|number| self.file(number).exists())
+        }
+
+        fn open(&mut self) -> Underway {
+            let dir = self.dir();
+            Underway::open(&self.home.path().join("db"), &mut self.connection, &dir)
+        }
+
+        /// A gateway begins with these records.
+        fn begin(&mut self, underway: &str) -> Underway {
+            let mut gateway = self.open();
+            gateway.begin(&self.dir(), rows(underway).iter());
+            gateway
+        }
+
+        /// What the log has when a gateway has started, and has logged what waits.
+        fn logged(&mut self) -> Option<String> {
+            let _underway = self.open();
+            self.wait()
+        }
+
+        fn wait(&mut self) -> Option<String> {
+            let (mut unlogged, mut logs) = (Unlogged::of(&self.connection), Logs::new(self.dir()));
+            while !unlogged.is_done() {
+                unlogged.go_on(&mut self.connection, &mut logs);
+            }
+            fs::read_to_string(self.log()).ok()
+        }
+    }
+
+    /// Records in the order of booking, those that a gateway was about to log when it was killed, and what the log of
+    /// `a` had before, has now, and has after the next start.
+    #[test]
+    fn what_a_killed_gateway_has_not_logged_is_logged_once() {
+        for (name, booked, underway, before, now, expected) in [
+            ("nothing lacks", "a1 a2", "a2", Some("a1"), Some("a1 a2"), Some("a1 a2")),
+            ("the last one", "a1 a2", "a2", Some("a1"), Some("a1"), Some("a1 a2")),
+            ("some of several", "a1 a2 a3 a4", "a2 a3 a4", Some("a1"), Some("a1 a2"), Some("a1 a2 a3 a4")),
+            ("in the order of booking", "a1 a2 a3", "a3 a2", Some("a1"), Some("a1"), Some("a1 a2 a3")),
+            ("that of one conversation", "a1 b1 a2", "b1 a2", Some("a1"), Some("a1"), Some("a1 a2")),
+            ("it was not stored", "a1", "a2", Some("a1"), Some("a1"), Some("a1")),
+            ("the first ones", "a1 a2", "a1 a2", None, None, Some("a1 a2")),
+            ("the first one is there", "a1", "a1", None, Some("a1"), Some("a1")),
+            ("the first one, half", "a1", "a1", None, Some("/a1"), Some("/a1 . a1")),
+            ("the first one, gone on", "a1 a2", "a1", None, Some("a2"), Some("a2 a1")),
+            ("half of it is there", "a1 a2", "a2", Some("a1"), Some("a1 /a2"), Some("a1 /a2 . a2")),
+            ("its line end lacks", "a1 a2", "a2", Some("a1"), Some("a1 -a2"), Some("a1 -a2")),
+            ("behind half a line", "a1 a2", "a2", Some("a1"), Some("a1 /a9 a2"), Some("a1 /a9 a2 a2")),
+            ("the log ended in half a line", "a2", "a2", Some("/a9"), Some("/a9 a2"), Some("/a9 a2 a2")),
+            (
+                "it ended in half a line, and went on",
+                "a2",
+                "a2",
+                Some("/a9"),
+                Some("/a9 . a2"),
+                Some("/a9 . a2"),
+            ),
+            ("others have gone on", "a1 a2 a3", "a2", Some("a1"), Some("a1 a3"), Some("a1 a3 a2")),
+            (
+                "others before and behind it",
+                "a1 a2 a3",
+                "a2",
+                Some("a1"),
+                Some("a1 a3 a2 a4"),
+                Some("a1 a3 a2 a4"),
+            ),
+            ("it was completed", "a1 a2", "a2", Some("a1 ~a2"), Some("a1 ~a2"), Some("a1 ~a2 a2")),
+            ("it was completed in the log, too", "a2", "a2", Some("~a2"), Some("~a2 a2"), Some("~a2 a2")),
+            ("it had broken off and was completed", "a2", "a2", Some("^a2"), Some("^a2"), Some("^a2 a2")),
+            ("it is pending", "a1 ~a2", "~a2", Some("a1"), Some("a1"), Some("a1 ~a2")),
+            ("its completion was not stored", "a1 ~a2", "a2", Some("a1 ~a2"), Some("a1 ~a2"), Some("a1 ~a2")),
+            ("another has completed it", "a1 a2", "~a2", Some("a1"), Some("a1 a2"), Some("a1 a2")),
+            ("the log is gone", "a1 a2", "a2", Some("a1"), None, Some("a2")),
+            ("emptied, and gone on", "a1 a2 a3", "a2", Some("a1"), Some(""), Some("a2")),
+            ("emptied, and it is there", "a2", "a2", Some("a1 a3 a4"), Some("a2 a5"), Some("a2 a5")),
+            ("moved away, and it is there", "a2", "a2", Some("a1"), Some("new a2 a5"), Some("a2 a5")),
+            ("moved away, and gone on", "a2", "a2", Some("a1"), Some("new a5 a6"), Some("a5 a6 a2")),
+        ] {
+            let mut bench = Bench::new(booked, before);
+            drop(bench.begin(underway));
+            if now.is_some_and(|now| now.starts_with("new")) {
+                fs::rename(bench.log(), bench.dir().join("moved")).unwrap();
+            }
+            bench.put_log(now.map(|now| now.trim_start_matches("new")));
+            for start in 0..2 {
+                assert_eq!(bench.logged(), expected.map(text), "{name}, start {start}");
+            }
+        }
+    }
+
+    /// People may move a log away as soon as a record is there: it is not underway any more.
+    #[test]
+    fn what_is_logged_does_not_come_back() {
+        type End = fn(&Bench, Underway);
+        let crossed_out: End = |_, mut gateway| gateway.end();
+        let closed: End = |_, mut gateway| {
+            gateway.end();
+            gateway.close();
+        };
+        let next_not_noted: End = |_, mut gateway| {
+            gateway.end();
+            gateway.file.as_ref().unwrap().0.write_all_at(b"\"folder\":\"/logs\",\"rows\":[{", 1).unwrap();
+        };
+        let next_noted: End = |bench, mut gateway| {
+            gateway.end();
+            gateway.begin(&bench.dir(), rows("b1").iter());
+        };
+        let none_next: End = |bench, mut gateway| {
+            gateway.end();
+            gateway.begin(&bench.dir(), [].iter());
+        };
+        for (name, end, left) in [
+            ("crossed out", crossed_out, true),
+            ("closed", closed, false),
+            ("the next one could not be noted", next_not_noted, true),
+            ("a shorter one is noted over it", next_noted, true),
+            ("nothing is noted over it", none_next, true),
+        ] {
+            let mut bench = Bench::new("a1 a2 b1", None);
+            let gateway = bench.begin("a1 b1 a2");
+            end(&bench, gateway);
+            assert_eq!(bench.file(0).exists(), left, "{name}");
+            assert_eq!(bench.logged(), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn it_waits_behind_those_that_wait() {
+        let mut bench = Bench::new("a1 a2 a3", None);
+        unlogged::put(&bench.connection, rows("a1 a2").iter()).unwrap();
+        drop(bench.begin("a2 a3"));
+        assert_eq!(bench.logged(), Some(text("a1 a2 a3")));
+    }
+
+    /// What a gateway that lives has not logged yet is left to it, however long it takes.
+    #[test]
+    fn only_what_killed_gateways_leave_is_logged() {
+        for (name, killed, expected) in [
+            ("all live", [false, false, false], "a1"),
+            ("one is killed", [false, true, false], "a1 a2"),
+            ("the others", [true, false, true], "a1 a3 a4"),
+            ("all, in the order of booking", [true, true, true], "a1 a2 a3 a4"),
+        ] {
+            let mut bench = Bench::new("a1 a2 a3 a4", Some("a1"));
+            let mut gateways = ["a4", "a2", "a3"].map(|underway| Some(bench.begin(underway)));
+            for (gateway, killed) in gateways.iter_mut().zip(killed) {
+                gateway.take_if(|_| killed);
+            }
+            assert_eq!(bench.logged(), Some(text(expected)), "{name}");
+            assert_eq!(bench.files(), killed.map(|killed| !killed), "{name}");
+        }
+    }
+
+    /// Whoever closes a file leaves none, and does not hide another's behind it.
+    #[test]
+    fn closed_files_are_removed() {
+        let mut bench = Bench::new("a1 a2", Some("a1"));
+        let (first, second, third) = (bench.open(), bench.open(), bench.begin("a2"));
+        first.close();
+        second.close();
+        drop(third);
+        assert_eq!(bench.files(), [false, false, true]);
+        let next = bench.open();
+        assert_eq!(bench.wait(), Some(text("a1 a2")));
+        assert_eq!(bench.files(), [true, false, false]);
+        fs::remove_file(bench.file(0)).unwrap();
+        fs::write(bench.file(0), "another's").unwrap();
+        next.close();
+        assert!(bench.file(0).exists());
+    }
+
+    /// Gateways with one database may have a folder of logs each.
+    #[test]
+    fn what_belongs_to_another_folder_is_left_to_a_gateway_with_that_one() {
+        let mut bench = Bench::new("a1", None);
+        drop(bench.begin("a1"));
+        let (database, other) = (bench.home.path().join("db"), bench.home.path().join("other"));
+        let underway = Underway::open(&database, &mut bench.connection, &other);
+        assert_eq!((bench.wait(), bench.files()), (None, [true, true, false]));
+        underway.close();
+        assert_eq!(bench.logged(), Some(text("a1")));
+    }
+
+    #[test]
+    fn a_file_that_says_something_else_says_nothing() {
+        let mut bench = Bench::new("a1", None);
+        drop(bench.begin("a1"));
+        let noted = fs::read_to_string(bench.file(0)).unwrap();
+        for (name, found) in [
+            ("empty", ""),
+            ("cut", &noted[..noted.len() - 1]),
+            ("another form", "000000000000003\nabc"),
+            ("another form in JSON", "[\"/logs\",[{}]]"),
+        ] {
+            fs::write(bench.file(0), found).unwrap();
+            assert_eq!(bench.logged(), None, "{name}");
+            assert_eq!(bench.files(), [true, false, false], "{name}");
+            assert_eq!(fs::read(bench.file(0)).unwrap(), b"", "{name}");
+        }
+    }
+
+    /// If nothing can be put into the database now, the file stays for the next start, and this one takes another.
+    #[test]
+    fn what_cannot_be_taken_over_is_kept() {
+        let mut bench = Bench::new("a1 a2", Some("a1"));
+        drop(bench.begin("a2"));
+        let full = "CREATE TRIGGER full BEFORE INSERT ON unlogged BEGIN SELECT RAISE(ABORT, 'full'); END";
+        bench.connection.execute_batch(full).unwrap();
+        let log = logged(Level::INFO, || assert_eq!(bench.logged(), Some(text("a1"))));
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains("is left to the next start") && log.contains("full"), "{log}");
+        assert_eq!(bench.files(), [true, true, false]);
+        bench.connection.execute_batch("DROP TRIGGER full").unwrap();
+        assert_eq!(bench.logged(), Some(text("a1 a2")));
+    }
+
+    /// A file that cannot be opened or locked hides none behind it.
+    #[test]
+    fn a_file_that_cannot_be_opened_is_left_out() {
+        for (name, blocked, expected, told) in [("one", 1, Some("a1"), false), ("all", FILES, None, true)] {
+            let mut bench = Bench::new("a1", None);
+            drop(bench.begin("a1"));
+            fs::rename(bench.file(0), bench.file(1)).unwrap();
+            for number in 0..blocked {
+                fs::remove_file(bench.file(number)).unwrap_or_default();
+                fs::create_dir(bench.file(number)).unwrap();
+            }
+            let log = logged(Level::INFO, || {
+                let mut underway = bench.begin("a1");
+                assert_eq!(bench.wait(), expected.map(text), "{name}");
+                underway.end();
+                underway.close();
+            });
+            assert_eq!(log.contains("WARN") && log.contains("in the database alone"), told, "{name}: {log}");
+            assert_eq!(log.lines().count(), 1, "{name}: {log}");
+        }
+    }
+
+    /// A log that cannot be read keeps nothing else from being logged, and is looked at again when it can be written.
+    #[test]
+    fn a_log_that_cannot_be_read_is_looked_at_again() {
+        let mut bench = Bench::new("a1 a2 b1", Some("a1"));
+        drop(bench.begin("a2 b1"));
+        let away = bench.dir().join("away");
+        fs::rename(bench.log(), &away).unwrap();
+        fs::create_dir(bench.log()).unwrap();
+        assert_eq!(bench.logged(), None);
+        assert_eq!(fs::read_to_string(bench.dir().join(logs::file_name("b"))).unwrap(), text("b1"));
+        fs::remove_dir(bench.log()).unwrap();
+        fs::rename(&away, bench.log()).unwrap();
+        fs::write(bench.log(), text("a1 a2")).unwrap();
+        assert_eq!(bench.logged(), Some(text("a1 a2")));
+    }
+}
