@@ -8,6 +8,7 @@ use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::SystemTime;
 
 use serde::Deserialize;
@@ -24,6 +25,8 @@ const TOGETHER: usize = 64 << 10;
 
 /// What the names of the files end with.
 const ENDING: &str = ".jsonl";
+/// How often a half line is looked at before it is taken for one that nobody completes; about two milliseconds in all.
+const LOOKS: u32 = 1000;
 
 /// How far into a file a record is looked for, in bytes. Lines are far shorter.
 const LOOKED_AT: u64 = 64 << 10;
@@ -96,7 +99,7 @@ impl Logs {
         }
         let (file, _) = self.open.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
         // Another gateway may have been killed while it wrote.
-        if is_torn(file)? {
+        if is_torn(file, thread::yield_now)? {
             file.write_all(b"\n")?;
         }
         Ok(file)
@@ -215,11 +218,26 @@ struct Booked {
     conversation: String,
 }
 
-/// Whether the last line was not written to its end: what follows must not be taken for a part of it.
-fn is_torn(file: &File) -> io::Result<bool> {
-    let Some(last) = file.metadata()?.len().checked_sub(1) else { return Ok(false) };
+/// Whether the last line was not written to its end: what follows must not be taken for a part of it. A line that another
+/// gateway is writing shows in part for a moment: it is looked for again, with a `pause` before each look.
+fn is_torn(file: &File, mut pause: impl FnMut()) -> io::Result<bool> {
+    let Some(len) = torn_len(file)? else { return Ok(false) };
+    for _ in 0..LOOKS {
+        pause();
+        if torn_len(file)? != Some(len) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The length of a file that ends within a line; `None` if it ends with one.
+fn torn_len(file: &File) -> io::Result<Option<u64>> {
+    let len = file.metadata()?.len();
+    let Some(last) = len.checked_sub(1) else { return Ok(None) };
     let mut byte = [0];
-    Ok(file.read_at(&mut byte, last)? == 1 && byte != *b"\n")
+    let is_torn = file.read_at(&mut byte, last)? == 1 && byte != *b"\n";
+    Ok(is_torn.then_some(len))
 }
 
 /// The file of a conversation.
@@ -378,6 +396,25 @@ mod tests {
             File::options().append(true).open(&path).unwrap().write_all(between.as_bytes()).unwrap();
             logs.append("c", &["4"]).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_being_written_is_not_half_a_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("c.jsonl");
+        for (name, before, meanwhile, expected) in [
+            ("whole", "1\n", "", false),
+            ("half of it, for good", "1\n{\"to", "", true),
+            ("the rest comes", "1\n{\"to", "kens\":1}\n", false),
+            ("more of it comes", "1\n{\"to", "kens", false),
+        ] {
+            std::fs::write(&path, before).unwrap();
+            let mut file = File::options().append(true).open(&path).unwrap();
+            let mut rest = meanwhile.as_bytes();
+            let pause = || file.write_all(std::mem::take(&mut rest)).unwrap();
+            let found = is_torn(&File::open(&path).unwrap(), pause);
+            assert_eq!(found.unwrap(), expected, "{name}");
         }
     }
 

@@ -89,8 +89,15 @@ impl Underway {
                     left.push(file);
                     rows.extend(noted.rows);
                 }
-                // It is left to the gateway whose file it is, to one with its folder, or was just removed.
-                Ok(_) => {}
+                Ok(Some((_, noted))) => {
+                    let folder = noted.folder;
+                    tracing::info!(
+                        folder,
+                        "what a killed gateway has not logged there is left to the next one with this folder"
+                    );
+                }
+                // It is left to the gateway whose file it is, or was just removed.
+                Ok(None) => {}
                 Err(found) => {
                     tracing::debug!(error = %found, "{} cannot be looked through", path.display());
                     error = Some(found);
@@ -148,8 +155,9 @@ impl Underway {
     }
 }
 
-/// Removes a file in which nothing is underway. It is locked until it has no name.
+/// Removes a file in which nothing is underway. It is locked until it has no name, and crossed out in case it keeps it.
 fn remove((file, identity): Locked) {
+    let _ = file.write_all_at(CROSSED_OUT, 0);
     if !identity.is_left()
         && let Err(error) = fs::remove_file(identity.path())
     {
@@ -172,7 +180,13 @@ fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(error),
+        Err(TryLockError::Error(error)) => {
+            // Where nothing can be locked, no empty files stay behind.
+            if file.metadata()?.len() == 0 {
+                fs::remove_file(path)?;
+            }
+            return Err(error);
+        }
     }
     let identity = match FileIdentity::of(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -561,6 +575,17 @@ mod tests {
         fs::write(bench.file(0), "another's").unwrap();
         next.close();
         assert!(bench.file(0).exists());
+    }
+
+    /// Even if its file could not be removed, what was taken over does not come back.
+    #[test]
+    fn what_is_taken_over_is_crossed_out() {
+        let mut bench = Bench::new("a1 a2", Some("a1"));
+        drop(bench.begin("a2"));
+        let file = File::open(bench.file(0)).unwrap();
+        assert_eq!(bench.logged(), Some(text("a1 a2")));
+        let mut first = [0];
+        assert_eq!((file.read_at(&mut first, 0).unwrap(), &first[..]), (1, CROSSED_OUT));
     }
 
     /// Gateways with one database may have a folder of logs each.
