@@ -110,7 +110,7 @@ impl Underway {
                 if found > 0 {
                     tracing::info!(
                         records = found,
-                        "records that a killed gateway had stored, but not logged, are logged"
+                        "records that a killed gateway had stored, but not logged, wait to be logged"
                     );
                 }
             }

@@ -147,7 +147,7 @@ fn next(connection: &Connection, (after, again): &(String, bool)) -> rusqlite::R
 }
 
 /// Whether something of a conversation waits.
-pub(super) fn waits(connection: &Connection, conversation: &str) -> rusqlite::Result<bool> {
+fn waits(connection: &Connection, conversation: &str) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM unlogged WHERE conversation = ?1")?.exists([conversation])
 }
 
