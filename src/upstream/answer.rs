@@ -1,8 +1,8 @@
 //! The body of an upstream's answer.
 //!
-//! Drives the connection that it comes from, if the connection serves this request alone, and returns it for the next
-//! request once the answer has been read to its end. Dropped before that, it closes the connection, so that the
-//! upstream sees the request cancelled.
+//! Polls the connection that it comes from, if that serves this request alone (HTTP/1), and returns it to the pool once
+//! the answer has been read to its end. Dropped before that, it closes the connection, so that the upstream sees the
+//! request cancelled.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -36,10 +36,10 @@ pub enum AnswerError {
 }
 
 enum Source<B: Body + 'static> {
-    /// A connection that is driven here.
+    /// A connection that is polled here.
     Http1 { connection: Box<Http1Connection<B>>, pool: Arc<Pool<B>> },
-    /// A stream of a connection that drives itself.
-    Http2(#[expect(dead_code, reason = "dropping it is what it is for")] Stream),
+    /// A stream of a connection that has a task of its own.
+    Http2(#[expect(dead_code, reason = "held to count the stream as open until it is dropped")] Stream),
 }
 
 impl<B> AnswerBody<B>
@@ -76,7 +76,7 @@ where
 
     fn give_back(&mut self) {
         if let Some(Source::Http1 { mut connection, pool }) = self.source.take()
-            && connection.rest()
+            && connection.park()
         {
             pool.give_back(connection);
         }

@@ -1,7 +1,7 @@
-//! The time-out for an upstream's answer to a request that takes long to send.
+//! The time-out for an upstream's answer.
 //!
-//! The time that a request takes to send is not the upstream's: the clock restarts with each piece of it, and while
-//! the next piece is awaited, the client's clock runs.
+//! The time that the client takes to send its request does not count against the upstream: the clock restarts with each
+//! piece of the request, and while the next piece is awaited, the time-out is the client's.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,16 +21,16 @@ pub struct Paced<B> {
     clock: Clock,
 }
 
-/// When a piece of the request was last taken.
+/// Measures the time since a piece of the request was last taken, or since the wait for the next one began.
 #[derive(Clone, Debug)]
 pub(super) struct Clock(Arc<Mutex<Since>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Instant,
-    /// Whether the request waits for its client.
+    /// Whether the client is being waited for.
     is_clients: bool,
-    /// Whether anything was taken before.
+    /// Whether any piece was taken.
     is_begun: bool,
 }
 
@@ -147,8 +147,8 @@ mod tests {
         }
     }
 
-    /// Who is to blame for a request whose pieces the client sends after so many seconds each and the upstream takes so many
-    /// to take in, and that is answered `thinking` seconds after its end.
+    /// Who is to blame for a request whose pieces the client sends after so many seconds each and the upstream takes so
+    /// many to take in, and that is answered `thinking` seconds after its end.
     async fn ends(pieces: &[(u64, u64)], thinking: u64) -> Result<(), SendError> {
         let (clock, limit) = (Clock::start(), Duration::from_secs(10));
         let come = pieces.iter().map(|(comes, _)| *comes).collect();

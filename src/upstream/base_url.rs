@@ -55,7 +55,7 @@ impl BaseUrl {
         Ok(Uri::from_parts(parts).expect("scheme, authority and path are all there"))
     }
 
-    /// What a location names below this URL, from a `/` on; `None`: it is somewhere else.
+    /// The part of a `Location` behind this URL, from its `/` on; `None` if the location is not below this URL.
     pub fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
         let scheme = self.scheme.as_str();
         let absolute = location
@@ -72,25 +72,26 @@ impl BaseUrl {
             None => location,
         };
         let below = path.strip_prefix(&self.prefix)?;
-        // A path that leads up again is not below the prefix.
+        // `..` could lead out of the prefix again.
         let (plain, _) = below.split_once(['?', '#']).unwrap_or((below, ""));
         let leads_up = plain.split('/').any(|part| matches!(part, "." | ".."));
         Some(below).filter(|below| below.starts_with('/') && !below.starts_with("//") && !leads_up)
     }
 
-    /// A path of this server's that does not lead below this URL, as a whole address; `None`: it is no path.
+    /// A `Location` that is a mere path, as an absolute URL on this server; `None` if it is not a path. For locations
+    /// that are not [`Self::below`] this URL.
     pub fn beside(&self, location: &str) -> Option<String> {
         let is_path = location.starts_with('/') && !location.starts_with("//");
         is_path.then(|| format!("{}://{}{location}", self.scheme, self.authority))
     }
 
-    /// Whether both are paths of one server.
+    /// Whether both URLs have the same scheme, host and port.
     pub fn is_at_server_of(&self, other: &Self) -> bool {
         let is_same_host = self.domain().eq_ignore_ascii_case(other.domain());
         self.scheme == other.scheme && is_same_host && self.port() == other.port()
     }
 
-    /// Its path, which goes before that of each request, without a slash at its end.
+    /// The path that is put before that of each request, without a final slash.
     pub fn path(&self) -> &str {
         &self.prefix
     }
@@ -105,23 +106,23 @@ impl BaseUrl {
         self.authority.host()
     }
 
-    /// Its port, also where that is the usual one.
+    /// The port: the scheme's default if the URL names none.
     pub fn port(&self) -> u16 {
         let usual = if self.is_https() { 443 } else { 80 };
         self.authority.port_u16().unwrap_or(usual)
     }
 
-    /// Whether it is on this machine, as far as that can be told without a resolver.
+    /// Whether the host is this machine, judged by the text alone: no name is looked up.
     pub fn is_local(&self) -> bool {
         self.ip().map(|ip| ip.to_canonical()).is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
     }
 
-    /// Its host, where that is an address or the name of this machine.
+    /// The host as an IP address, if it is one or a name of this machine (`localhost`).
     pub(super) fn ip(&self) -> Option<IpAddr> {
         loop_check::ip(self.domain())
     }
 
-    /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
+    /// Whether connections to it would reach the listener at `address` on this machine. No name is looked up.
     pub fn leads_to(&self, address: SocketAddr) -> bool {
         loop_check::leads_to(self.domain(), self.port(), address)
     }
@@ -147,7 +148,7 @@ impl FromStr for BaseUrl {
         if given.as_str().contains('@') {
             return Err(BaseUrlError::Credentials);
         }
-        // An empty port, and ports that no socket has, are accepted by the parser.
+        // The parser accepts an empty port and port numbers that are out of range.
         let is_bare = given.host().len() == given.as_str().len();
         if !is_bare && given.port_u16().is_none_or(|port| port == 0) {
             return Err(BaseUrlError::NotUrl);

@@ -18,11 +18,11 @@ use super::proxy::Proxy;
 use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
-/// Hint for a certificate whose authority is unknown here.
+/// Hint for a certificate whose authority is not trusted here.
 const STRANGER: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
                         belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
 
-/// Hint for a server that presents an authority's certificate as its own.
+/// Hint for a server that presents the certificate of an authority (CA) as its own.
 const AUTHORITY: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
                          server, or make one that is none (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
 
@@ -71,7 +71,7 @@ pub enum SendError {
     /// The connection broke before the head of an answer.
     #[error("the connection broke before an answer: {0}")]
     Broken(String),
-    /// The same, for a request that was not written or that the upstream reports as not processed.
+    /// Like [`Self::Broken`], for a request that was not written or that the upstream reports as not processed.
     #[error("the connection broke before an answer: {0}")]
     Unread(String),
     /// The answer has a transfer coding that cannot be expressed in the client's version of HTTP.
@@ -166,7 +166,7 @@ impl SendError {
         }
     }
 
-    /// The same of a request that nobody has worked on.
+    /// The error as it is reported for a request that no upstream has worked on.
     pub(super) fn unread(self) -> Self {
         match self {
             Self::TimedOut => Self::Unreached,
@@ -185,7 +185,8 @@ impl SendError {
         }
     }
 
-    /// The same, where it was a proxy that was to connect. Whose fault it is cannot always be told.
+    /// The error as it is reported if the connection was to be made through `proxy`. It cannot always be told which of
+    /// the two is at fault, so the text names the proxy only.
     pub(super) fn through(self, proxy: Option<&Proxy>) -> Self {
         match (self, proxy) {
             (Self::Connect(cause), Some(proxy)) => {
@@ -211,16 +212,16 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// The process, or the whole system, has as many open files as it may have.
+/// Whether the process or the system has reached its limit of open files.
 fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
     let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
 }
 
-/// What helps where the two sides do not come to terms about TLS, if that is known.
+/// A hint for a failed TLS handshake, if there is one for its cause.
 fn advice(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
-        // The cause is wrapped in one or two of these.
+        // The cause is wrapped in one or two I/O errors.
         return advice(error.get_ref()?);
     }
     match error.downcast_ref::<rustls::Error>()? {
@@ -236,7 +237,7 @@ fn advice(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     }
 }
 
-/// What an error came of in the first place.
+/// The innermost source of an error.
 pub fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError + 'static) {
     let mut cause = error;
     while let Some(source) = cause.source() {

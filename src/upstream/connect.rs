@@ -1,4 +1,4 @@
-//! Making connections: TCP, TLS where the address says so, and the HTTP version that TLS agreed on.
+//! Making connections: TCP, TLS for `https`, and the HTTP version that TLS negotiated.
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;
@@ -19,21 +19,22 @@ use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
 use super::loop_check;
 use super::proxy::Proxy;
 use super::route::Route;
-use super::write_first::{Cue, WriteFirst};
+use super::write_first::{Signals, WriteFirst};
 use super::{SendError, Upstream};
 
-/// Header lines accepted in an answer; hyper's default is 100.
+/// Header fields accepted in a response; hyper's default is 100.
 const MAX_HEADERS: usize = 256;
-/// Bytes of header lines accepted in an HTTP/2 answer.
+/// Bytes of header fields accepted in an HTTP/2 response.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// How long an HTTP/2 connection with streams is silent before it is asked whether it lives, and has to say so.
+/// Silence after which an HTTP/2 connection with open streams is sent a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How long it has to answer the ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// A byte stream to an upstream, as it was made.
+/// A new byte stream to an upstream.
 pub(super) type Made = MaybeHttpsStream<TokioIo<TcpStream>>;
-/// The same, as one request at a time uses it.
+/// The stream of an HTTP/1 connection.
 pub(super) type Stream = WriteFirst<Made>;
 
 /// Makes connections to one upstream.
@@ -58,13 +59,13 @@ impl Connector {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
-        // Shared out among the addresses of a name, so that a dead first one leaves time for the second.
+        // hyper-util divides it among the addresses of a name, so that a dead first one leaves time for the second.
         tcp.set_connect_timeout(Some(timeout));
         let (route, proxy) = (Route::to(upstream, tcp)?, upstream.proxy().cloned());
         Ok(Self { route, proxy, listeners: upstream.settings.listeners.as_slice().into(), timeout })
     }
 
-    /// Where requests say where they go, for a proxy: the headers that they have for it.
+    /// The header fields that requests carry for a forwarding proxy (see [`Route::Forwarded`]); `None` without one.
     pub(super) fn forwards(&self) -> Option<&HeaderMap> {
         self.route.forwards()
     }
@@ -79,13 +80,14 @@ impl Connector {
             .await
             .map_err(|_elapsed| SendError::Unreached)
             .and_then(|made| made.map_err(|error| SendError::from_connecting(error.as_ref())))
-            .and_then(|made| if self.comes_round(&made) { Err(SendError::Loop) } else { Ok(made) })
+            .and_then(|made| if self.is_loop(&made) { Err(SendError::Loop) } else { Ok(made) })
             .map_err(|error| error.through(self.proxy.as_ref()))?;
         if stream.connected().is_negotiated_h2() { http2(stream).await } else { http1(stream).await }
     }
 
-    /// Whether requests would come in again that are sent there. What is encrypted cannot: nobody would have answered.
-    fn comes_round(&self, made: &Made) -> bool {
+    /// Whether the connection leads to one of the gateway's own listeners. An encrypted one cannot: the gateway would
+    /// not have completed the handshake.
+    fn is_loop(&self, made: &Made) -> bool {
         let MaybeHttpsStream::Http(tcp) = made else { return false };
         self.listeners.iter().any(|listener| loop_check::is_at(tcp.inner(), *listener))
     }
@@ -96,18 +98,18 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    let cue = Cue::default();
+    let signals = Signals::default();
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
-        // An answer is paid for, so header lines that other clients accept or ignore must not lose it.
+        // A response is paid for, so header fields that other clients accept or ignore must not fail it.
         .allow_obsolete_multiline_headers_in_responses(true)
         .allow_spaces_after_header_name_in_responses(true)
         .ignore_invalid_headers_in_responses(true)
-        .handshake(WriteFirst::new(stream, cue.clone()))
+        .handshake(WriteFirst::new(stream, signals.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, cue))))
+    Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, signals))))
 }
 
 async fn http2<B>(stream: Made) -> Result<Connected<B>, SendError>
@@ -206,10 +208,10 @@ mod tests {
             let server = listener.accept().await.unwrap().0.into_std().unwrap();
             std::io::Write::write_all(&mut &server, OK).unwrap();
             assert_eq!(send(&mut connection, b"{}").await, (200, Bytes::from_static(b"ok")));
-            assert!(connection.rest() && connection.is_open(), "nothing has come of it");
+            assert!(connection.park() && connection.check_open(), "nothing has come of it");
             std::io::Write::write_all(&mut &server, last).unwrap();
             server.shutdown(std::net::Shutdown::Write).unwrap();
-            assert!(!(0..1_000_000).all(|_| connection.is_open()), "after {}", last.escape_ascii());
+            assert!(!(0..1_000_000).all(|_| connection.check_open()), "after {}", last.escape_ascii());
         }
     }
 }

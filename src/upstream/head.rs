@@ -1,10 +1,10 @@
-//! The head of an answer, in words that hyper takes.
+//! Rewrites response heads that hyper's client rejects or misreads, and other clients accept:
 //!
-//! hyper has no answer that is of HTTP/1.0 and comes in chunks, which other clients read. So what is said of its
-//! version is said in another way: that the connection ends with it. And it takes a transfer coding, even one that
-//! leaves the body as it is, for a word against the body's length. So a line that names no other is left out.
+//! - HTTP/1.0 becomes HTTP/1.1 with `Connection: close`. hyper rejects an HTTP/1.0 response with a chunked body.
+//! - `Transfer-Encoding: identity` is dropped. hyper takes any transfer coding to override `Content-Length`, and would
+//!   read until the connection closes.
 //!
-//! Nothing else is changed, and nothing but a line that has not ended is held back.
+//! Everything else passes unchanged. Only an incomplete line of a head is held back.
 
 use std::borrow::Cow;
 use std::io::Error;
@@ -14,77 +14,77 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor};
 
-/// Bytes that are read at a time, as many as hyper begins with.
+/// Bytes per read: the size of hyper's first read.
 const PIECE: usize = 8192;
-/// Bytes of a line; hyper takes no head that is as long.
+/// Longest line, in bytes; hyper rejects heads of this size.
 const MAX_LINE: usize = 512 * 1024;
 
 const BEGINNING: &[u8] = b"HTTP/1.";
 const OLD: &[u8] = b"HTTP/1.0 ";
 const NEW: &[u8] = b"HTTP/1.1 ";
 
-/// See the module.
+/// Rewrites the heads of the responses on one connection.
 #[derive(Default)]
 pub(super) struct Head {
     next: Part,
-    /// The beginning of a line whose end is still to come.
+    /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,
-    /// A line that is left out, unless it goes on in the next one.
-    void: Vec<u8>,
-    /// What is to be read in place of what came.
-    told: Vec<u8>,
+    /// An `identity` line to be dropped, unless the next line continues it (obsolete line folding).
+    identity: Vec<u8>,
+    /// Bytes for hyper to read.
+    output: Vec<u8>,
 }
 
-/// What comes next of an answer.
+/// The part of a response that comes next.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Part {
     Status,
     Fields {
-        /// Whether another head comes behind this one.
+        /// Whether this head is followed by another (1xx).
         is_interim: bool,
     },
-    /// What is no head.
+    /// Anything behind the head, passed through.
     #[default]
     Rest,
 }
 
 impl Head {
-    /// An answer comes next.
+    /// Expects the head of a response next.
     pub(super) fn begin(&mut self) {
         self.next = Part::Status;
     }
 
-    /// Whether what comes next is to be read by way of this.
+    /// Whether hyper must read through [`Self::poll_read`].
     pub(super) fn is_open(&self) -> bool {
-        self.next != Part::Rest || !self.told.is_empty()
+        self.next != Part::Rest || !self.output.is_empty()
     }
 
-    /// Reads from `stream`, and tells of it what hyper is to know.
+    /// Reads from `stream` and fills `buffer` with the rewritten bytes.
     pub(super) fn poll_read<S: Read + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        while self.told.is_empty() {
+        while self.output.is_empty() {
             let mut piece = [MaybeUninit::uninit(); PIECE];
             let mut piece = ReadBuf::uninit(&mut piece);
             ready!(Pin::new(&mut *stream).poll_read(cx, piece.unfilled()))?;
             match piece.filled() {
                 [] if self.line.is_empty() => return Poll::Ready(Ok(())),
-                [] => self.let_go(),
-                filled => self.take(filled),
+                [] => self.pass_through(),
+                filled => self.feed(filled),
             }
         }
-        let length = buffer.remaining().min(self.told.len());
-        buffer.put_slice(&self.told[..length]);
+        let length = buffer.remaining().min(self.output.len());
+        buffer.put_slice(&self.output[..length]);
         // Releases the buffer, which would otherwise be kept for as long as the answer takes.
-        self.told = self.told.split_off(length);
+        self.output = self.output.split_off(length);
         Poll::Ready(Ok(()))
     }
 
-    fn take(&mut self, mut came: &[u8]) {
-        self.told.reserve(came.len());
+    fn feed(&mut self, mut came: &[u8]) {
+        self.output.reserve(came.len());
         while self.next != Part::Rest
             && let Some(end) = memchr::memchr(b'\n', came)
         {
@@ -92,78 +92,78 @@ impl Head {
             let begun = mem::take(&mut self.line);
             let line =
                 if begun.is_empty() { Cow::from(ending) } else { Cow::from([&begun, ending].concat()) };
-            self.tell(&line);
+            self.rewrite_line(&line);
             came = rest;
         }
         if self.next == Part::Rest {
-            return self.told.extend_from_slice(came);
+            return self.output.extend_from_slice(came);
         }
         self.line.extend_from_slice(came);
         if !self.may_be_of_head() {
-            self.let_go();
+            self.pass_through();
         }
     }
 
-    /// Whether what has come of a line may become one of a head.
+    /// Whether the incomplete line may still become a line of a head.
     fn may_be_of_head(&self) -> bool {
         let begins = &self.line[..self.line.len().min(BEGINNING.len())];
         let is_status = BEGINNING.starts_with(begins) || self.line == b"\r";
         self.line.len() <= MAX_LINE && (self.next != Part::Status || is_status)
     }
 
-    /// What has come is no head, or its end never comes.
-    fn let_go(&mut self) {
+    /// Passes through the incomplete line and everything behind it, since they are no head or never end.
+    fn pass_through(&mut self) {
         self.next = Part::Rest;
-        self.told.append(&mut mem::take(&mut self.line));
+        self.output.append(&mut mem::take(&mut self.line));
     }
 
-    fn tell(&mut self, line: &[u8]) {
+    fn rewrite_line(&mut self, line: &[u8]) {
         let is_empty = line.trim_ascii_end().is_empty();
         match self.next {
-            Part::Status if is_empty => self.told.extend_from_slice(line),
+            Part::Status if is_empty => self.output.extend_from_slice(line),
             Part::Status => {
                 self.next = Part::Fields { is_interim: is_interim(line) };
-                self.tell_status(line);
+                self.rewrite_status(line);
             }
             Part::Fields { is_interim } => {
                 if is_empty {
                     self.next = if is_interim { Part::Status } else { Part::Rest };
                 }
-                let void = mem::take(&mut self.void);
+                let identity = mem::take(&mut self.identity);
                 if line.starts_with(b" ") || line.starts_with(b"\t") {
-                    self.told.extend(void);
+                    self.output.extend(identity);
                 }
-                if is_void(line) {
-                    self.void = line.to_vec();
+                if is_identity(line) {
+                    self.identity = line.to_vec();
                 } else {
-                    self.told.extend_from_slice(line);
+                    self.output.extend_from_slice(line);
                 }
             }
             Part::Rest => {}
         }
     }
 
-    fn tell_status(&mut self, line: &[u8]) {
+    fn rewrite_status(&mut self, line: &[u8]) {
         match line.strip_prefix(OLD) {
-            None => self.told.extend_from_slice(line),
+            None => self.output.extend_from_slice(line),
             Some(status) => {
-                self.told.extend_from_slice(NEW);
-                self.told.extend_from_slice(status);
-                // Also where the answer says `keep-alive`: an old proxy passes that on and closes (RFC 9112, C.2.2).
-                self.told.extend_from_slice(b"connection: close\r\n");
+                self.output.extend_from_slice(NEW);
+                self.output.extend_from_slice(status);
+                // Even if the response says `keep-alive`: old proxies pass that on and close (RFC 9112, C.2.2).
+                self.output.extend_from_slice(b"connection: close\r\n");
             }
         }
     }
 }
 
-/// Whether the status is one that another follows.
+/// Whether a status line is that of an interim response, which a final one follows.
 fn is_interim(line: &[u8]) -> bool {
     let code = line.get(NEW.len()..).unwrap_or_default();
     code.starts_with(b"1") && !code.starts_with(b"101")
 }
 
-/// Whether the line names a transfer coding, but none that does anything.
-fn is_void(line: &[u8]) -> bool {
+/// Whether the line is a `Transfer-Encoding` field that names `identity` only.
+fn is_identity(line: &[u8]) -> bool {
     let Some(colon) = memchr::memchr(b':', line) else { return false };
     let (name, codings) = (line[..colon].trim_ascii_end(), &line[colon + 1..]);
     let mut codings = codings.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
@@ -175,21 +175,21 @@ fn is_void(line: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What is told of what came, however it came.
-    fn told(came: &[u8]) -> String {
+    /// The rewritten form of `came`, which must not depend on how the bytes are split into reads.
+    fn output(came: &[u8]) -> String {
         let mut all = Vec::new();
         for size in [came.len(), 1, 7] {
             let mut head = Head::default();
             head.begin();
-            came.chunks(size).for_each(|piece| head.take(piece));
-            all.push(head.told);
+            came.chunks(size).for_each(|piece| head.feed(piece));
+            all.push(head.output);
         }
-        assert!(all.iter().all(|told| *told == all[0]), "{}", came.escape_ascii());
+        assert!(all.iter().all(|output| *output == all[0]), "{}", came.escape_ascii());
         String::from_utf8(all.swap_remove(0)).unwrap()
     }
 
     #[test]
-    fn only_what_hyper_does_not_take_is_told_in_other_words() {
+    fn only_heads_that_hyper_rejects_are_rewritten() {
         for (came, expected) in [
             ("HTTP/1.1 200 OK\r\na: 1\r\n\r\nb", "HTTP/1.1 200 OK\r\na: 1\r\n\r\nb"),
             ("HTTP/1.0 200 OK\r\na: 1\r\n\r\nb", "HTTP/1.1 200 OK\r\nconnection: close\r\na: 1\r\n\r\nb"),
@@ -213,12 +213,12 @@ mod tests {
                 "HTTP/1.1 2\nTransfer-Encoding: identity\n , chunked\n\n",
             ),
         ] {
-            assert_eq!(told(came.as_bytes()), expected);
+            assert_eq!(output(came.as_bytes()), expected);
         }
     }
 
     #[test]
-    fn codings_that_leave_a_body_as_it_is_are_none() {
+    fn only_a_transfer_encoding_of_identity_alone_is_dropped() {
         for (line, expected) in [
             ("Transfer-Encoding: identity\r\n", true),
             ("transfer-encoding:Identity\n", true),
@@ -233,18 +233,18 @@ mod tests {
             ("Transfer-Encoding\r\n", false),
             ("\r\n", false),
         ] {
-            assert_eq!(is_void(line.as_bytes()), expected, "{line}");
+            assert_eq!(is_identity(line.as_bytes()), expected, "{line}");
         }
     }
 
     #[test]
     fn a_line_without_end_is_not_waited_for() {
         let long = [NEW, &vec![b'x'; MAX_LINE]].concat();
-        assert_eq!(told(&long).len(), long.len());
+        assert_eq!(output(&long).len(), long.len());
     }
 
     #[test]
-    fn what_has_come_of_a_line_is_told_at_the_end() {
+    fn an_incomplete_line_is_passed_on_at_the_end() {
         let (mut head, mut stream) = (Head::default(), hyper_util::rt::TokioIo::new(&b"HTTP/1"[..]));
         head.begin();
         let mut buffer = [0; 9];

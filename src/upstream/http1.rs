@@ -1,8 +1,8 @@
-//! An HTTP/1 connection that is driven by whoever uses it.
+//! An HTTP/1 connection that is polled by the task that uses it.
 //!
-//! hyper's connection is a future that somebody must poll. Giving it a task of its own costs two task switches
-//! for every piece of an answer, and pieces that arrive together would leave one by one. Here the user of the
-//! connection polls it, in the same turn in which it looks for what has come of that.
+//! hyper's connection is a future that somebody must poll. A task of its own would cost two task switches for every
+//! piece of a response, and pieces that arrive together would be passed on one by one. Here each poll of a response
+//! first polls the connection, then looks for the result.
 
 use std::error::Error as StdError;
 use std::pin::{Pin, pin};
@@ -19,32 +19,32 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
-use super::write_first::Cue;
+use super::write_first::Signals;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// How much earlier than the upstream a connection is given up.
+/// How long before the upstream's own keep-alive time a connection is given up.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// A connection, and the means to drive it.
+/// A connection, and what is needed to poll it.
 pub(super) struct Http1Connection<B: Body + 'static> {
     sender: SendRequest<B>,
     /// `None` once it has ended.
     connection: Option<Connection<Stream, B>>,
     bell: Arc<Bell>,
-    /// `bell` as the connection sees it; the same one every time, so that nothing is registered anew.
+    /// The waker of `bell`. The connection always gets the same one, so that it need not register a new one.
     waker: Waker,
-    cue: Cue,
-    /// How long the upstream says that it keeps it, when nothing is asked.
-    kept: Option<Duration>,
+    signals: Signals,
+    /// How long the upstream keeps an idle connection, if it said so.
+    keep_alive: Option<Duration>,
 }
 
-/// Passes wake-ups on to the task that uses the connection, except those that a turn of that task causes itself.
+/// Passes wake-ups on to the task that uses the connection, except those that the task causes itself while it polls.
 #[derive(Default)]
 struct Bell {
-    /// A turn is under way.
+    /// The task is polling.
     muted: AtomicBool,
-    /// It rang during the turn.
+    /// There was a wake-up meanwhile.
     rang: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
@@ -54,10 +54,10 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, cue: Cue) -> Self {
+    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, signals: Signals) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, connection: Some(connection), bell, waker, cue, kept: None }
+        Self { sender, connection: Some(connection), bell, waker, signals, keep_alive: None }
     }
 
     /// Sends `request` and waits for the head of the answer.
@@ -65,19 +65,20 @@ where
         &mut self,
         request: Request<B>,
     ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
-        self.cue.request();
+        self.signals.begin_request();
         let mut answer = pin!(self.sender.try_send_request(request));
         std::future::poll_fn(|cx| self.turn(cx, |cx| answer.as_mut().poll(cx))).await
     }
 
-    /// Notes how long the upstream keeps the connection, if `headers` of its answer say so.
-    pub(super) fn note(&mut self, headers: &HeaderMap) {
-        self.kept = headers.get(&KEEP_ALIVE).and_then(|value| kept(value.to_str().ok()?));
+    /// Notes how long the upstream keeps the connection, if `headers` of its response say so.
+    pub(super) fn note_keep_alive(&mut self, headers: &HeaderMap) {
+        self.keep_alive = headers.get(&KEEP_ALIVE).and_then(|value| keep_alive(value.to_str().ok()?));
     }
 
-    /// How long it may be used again, where that is at most `time`. A request takes a moment to arrive.
-    pub(super) fn keeps(&self, time: Duration) -> Duration {
-        self.kept.map_or(time, |kept| time.min(kept.saturating_sub(MARGIN)))
+    /// How long the connection may be idle and still be used again: `limit`, or less if the upstream closes it earlier.
+    /// Leaves a margin for the time that a request takes to arrive.
+    pub(super) fn max_idle(&self, limit: Duration) -> Duration {
+        self.keep_alive.map_or(limit, |kept| limit.min(kept.saturating_sub(MARGIN)))
     }
 
     /// The next frame of `body`, which came from this connection.
@@ -89,23 +90,24 @@ where
         self.turn(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
-    /// Whether another request can be sent. Wakes nobody from here on.
-    pub(super) fn rest(&mut self) -> bool {
+    /// Detaches the connection from the task that used it, which is not woken any more, and polls it once. Returns
+    /// whether another request can be sent.
+    pub(super) fn park(&mut self) -> bool {
         *self.bell.task() = None;
         self.drive();
         self.connection.is_some() && self.sender.is_ready()
     }
 
-    /// Whether another request can be sent, as far as the system knows of it now.
-    pub(super) fn is_open(&mut self) -> bool {
-        self.cue.doubt(true);
-        let is_open = self.rest();
-        // Bytes that arrive from here on are an answer.
-        self.cue.doubt(false);
+    /// Like [`Self::park`], but also asks the system whether the upstream has closed the connection.
+    pub(super) fn check_open(&mut self) -> bool {
+        self.signals.expect_silence(true);
+        let is_open = self.park();
+        // Bytes that arrive from here on are a response.
+        self.signals.expect_silence(false);
         is_open
     }
 
-    /// Drives the connection and looks with `look` for what has come of it.
+    /// Polls the connection, then `look` for a result.
     fn turn<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -120,7 +122,7 @@ where
 
     fn drive(&mut self) {
         let cx = &mut Context::from_waker(&self.waker);
-        // How it ended is told to the request or the body that was under way.
+        // An error of the connection is reported by the request or the body under way.
         if let Some(connection) = &mut self.connection
             && Pin::new(connection).poll(cx).is_ready()
         {
@@ -129,8 +131,8 @@ where
     }
 }
 
-/// The time that a `keep-alive` header names.
-fn kept(value: &str) -> Option<Duration> {
+/// The `timeout` parameter of a `Keep-Alive` field.
+fn keep_alive(value: &str) -> Option<Duration> {
     let (_, seconds) = value
         .split(',')
         .filter_map(|parameter| parameter.split_once('='))
@@ -148,10 +150,10 @@ impl Bell {
         }
     }
 
-    /// Whoever saw something will be back without being called. Whoever waits must hear what rang: it may have
-    /// been more than the turn itself, such as a yield to other tasks.
+    /// Ends the poll. A task that got a result polls again by itself. One that is pending (`waits`) is woken if there
+    /// was a wake-up meanwhile: it may have come from outside the poll, such as a yield to other tasks.
     fn end(&self, waits: bool) {
-        // Ordered against `wake_by_ref`: one of the two sees what the other did, so no ring is lost.
+        // Ordered against `wake_by_ref`: one of the two sees what the other did, so no wake-up is lost.
         self.muted.store(false, Ordering::SeqCst);
         if waits && self.rang.load(Ordering::SeqCst) {
             self.ring();
@@ -198,7 +200,7 @@ mod tests {
             ("timeout", None),
             ("", None),
         ] {
-            assert_eq!(kept(value), expected.map(Duration::from_secs), "{value}");
+            assert_eq!(keep_alive(value), expected.map(Duration::from_secs), "{value}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! An HTTP/2 connection, shared by requests.
 //!
-//! Takes a new stream only below its bound: the upstream would let further ones wait, in silence, for others to
-//! end. All streams together never use up what the connection may receive ahead of its readers, so that one that
+//! A new stream is opened only below the limit of both sides: further ones would wait, without notice, for others to
+//! end. The connection's flow-control window is as large as those of all its streams together, so that a stream that
 //! is not read holds up none of the others.
 
 use std::error::Error as StdError;
@@ -21,11 +21,11 @@ use tokio::time::Instant;
 
 use super::connect::Made;
 
-/// Streams on one connection, where the upstream allows as many.
+/// Most streams on one connection; fewer if the upstream allows fewer.
 const MAX_STREAMS: u32 = 64;
-/// Bytes of one answer that are received ahead of its reader.
+/// Flow-control window of a stream, in bytes: how much of an answer is received ahead of its reader.
 pub(super) const STREAM_WINDOW: u32 = 1 << 20;
-/// The same, for all of them.
+/// Flow-control window of a connection, in bytes.
 pub(super) const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
 
 /// A connection for several requests at a time.
@@ -35,9 +35,9 @@ pub(super) struct Http2Connection<B: Body + 'static> {
     state: Arc<State>,
 }
 
-/// A connection, seen from beside the task that drives it.
+/// What can be asked of a connection that another task drives.
 trait Bounded: Send + Sync {
-    /// Streams that the upstream allows, if that can be told now.
+    /// Streams that the upstream allows; `None` if the connection has ended or is being polled just now.
     fn max_streams(&self) -> Option<usize>;
 }
 
@@ -52,7 +52,7 @@ struct State {
     left_at: Mutex<Option<Instant>>,
 }
 
-/// Room for one stream.
+/// Room for one stream on a connection, counted as an open stream.
 pub(super) struct Seat<B: Body + 'static> {
     sender: SendRequest<B>,
     stream: Stream,
@@ -66,7 +66,7 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// Starts a task that drives `connection`, which ends with the last stream once nothing more can be sent.
+    /// Starts a task that drives `connection`. It ends with the last stream, once the connection takes no more.
     pub(super) fn start(
         sender: SendRequest<B>,
         connection: Connection<Made, B, TokioExecutor>,
@@ -77,25 +77,25 @@ where
         Self { sender, connection: driven, state: Arc::default() }
     }
 
-    /// Whether it may be given streams, now or later.
+    /// Whether it may be given further streams, now or later.
     pub(super) fn is_usable(&self) -> bool {
         self.sender.is_ready() && !self.state.is_retired.load(Ordering::Relaxed)
     }
 
-    /// Room for one more stream, if there is any, and the connection was not without streams for `keep_alive`: what has
-    /// become of it in that time may show only when an answer does not come.
+    /// Room for one more stream. `None` if there is no room, or if the connection has had no streams for `keep_alive`:
+    /// it may be dead by then, which might show only when no answer comes.
     pub(super) fn seat(&self, keep_alive: Duration) -> Option<Seat<B>> {
         let has_room = self.state.streams.load(Ordering::Relaxed) < self.max_streams();
         (has_room && self.is_usable() && !self.has_idled(keep_alive)).then(|| self.take_seat())
     }
 
-    /// The same without asking, for a connection that has no streams yet.
+    /// Room for one more stream, unchecked: for a connection that has no streams yet.
     pub(super) fn take_seat(&self) -> Seat<B> {
         self.state.streams.fetch_add(1, Ordering::Relaxed);
         Seat { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.state)) }
     }
 
-    /// Whether it has been without streams for so long.
+    /// Whether it has had no streams for at least `time`.
     pub(super) fn has_idled(&self, time: Duration) -> bool {
         let left_at = *self.state.left_at.lock().unwrap_or_else(PoisonError::into_inner);
         self.state.streams.load(Ordering::Relaxed) == 0 && left_at.is_some_and(|left| left.elapsed() >= time)
@@ -114,7 +114,7 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     fn max_streams(&self) -> Option<usize> {
-        // Never waited for: if it is being driven just now, the next request will see.
+        // Not waited for: while it is being polled, our own limit applies.
         self.try_lock().ok()?.as_ref().map(Connection::current_max_send_streams)
     }
 }
@@ -139,14 +139,14 @@ where
 }
 
 impl<B: Body + 'static> Seat<B> {
-    /// What to send with, and what to keep while the stream is open.
+    /// The sender for a request, and a guard to keep while the stream is open.
     pub(super) fn into_parts(self) -> (SendRequest<B>, Stream) {
         (self.sender, self.stream)
     }
 }
 
 impl Stream {
-    /// Has its connection take no further streams. Those that are open go on.
+    /// Lets its connection take no further streams. Open ones go on.
     pub(super) fn retire_connection(&self) {
         self.0.is_retired.store(true, Ordering::Relaxed);
     }

@@ -1,13 +1,12 @@
-//! Whether a way leads to the very listener that requests came in by: what is sent there would come round again without
-//! end.
+//! Detects upstreams and proxies that are the gateway's own listener, to which requests would go in circles.
 //!
-//! Told by addresses alone, so that nothing need be added to a request for it.
+//! Compares addresses only, so that nothing need be added to a request.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpStream;
 
-/// A host, where that is an address or a name of this machine.
+/// The host as an IP address, if it is one or a name of this machine (`localhost`).
 pub(super) fn ip(host: &str) -> Option<IpAddr> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let name = host.strip_suffix('.').unwrap_or(host);
@@ -17,8 +16,7 @@ pub(super) fn ip(host: &str) -> Option<IpAddr> {
     host.parse().ok()
 }
 
-/// Whether a host and a port lead to who listens at `listener` on this machine, as far as that can be told without a
-/// resolver.
+/// Whether connections to this host and port would reach `listener` on this machine. No name is looked up.
 pub(super) fn leads_to(host: &str, port: u16, listener: SocketAddr) -> bool {
     let is_reached = |ip: IpAddr| {
         let is_here = ip.is_loopback() || ip.is_unspecified();
@@ -27,7 +25,7 @@ pub(super) fn leads_to(host: &str, port: u16, listener: SocketAddr) -> bool {
     port == listener.port() && ip(host).map(|ip| ip.to_canonical()).is_some_and(is_reached)
 }
 
-/// Whether a connection has led there, by whatever name it was asked for.
+/// Whether a connection has reached `listener` on this machine, under whatever name.
 pub(super) fn is_at(connection: &TcpStream, listener: SocketAddr) -> bool {
     let (Ok(from), Ok(to)) = (connection.local_addr(), connection.peer_addr()) else { return false };
     has_led_to(from, to, listener)
@@ -35,7 +33,7 @@ pub(super) fn is_at(connection: &TcpStream, listener: SocketAddr) -> bool {
 
 fn has_led_to(from: SocketAddr, to: SocketAddr, listener: SocketAddr) -> bool {
     let (from, ip) = (from.ip().to_canonical(), to.ip().to_canonical());
-    // A connection to an address of the own machine comes from that address; loopback addresses count as one.
+    // A connection to an address of this machine also comes from that address; loopback addresses count as one.
     let is_here = ip.is_loopback() || ip == from;
     let is_heard = listener.ip().is_unspecified() && (listener.is_ipv6() || ip.is_ipv4());
     to.port() == listener.port() && (ip == listener.ip().to_canonical() || (is_here && is_heard))

@@ -1,7 +1,6 @@
-//! The servers that requests are forwarded to: where they are, how long to wait for them, how to reach them.
+//! The servers that requests are forwarded to: their addresses, their time-outs, the connections to them.
 //!
-//! Knows HTTP and TLS, nothing of what is said over them. Never adds anything to a request but what its
-//! settings name.
+//! Knows HTTP and TLS, nothing of what is said over them. Never adds anything to a request but what its settings name.
 
 mod answer;
 mod answer_timeout;
@@ -39,32 +38,32 @@ pub use self::tls::{TlsError, check_ca_file};
 /// What an [`Upstream`] is made from.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub name: String,
-    /// Where it is; a path in it is put before every request's own.
+    /// Its address; a path in it is put before every request's own.
     pub base_url: BaseUrl,
-    /// Set on every request, in place of the client's own of that name.
+    /// Header fields set on every request, in place of the client's own of the same name.
     pub headers: HeaderMap,
     /// How long to wait for it.
     pub timeouts: Timeouts,
     /// PEM file of further certificate authorities, trusted beside the platform's.
     pub ca_file: Option<PathBuf>,
-    /// What all connections to it go through.
+    /// The proxy that all connections to it go through.
     pub proxy: Option<Proxy>,
-    /// Where the requests for it come in: a connection that leads there is not used.
+    /// The gateway's own listeners: a connection that leads to one of them is not used.
     pub listeners: Vec<SocketAddr>,
 }
 
 /// How long to wait for an upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For a TCP connection, per address tried.
+    /// For a TCP connection, with proxy and TLS; divided among the addresses of a name.
     pub connect: Duration,
-    /// From the last piece of a request to the head of its answer; also for the next piece to come from the client.
+    /// From the last piece of a request to the head of its answer; also the limit for the client's next piece.
     pub response: Duration,
     /// For the next byte of an answer's body.
     pub idle: Duration,
-    /// How long an unused connection is kept for the next request.
+    /// How long an idle connection is kept for the next request.
     pub keep_alive: Duration,
 }
 
@@ -77,7 +76,7 @@ pub struct Upstream {
     tls: OnceLock<Result<Arc<rustls::ClientConfig>, TlsError>>,
 }
 
-/// Tells apart upstreams of one process, also of the same name.
+/// Identifies an upstream within the process; names need not be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id(u64);
 
@@ -88,17 +87,17 @@ impl Upstream {
         Self { id: Id(NEXT.fetch_add(1, Ordering::Relaxed)), settings, tls: OnceLock::new() }
     }
 
-    /// What the configuration calls it.
+    /// Its name in the configuration.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn base_url(&self) -> &BaseUrl {
         &self.settings.base_url
     }
 
-    /// Headers that are set on every request.
+    /// Header fields that are set on every request.
     pub fn headers(&self) -> &HeaderMap {
         &self.settings.headers
     }
@@ -123,7 +122,7 @@ impl Upstream {
 }
 
 impl Settings {
-    /// Settings for an upstream with no headers of its own, the default times and the platform's authorities.
+    /// Settings for an upstream without headers of its own, with the default times and the platform's authorities.
     pub fn new(name: impl Into<String>, base_url: BaseUrl) -> Self {
         Self {
             name: name.into(),

@@ -20,7 +20,7 @@ use super::{SendError, Upstream};
 
 /// HTTP/1 connections kept for later; further ones are closed after use.
 const MAX_IDLE: usize = 64;
-/// How often a request that is refused unread is sent again.
+/// How often a request is sent again that the upstream refused without processing it.
 const RESENDS: u32 = 2;
 
 /// Connections to one upstream, kept for the next request.
@@ -31,9 +31,9 @@ pub(super) struct Pool<B: Body + 'static> {
 }
 
 struct Kept<B: Body + 'static> {
-    /// HTTP/1 connections. The one used last is at the end.
+    /// Idle HTTP/1 connections, the one used last at the end.
     idle: Vec<Idle<B>>,
-    /// HTTP/2 connections. The first ones carry all requests that they have room for, so that the others fall idle.
+    /// HTTP/2 connections. A request takes the first with room, so that later ones become idle and are closed.
     shared: Vec<Http2Connection<B>>,
 }
 
@@ -55,11 +55,11 @@ struct Failed<B> {
     again: Option<Again<B>>,
 }
 
-/// Why that may be.
+/// A request that may be sent again, and why.
 enum Again<B> {
     /// None of it was written.
     Unwritten(Box<Request<B>>),
-    /// The upstream says that it was not looked at.
+    /// The upstream says that it has not processed it.
     Refused(Box<Request<B>>),
 }
 
@@ -74,9 +74,11 @@ where
         Ok(Self { connector: Connector::new(upstream)?, keep_alive, kept: Mutex::new(kept) })
     }
 
-    /// Sends `request` and waits for the head of the answer. A request that found its kept connection closed
-    /// before any of it was written, or that the upstream refused unread, is sent on another; and so is one that does
-    /// no harm, on a new one, if its kept connection broke. Nothing else is ever sent twice.
+    /// Sends `request` and waits for the head of the answer. It is sent again, and only then,
+    ///
+    /// - if its kept connection was closed before any of it was written,
+    /// - if the upstream refused it without processing it, at most [`RESENDS`] times,
+    /// - on a new connection, if it does no harm ([`resend::harmless`]) and its kept connection broke.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Box<Request<B>>,
@@ -122,12 +124,12 @@ where
         }
     }
 
-    /// Closes what has not been used for long, or was closed by the upstream.
+    /// Drops connections that were idle for too long or that the upstream has closed.
     pub(super) fn sweep(&self) {
         let keep_alive = self.keep_alive;
         let mut kept = self.kept();
         kept.idle.retain_mut(|idle| {
-            idle.since.elapsed() < idle.connection.keeps(keep_alive) && idle.connection.rest()
+            idle.since.elapsed() < idle.connection.max_idle(keep_alive) && idle.connection.park()
         });
         kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
@@ -143,7 +145,7 @@ where
     {
         match carrier {
             Carrier::Http1(connection) => self.send_on_http1(connection, request, address).await,
-            Carrier::Seat(seat) => Self::send_shared(seat, request, address).await,
+            Carrier::Seat(seat) => Self::send_on_http2(seat, request, address).await,
         }
     }
 
@@ -160,11 +162,11 @@ where
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
         let response = connection.send(*request).await.map_err(Failed::unless_written)?;
-        connection.note(response.headers());
+        connection.note_keep_alive(response.headers());
         Ok(response.map(|body| AnswerBody::from_http1(body, connection, Arc::clone(self))))
     }
 
-    async fn send_shared(
+    async fn send_on_http2(
         seat: Seat<B>,
         mut request: Box<Request<B>>,
         address: &Uri,
@@ -174,7 +176,7 @@ where
     {
         *request.uri_mut() = address.clone();
         let copy = resend::copy(&request);
-        // The host is part of the address.
+        // HTTP/2 sends the host as `:authority`, from the address.
         let host = request.headers_mut().remove(HOST);
         let (mut sender, stream) = seat.into_parts();
         let error = match sender.try_send_request(*request).await {
@@ -191,6 +193,7 @@ where
         Err(failed)
     }
 
+    /// A kept connection that can take a request now.
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
         kept.shared.retain(Http2Connection::is_usable);
@@ -198,7 +201,7 @@ where
             return Some(Carrier::Seat(seat));
         }
         while let Some(Idle { mut connection, since }) = kept.idle.pop() {
-            if since.elapsed() < connection.keeps(self.keep_alive) && connection.is_open() {
+            if since.elapsed() < connection.max_idle(self.keep_alive) && connection.check_open() {
                 return Some(Carrier::Http1(connection));
             }
         }

@@ -1,4 +1,4 @@
-//! Proxies on the way to an upstream: which one there is, and what it must be told.
+//! The proxy on the way to an upstream: which one the environment names, and its credentials.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,64 +15,65 @@ use crate::url::decoded;
 /// The port of a SOCKS proxy that names none.
 const SOCKS_PORT: u16 = 1080;
 
-/// A proxy: `http://…` or `socks5://…`, with a user name and a password where it wants them.
+/// A proxy: `http://…` or `socks5://…`, with a user name and a password if the URL has them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     address: Uri,
     kind: Kind,
 }
 
-/// How a proxy is spoken to, and who asks.
+/// The protocol of a proxy, with the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `CONNECT` for what is encrypted, whole addresses for what is not.
+    /// HTTP: `CONNECT` for `https` upstreams, requests with absolute URLs for `http` ones. Holds the value of
+    /// `Proxy-Authorization`.
     Http(Option<HeaderValue>),
-    /// Names are looked up by the proxy.
+    /// SOCKS 5, with names looked up by the proxy. Holds user name and password.
     Socks(Option<(String, String)>),
 }
 
-/// Why a text names no proxy that can be used.
+/// Why a text is not the URL of a usable proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     /// Not the address of a server.
     #[error("not the URL of a proxy")]
     NotUrl,
-    /// Spoken to in a way that is not known here.
+    /// Its scheme is not supported.
     #[error("only proxies of `http://`, `socks5://` and `socks5h://` can be used")]
     Scheme,
-    /// It would be asked by itself, without end.
+    /// It is one of the gateway's own listeners, so requests would go in circles.
     #[error("it is the gateway itself")]
     Gateway,
 }
 
-/// What the environment names for a proxy, and cannot be used. Upstreams are reached as if it were not there.
+/// An environment variable that names an unusable proxy. Its upstreams are then reached without a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{variable}` names a proxy that cannot be used, connections are made without one: {cause}")]
 pub struct UnusableProxy {
-    /// The variable, as it is mostly spelled.
+    /// The name of the variable, in upper case.
     pub variable: &'static str,
     /// What is wrong with it.
     pub cause: ProxyError,
 }
 
-/// What the environment says of proxies, in the variables that most programs know.
+/// The usual environment variables about proxies.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Variables {
-    /// `HTTPS_PROXY`: for upstreams of `https://`.
+    /// `HTTPS_PROXY`: for `https://` upstreams.
     pub https: Option<String>,
-    /// `HTTP_PROXY`: for upstreams of `http://`.
+    /// `HTTP_PROXY`: for `http://` upstreams.
     pub http: Option<String>,
-    /// `ALL_PROXY`: where the one above is not set.
+    /// `ALL_PROXY`: for upstreams whose scheme has no variable set.
     pub all: Option<String>,
-    /// `NO_PROXY`: hosts, domains and networks that are reached without, separated by commas or spaces.
+    /// `NO_PROXY`: hosts, domains and networks that are reached without a proxy, separated by commas or spaces.
     pub none: Option<String>,
 }
 
 impl Proxy {
-    /// The proxy that the environment names for an upstream. Servers of this machine are reached without.
+    /// The proxy that the environment names for an upstream, if any. Upstreams on this machine are reached without one.
     ///
     /// # Errors
-    /// When what is named for it cannot be used, as is one that `listeners` of the gateway's own are.
+    /// If the variable is not the URL of a usable proxy, or names one of the gateway's own `listeners`.
     pub fn from_environment<'v>(
         variables: &'v Variables,
         upstream: &BaseUrl,
@@ -93,7 +94,7 @@ impl Proxy {
         named.parse().and_then(usable).map_err(|cause| UnusableProxy { variable, cause })
     }
 
-    /// Whether it leads to who listens at `address` on this machine, as far as that can be told without a resolver.
+    /// Whether connections to it would reach the listener at `address` on this machine. No name is looked up.
     pub fn leads_to(&self, address: SocketAddr) -> bool {
         let Some(authority) = with_usual_port(self.address.clone()).into_parts().authority else {
             return false;
@@ -101,21 +102,21 @@ impl Proxy {
         authority.port_u16().is_some_and(|port| loop_check::leads_to(authority.host(), port, address))
     }
 
-    /// Where it is, and how it is spoken to.
+    /// Its address and its protocol.
     pub(super) fn parts(&self) -> (&Uri, &Kind) {
         (&self.address, &self.kind)
     }
 }
 
-/// Whether an entry of `NO_PROXY` is about an upstream: `*`, a name and all below it, an address or a network, with a
-/// port or without.
+/// Whether an entry of `NO_PROXY` matches an upstream. An entry is `*`, a domain (with all its subdomains), an address
+/// or a network, each but `*` with or without a port.
 fn covers(entry: &str, upstream: &BaseUrl) -> bool {
     if entry == "*" {
         return true;
     }
     let ported = entry.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
     let (entry, port) = match ported {
-        // An address of IPv6 has colons of its own.
+        // A bare IPv6 address has colons but no port.
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
         _ => (entry, None),
     };
@@ -133,12 +134,12 @@ fn covers(entry: &str, upstream: &BaseUrl) -> bool {
     above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
 }
 
-/// A name as it mostly stands: `api.test.` is the same, told from the root on.
+/// A domain without the final dot that makes it absolute (`api.test.`).
 fn unrooted(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Whether an address begins with as many bits of a network's as that says; all of them, where it does not say.
+/// Whether an address is in a network with a prefix of this many bits. Without `bits`, whether the two are equal.
 fn is_within(ip: IpAddr, network: IpAddr, bits: Option<&str>) -> bool {
     let (ip, network, length) = match (ip, network) {
         (IpAddr::V4(ip), IpAddr::V4(network)) => (ip.to_bits().into(), network.to_bits().into(), 32),
@@ -163,7 +164,8 @@ impl FromStr for Proxy {
             _ => return Err(ProxyError::Scheme),
         };
         let (rest, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // The part before the path is then no host, but part of a name or a password, which must not be shown.
+        // Then the `/`, `?` or `#` is part of a user name or a password, and the text before it must not be shown as a
+        // host.
         if path.contains('@') {
             return Err(ProxyError::NotUrl);
         }
@@ -185,16 +187,16 @@ impl FromStr for Proxy {
             return Ok(Self { address: with_port(address, SOCKS_PORT), kind: Kind::Socks(login) });
         }
         let basic = login.map(|(user, password)| {
-            let told = format!("Basic {}", BASE64_STANDARD.encode([user, password].join(&b':')));
-            let mut told = HeaderValue::from_str(&told).map_err(|_| ProxyError::NotUrl)?;
-            told.set_sensitive(true);
-            Ok(told)
+            let basic = format!("Basic {}", BASE64_STANDARD.encode([user, password].join(&b':')));
+            let mut basic = HeaderValue::from_str(&basic).map_err(|_| ProxyError::NotUrl)?;
+            basic.set_sensitive(true);
+            Ok(basic)
         });
         Ok(Self { address, kind: Kind::Http(basic.transpose()?) })
     }
 }
 
-/// The same address with a port: that one, if it has none.
+/// The address with `port` added, if it has no port.
 fn with_port(address: Uri, port: u16) -> Uri {
     let without = address.authority().filter(|authority| authority.port().is_none());
     let with = without.and_then(|authority| format!("{}:{port}", authority.host()).parse::<Authority>().ok());
@@ -204,14 +206,14 @@ fn with_port(address: Uri, port: u16) -> Uri {
     Uri::from_parts(parts).unwrap_or(address)
 }
 
-/// The same address with its port, also where it is the usual one.
+/// The address with the default port of its scheme added, if it has no port.
 pub(super) fn with_usual_port(address: Uri) -> Uri {
     let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     with_port(address, usual)
 }
 
 impl fmt::Debug for Variables {
-    /// Which there are: passwords stand in some.
+    /// Names the variables that are set, without their values, which may hold passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = [("HTTPS", &self.https), ("HTTP", &self.http), ("ALL", &self.all), ("NO", &self.none)];
         let set = set.into_iter().filter(|(_, value)| value.is_some());

@@ -1,7 +1,7 @@
-//! Requests that got no answer, and which of them are sent once more.
+//! Which requests may be sent again after a failure.
 //!
-//! A request costs money. So only what the upstream says it has not begun to process may be sent a second time, or
-//! what asks for nothing to be done.
+//! A request costs money. So only those are sent again that the upstream says it has not processed, and those with a
+//! safe method and no body.
 
 use std::error::Error;
 use std::io;
@@ -13,7 +13,7 @@ use http_body_util::Full;
 
 /// A body that may have to be sent once more.
 pub trait Resend: Sized {
-    /// The same body, if all of it is at hand. To be called before any of it is sent.
+    /// A copy of the body, if all of it is at hand. To be called before any of it is sent.
     fn copy(&self) -> Option<Self>;
 }
 
@@ -23,7 +23,7 @@ impl Resend for Full<Bytes> {
     }
 }
 
-/// The same request, if all of it is at hand.
+/// A copy of the request, if all of its body is at hand.
 pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let mut copy = Box::new(Request::new(request.body().copy()?));
     copy.method_mut().clone_from(request.method());
@@ -33,13 +33,13 @@ pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
     Some(copy)
 }
 
-/// The same request, if it may come twice: it has no body, and a method by which nothing is done (RFC 9110, 9.2.1).
+/// A copy of the request, if it does no harm to send it twice: it has no body, and a safe method (RFC 9110, 9.2.1).
 pub(super) fn harmless<B: Resend + Body>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let is_harmless = request.method().is_safe() && request.body().is_end_stream();
     is_harmless.then(|| copy(request)).flatten()
 }
 
-/// Whether the connection has ended where an answer was to begin.
+/// Whether the connection ended before a response, other than by a time-out.
 pub(super) fn is_break(error: &hyper::Error) -> bool {
     let is_lost = |cause: &(dyn Error + 'static)| {
         let io = cause.downcast_ref::<io::Error>();
@@ -49,8 +49,8 @@ pub(super) fn is_break(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.source().is_some_and(is_lost)
 }
 
-/// Whether an HTTP/2 upstream says that it has not begun to process the request (RFC 9113, 8.7): it closes the
-/// connection and has come only to an earlier one, or it takes no more of them.
+/// Whether an HTTP/2 upstream says that it has not processed the request (RFC 9113, 8.7): by a `GOAWAY` whose last
+/// stream is an earlier one, or by `REFUSED_STREAM`.
 pub(super) fn is_refusal(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {

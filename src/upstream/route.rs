@@ -21,8 +21,10 @@ type Refusal = <SocksV5<HttpConnector> as Service<Uri>>::Error;
 #[derive(Clone)]
 pub(super) enum Route {
     Direct(HttpsConnector<HttpConnector>),
-    /// By a proxy that is told with each request where it goes, and in these headers who asks.
+    /// Through an HTTP proxy at this address, which forwards requests with absolute URLs. Each request also carries
+    /// these header fields (the credentials for the proxy).
     Forwarded(HttpConnector, Uri, HeaderMap),
+    /// Through an HTTP proxy, by `CONNECT`.
     Tunnelled(HttpsConnector<Tunnel>),
     Socks(HttpsConnector<SocksV5<HttpConnector>>),
 }
@@ -34,8 +36,8 @@ impl Route {
         };
         Ok(match kind {
             Kind::Http(auth) if !upstream.base_url().is_https() => {
-                let told = auth.iter().map(|auth| (PROXY_AUTHORIZATION, auth.clone()));
-                Self::Forwarded(tcp, address.clone(), told.collect())
+                let headers = auth.iter().map(|auth| (PROXY_AUTHORIZATION, auth.clone()));
+                Self::Forwarded(tcp, address.clone(), headers.collect())
             }
             Kind::Http(auth) => {
                 let tunnel = Tunnel::new(tcp, address.clone(), auth.clone());
@@ -64,16 +66,16 @@ impl Route {
         }
     }
 
-    /// Where requests say where they go, for a proxy: the headers that they have for it.
+    /// The header fields that requests carry for a forwarding proxy ([`Self::Forwarded`]); `None` without one.
     pub(super) fn forwards(&self) -> Option<&HeaderMap> {
         match self {
-            Self::Forwarded(_, _, told) => Some(told),
+            Self::Forwarded(_, _, headers) => Some(headers),
             Self::Direct(_) | Self::Tunnelled(_) | Self::Socks(_) => None,
         }
     }
 }
 
-/// What became of the connection to a SOCKS proxy is not told as the source of the error that has it.
+/// Unwraps the error of the connection to a SOCKS proxy, which hyper-util does not report as a source of its own error.
 fn with_cause(error: Box<dyn StdError + Send + Sync>) -> Box<dyn StdError + Send + Sync> {
     match error.downcast::<Refusal>().map(|refusal| *refusal) {
         Ok(Refusal::Inner(cause)) => cause.into(),

@@ -1,6 +1,6 @@
-//! Connections through proxies of HTTP, which are asked for them with `CONNECT`.
+//! Connections through HTTP proxies, by `CONNECT`.
 //!
-//! hyper-util has the same, but does not say what a proxy answers that makes none.
+//! hyper-util has the same, but does not report the status with which a proxy refuses.
 
 use std::error::Error as StdError;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// Bytes of an answer's head that are read.
+/// Longest head of an answer, in bytes.
 const MAX_HEAD: usize = 8 * 1024;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -24,8 +24,8 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 pub(super) struct Tunnel {
     tcp: HttpConnector,
     proxy: Uri,
-    /// Who asks.
-    told: Option<HeaderValue>,
+    /// The value of `Proxy-Authorization`.
+    authorization: Option<HeaderValue>,
 }
 
 /// Why a proxy that was reached made no connection.
@@ -40,8 +40,8 @@ enum Refusal {
 }
 
 impl Tunnel {
-    pub(super) fn new(tcp: HttpConnector, proxy: Uri, told: Option<HeaderValue>) -> Self {
-        Self { tcp, proxy, told }
+    pub(super) fn new(tcp: HttpConnector, proxy: Uri, authorization: Option<HeaderValue>) -> Self {
+        Self { tcp, proxy, authorization }
     }
 }
 
@@ -56,7 +56,7 @@ impl Service<Uri> for Tunnel {
 
     fn call(&mut self, address: Uri) -> Self::Future {
         let connecting = self.tcp.call(self.proxy.clone());
-        let request = request(&address, self.told.as_ref());
+        let request = request(&address, self.authorization.as_ref());
         Box::pin(async move {
             let mut stream = connecting.await?;
             open(stream.inner_mut(), &request).await?;
@@ -65,18 +65,18 @@ impl Service<Uri> for Tunnel {
     }
 }
 
-fn request(address: &Uri, told: Option<&HeaderValue>) -> Vec<u8> {
+fn request(address: &Uri, authorization: Option<&HeaderValue>) -> Vec<u8> {
     let (host, port) = (address.host().unwrap_or_default(), address.port_u16().unwrap_or(443));
     let mut request = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n").into_bytes();
-    if let Some(told) = told {
-        request.extend([b"Proxy-Authorization: ", told.as_bytes(), b"\r\n"].concat());
+    if let Some(authorization) = authorization {
+        request.extend([b"Proxy-Authorization: ", authorization.as_bytes(), b"\r\n"].concat());
     }
     request.extend(b"\r\n");
     request
 }
 
-/// Asks, and waits for the head of the answer. What comes with it belongs to no one: a server that speaks TLS is silent
-/// until it is spoken to.
+/// Sends the request and waits for the head of the answer. Bytes read behind the head are dropped: a TLS server sends
+/// nothing before its client does.
 async fn open(stream: &mut TcpStream, request: &[u8]) -> Result<(), BoxError> {
     stream.write_all(request).await?;
     let mut head = Vec::with_capacity(MAX_HEAD);
@@ -93,7 +93,7 @@ async fn open(stream: &mut TcpStream, request: &[u8]) -> Result<(), BoxError> {
     }
 }
 
-/// The status of an answer, once all of its head is there.
+/// The status of an answer; `None` until all of its head is there.
 fn answered(head: &[u8]) -> Result<Option<StatusCode>, Refusal> {
     const HTTP: &[u8] = b"HTTP/1.";
     let begins = head.len().min(HTTP.len());
@@ -104,7 +104,7 @@ fn answered(head: &[u8]) -> Result<Option<StatusCode>, Refusal> {
     if !is_whole {
         return Ok(None);
     }
-    // The minor version and a space stand before the status.
+    // The minor version and a space precede the status.
     match &head[HTTP.len()..] {
         [b'0'..=b'9', b' ', a, b, c, b' ' | b'\r' | b'\n', ..] => {
             StatusCode::from_bytes(&[*a, *b, *c]).map(Some).map_err(|_| Refusal::NotHttp)

@@ -1,16 +1,14 @@
-//! A byte stream that listens no sooner than it has spoken, and goes on when nobody listens any more.
+//! An HTTP/1 client stream that copes with servers that answer early or close:
 //!
-//! An upstream may answer before it has read a request, and close: a body that is too large, a key that is wrong.
-//! What is written then fails, with the answer still waiting to be read. So such a failure is not told where it
-//! happens: what is written from there on is dropped, and reading finds the answer, or the same failure.
+//! 1. Nothing is read before something was written. An overloaded upstream may answer as soon as a client connects, and
+//!    hyper takes an answer before its request for an error.
+//! 2. A write that fails because the peer has closed counts as done, and so do all later ones. The upstream may have
+//!    answered and closed before it read the whole request (a body too large, a wrong key): reading then finds that
+//!    answer, or the same failure.
+//! 3. Before a kept connection is used again, the socket itself is polled ([`Signals::expect_silence`]): the runtime
+//!    hears of a close only when it next waits.
 //!
-//! It may even answer whoever connects, as one does that is overloaded. hyper takes an answer that is there before its
-//! request for a mistake, so nothing is read before something is written.
-//!
-//! A connection that was kept may have been closed just now, which the runtime hears of when it next waits. So whoever
-//! is about to send something more has the system asked.
-//!
-//! What is read once a request has begun to be written is the head of its answer, up to its end.
+//! Once a request is being written, what is read is the head of its response, and goes through [`Head`].
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem;
@@ -28,63 +26,64 @@ use tokio::net::TcpStream;
 use super::connect::Made;
 use super::head::Head;
 
-/// See the module.
+/// A stream that is written to before it is read from, and whose writes outlive the peer.
 pub(super) struct WriteFirst<S> {
     stream: S,
-    /// Writing has failed because the other side has closed.
-    is_deaf: bool,
-    speech: Speech,
+    /// A write has failed because the peer has closed.
+    peer_closed: bool,
+    reads: Reads,
     head: Head,
-    cue: Cue,
+    signals: Signals,
 }
 
-/// What a stream is told by who uses it.
+/// Tells a stream what its user is about to do.
 #[derive(Clone, Default)]
-pub(super) struct Cue(Arc<Cues>);
+pub(super) struct Signals(Arc<Flags>);
 
 #[derive(Default)]
-struct Cues {
-    /// Nothing is to come now: the stream is looked at before it is believed to be open.
-    is_doubted: AtomicBool,
-    /// What is written next begins a request.
-    is_request_due: AtomicBool,
+struct Flags {
+    /// No bytes are due now: anything to read is taken for the end of the stream.
+    silence_expected: AtomicBool,
+    /// The next write begins a request.
+    request_due: AtomicBool,
 }
 
-/// A stream that can be looked at without reading from it.
+/// A stream over a socket that can be polled without reading from it.
 pub(super) trait Socket {
     fn socket(&self) -> BorrowedFd<'_>;
 }
 
-/// Whether anything was written.
-enum Speech {
-    /// Nothing yet; who waits to read.
-    Awaited(Option<Waker>),
-    Begun,
+/// Whether the stream may be read from.
+enum Reads {
+    /// Not before the first write, which wakes this task.
+    Deferred(Option<Waker>),
+    Allowed,
 }
 
 impl<S> WriteFirst<S> {
-    pub(super) fn new(stream: S, cue: Cue) -> Self {
-        Self { stream, is_deaf: false, speech: Speech::Awaited(None), head: Head::default(), cue }
+    pub(super) fn new(stream: S, signals: Signals) -> Self {
+        Self { stream, peer_closed: false, reads: Reads::Deferred(None), head: Head::default(), signals }
     }
 
-    /// What comes of writing, or of `dropped` where the other side has closed.
+    /// The result of a write or flush; `dropped` if it failed because the peer has closed.
     fn written<T>(&mut self, polled: Poll<Result<T, Error>>, dropped: T) -> Poll<Result<T, Error>> {
         match polled {
             Poll::Ready(Err(error)) if is_closed(&error) => {
-                self.is_deaf = true;
+                self.peer_closed = true;
                 Poll::Ready(Ok(dropped))
             }
             polled => polled,
         }
     }
 
-    fn spoken(&mut self, polled: Poll<Result<usize, Error>>, all: usize) -> Poll<Result<usize, Error>> {
+    /// Like [`Self::written`] for a write of `all` bytes; allows reads once any were written.
+    fn begin_reads(&mut self, polled: Poll<Result<usize, Error>>, all: usize) -> Poll<Result<usize, Error>> {
         let polled = self.written(polled, all);
         if matches!(polled, Poll::Ready(Ok(1..))) {
-            if self.cue.begins_request() {
+            if self.signals.take_request() {
                 self.head.begin();
             }
-            if let Speech::Awaited(Some(reader)) = mem::replace(&mut self.speech, Speech::Begun) {
+            if let Reads::Deferred(Some(reader)) = mem::replace(&mut self.reads, Reads::Allowed) {
                 reader.wake();
             }
         }
@@ -96,23 +95,24 @@ fn is_closed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
 
-impl Cue {
-    /// From here on the stream is looked at wherever it has nothing to read, or no more.
-    pub(super) fn doubt(&self, is_doubted: bool) {
-        self.0.is_doubted.store(is_doubted, Ordering::Relaxed);
+impl Signals {
+    /// Sets whether anything to read that the runtime has not heard of is reported as the end of the stream.
+    pub(super) fn expect_silence(&self, expected: bool) {
+        self.0.silence_expected.store(expected, Ordering::Relaxed);
     }
 
-    /// What is written next begins a request.
-    pub(super) fn request(&self) {
-        self.0.is_request_due.store(true, Ordering::Relaxed);
+    /// The next write begins a request.
+    pub(super) fn begin_request(&self) {
+        self.0.request_due.store(true, Ordering::Relaxed);
     }
 
-    fn is_doubted(&self) -> bool {
-        self.0.is_doubted.load(Ordering::Relaxed)
+    fn expects_silence(&self) -> bool {
+        self.0.silence_expected.load(Ordering::Relaxed)
     }
 
-    fn begins_request(&self) -> bool {
-        self.0.is_request_due.swap(false, Ordering::Relaxed)
+    /// Whether a request is due, which from now on none is.
+    fn take_request(&self) -> bool {
+        self.0.request_due.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -126,7 +126,7 @@ impl Socket for Made {
     }
 }
 
-/// Something has come that the runtime has not heard of: the end, or what nobody has asked for.
+/// Whether the socket has bytes to read or has ended, also if the runtime has not heard of it.
 fn is_readable(socket: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&now)), Ok(1..))
@@ -138,18 +138,18 @@ impl<S: Read + Socket + Unpin> Read for WriteFirst<S> {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        if let Speech::Awaited(reader) = &mut self.speech {
+        if let Reads::Deferred(reader) = &mut self.reads {
             *reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let Self { stream, head, cue, .. } = &mut *self;
+        let Self { stream, head, signals, .. } = &mut *self;
         let polled = if head.is_open() {
             head.poll_read(stream, cx, buffer)
         } else {
             Pin::new(&mut *stream).poll_read(cx, buffer)
         };
-        if polled.is_pending() && cue.is_doubted() && is_readable(stream.socket()) {
-            // Nothing read: the end.
+        if polled.is_pending() && signals.expects_silence() && is_readable(stream.socket()) {
+            // A read of no bytes is the end.
             return Poll::Ready(Ok(()));
         }
         polled
@@ -162,11 +162,11 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
-        if self.is_deaf {
+        if self.peer_closed {
             return Poll::Ready(Ok(bytes.len()));
         }
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.spoken(polled, bytes.len())
+        self.begin_reads(polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -175,11 +175,11 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         let all = pieces.iter().map(|piece| piece.len()).sum();
-        if self.is_deaf {
+        if self.peer_closed {
             return Poll::Ready(Ok(all));
         }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.spoken(polled, all)
+        self.begin_reads(polled, all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -187,7 +187,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.is_deaf {
+        if self.peer_closed {
             return Poll::Ready(Ok(()));
         }
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
@@ -195,7 +195,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.is_deaf {
+        if self.peer_closed {
             return Poll::Ready(Ok(()));
         }
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
@@ -207,7 +207,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
 mod tests {
     use super::*;
 
-    /// Writes fail in one way, and are counted.
+    /// A stream whose writes fail with this kind of error; counts them.
     struct Failing(ErrorKind, usize);
 
     impl Write for Failing {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_hears_is_dropped() {
+    fn writes_after_the_peer_has_closed_are_dropped() {
         for (kind, dropped) in [
             (ErrorKind::BrokenPipe, true),
             (ErrorKind::ConnectionReset, true),
@@ -236,7 +236,7 @@ mod tests {
             (ErrorKind::Other, false),
         ] {
             let cx = &mut Context::from_waker(Waker::noop());
-            let mut stream = WriteFirst::new(Failing(kind, 0), Cue::default());
+            let mut stream = WriteFirst::new(Failing(kind, 0), Signals::default());
             let mut stream = Pin::new(&mut stream);
             let told = |polled: Poll<Result<usize, Error>>| match polled {
                 Poll::Ready(told) => told.map_err(|error| error.kind()),
