@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::body::framing_fault;
 use super::stats::Stats;
 
-/// See the module.
+/// What is known of a client connection, shared by its socket and its requests.
 #[derive(Default)]
 pub(super) struct Client {
     is_old: AtomicBool,

@@ -1,9 +1,9 @@
-//! When a request leaves, and who decides that.
+//! When a request is sent, whatever has been done with it by then.
 //!
-//! A decision about a request applies to all later ones, so once it is stored the request must be sent with it.
-//! Before it stores a decision, the gateway therefore makes the request wait; if the request has left by then,
-//! nothing is decided. A request does not leave either until it is known whether it was sent in another form before:
-//! reading takes time, but waits for nothing.
+//! A decision about a request applies to all later ones, so once it is stored the request must be sent with it. Before
+//! it stores a decision, the gateway therefore holds the request; if the request has left by then, nothing is decided.
+//! Nor does a request leave before it is known whether an earlier one of its conversation was edited, unless reading it
+//! takes extremely long: reading takes time, but waits for nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
-/// How many times its allowance a request may take to be read, at most.
+/// Longest time to read a request, as a multiple of its time-out.
 const READING: u32 = 10;
 
-/// When a request leaves, whatever has been done with it by then.
+/// The deadline of one request, shared by all who work on it.
 #[derive(Clone, Debug)]
 pub struct Deadline {
     at: Instant,
-    /// When it leaves even if it has not been read.
+    /// When the request leaves even if it has not been read.
     last: Instant,
     /// A [`Phase`].
     phase: Arc<AtomicU8>,
@@ -41,43 +41,44 @@ pub struct Deadline {
 enum Phase {
     /// Being read.
     Reading,
-    /// Being read, with its time over.
+    /// Being read, past the deadline.
     Overdue,
-    /// Read; leaves when its time is over.
+    /// Read; leaves at the deadline.
     Released,
     /// Waits for its decisions, however long they take.
     Held,
-    /// Has left.
+    /// Sent, or about to be.
     Left,
 }
 
 impl Phase {
     const ALL: [Self; 5] = [Self::Reading, Self::Overdue, Self::Released, Self::Held, Self::Left];
 
-    /// The phase that was stored as `word`.
+    /// The phase that was stored as `word`. Nothing else is ever stored, so the index is in range.
     fn of(word: u8) -> Self {
         Self::ALL[usize::from(word)]
     }
 }
 
 impl Deadline {
-    /// The deadline of a request that is about to be read.
-    pub fn new(began: Instant, patience: Duration) -> Self {
+    /// The deadline of a request that is about to be read: `timeout` after `began`.
+    pub fn new(began: Instant, timeout: Duration) -> Self {
         let phase = Arc::new(AtomicU8::new(Phase::Reading as u8));
-        Self { at: began + patience, last: began + patience * READING, phase }
+        Self { at: began + timeout, last: began + timeout * READING, phase }
     }
 
-    /// The time of the deadline.
+    /// When the request leaves if it is not held.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// Makes the request wait for its decisions from now on, which must not take long; `false` if it has left.
+    /// Makes the request wait for its decisions, however long they take. Returns `false` if it has left already.
     pub fn hold(&self) -> bool {
         self.turn(|phase| if phase == Phase::Left { Phase::Left } else { Phase::Held }) == Phase::Held
     }
 
-    /// Marks the request as read, with nothing to hold it so far: it leaves in time. `false` if it has left.
+    /// Marks the request as read and free to leave at the deadline. Returns `false` if it has left already, or leaves
+    /// now because the deadline has passed.
     pub fn release(&self) -> bool {
         let next = |phase| match phase {
             Phase::Reading => Phase::Released,
@@ -87,9 +88,9 @@ impl Deadline {
         self.turn(next) != Phase::Left
     }
 
-    /// Marks the request as read, with its history known. If it `must` be edited, because it was sent in another form
-    /// before or begins with a checkpoint, it waits for that however long it takes. Returns whether anything may be
-    /// decided about it.
+    /// Marks the request as read, and its history as known. One that `must` be edited, because its history was edited
+    /// before or begins with a checkpoint, is held; any other is released. Returns whether the request may still be
+    /// edited.
     pub fn placed(&self, must: bool) -> bool {
         if !must {
             return self.release();
@@ -108,8 +109,8 @@ impl Deadline {
         self.phase() == Phase::Left
     }
 
-    /// The time is over: the request leaves or, if it is still being read, leaves as soon as nothing holds it then.
-    /// Returns whether it has left.
+    /// The deadline has passed: the request leaves or, if it is still being read, leaves once it is released. Returns
+    /// whether it has left.
     pub(crate) fn leave(&self) -> bool {
         let next = |phase| match phase {
             Phase::Reading => Phase::Overdue,
@@ -119,7 +120,7 @@ impl Deadline {
         self.turn(next) == Phase::Left
     }
 
-    /// The request leaves, read or not; `false` if it is held.
+    /// The request leaves, read or not. Returns `false` if it is held.
     fn give_up(&self) -> bool {
         self.turn(|phase| if phase == Phase::Held { Phase::Held } else { Phase::Left }) == Phase::Left
     }
@@ -128,14 +129,17 @@ impl Deadline {
         Phase::of(self.phase.load(Ordering::Acquire))
     }
 
-    /// Moves to the phase that `next` gives for the present one, and returns it.
+    /// Replaces the phase by what `next` returns for it, atomically. Returns the new phase.
     fn turn(&self, next: impl Fn(Phase) -> Phase) -> Phase {
         let step = |word| Some(next(Phase::of(word)) as u8);
         let (Ok(before) | Err(before)) = self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
         next(Phase::of(before))
     }
 
-    /// Awaits some work until the request leaves.
+    /// Awaits the work on a request.
+    ///
+    /// # Errors
+    /// If the request left before the work was done.
     pub(super) async fn by<T>(&self, work: impl Future<Output = T>) -> Result<T, Elapsed> {
         let mut work = pin!(work);
         let elapsed = match timeout_at(self.at.into(), &mut work).await {

@@ -25,10 +25,10 @@ pub trait Gateway: Send + Sync + 'static {
     /// Called with the whole decoded body of a request for which [`Self::route`] returned [`Route::Read`].
     ///
     /// The fallback is [`Prepared::untouched`]. Awaited on the thread that serves the connection or, for a large
-    /// body, on one beside it. As soon as the request has been read, it must be held ([`Deadline::hold`]) or released
-    /// ([`Deadline::release`]). A future that has not held its request is dropped at its next await point when the
-    /// time is over or the client has left. One that has held it runs to its end; if the client has left by then,
-    /// nothing is sent, and the exchange is told why.
+    /// body, on the blocking pool. As soon as the request has been read, it must be held ([`Deadline::hold`]) or
+    /// released ([`Deadline::release`]). A future that has not held its request is dropped at its next await point when
+    /// the deadline has passed or the client has left. One that has held it runs to its end; if the client has left by
+    /// then, nothing is sent, and the exchange is told why.
     fn prepare(&self, inbound: Inbound, until: Deadline) -> impl Future<Output = Prepared> + Send;
 
     /// The follower of an answer to a request that is forwarded unread ([`Route::Forward`]), if it should have one.
@@ -163,8 +163,9 @@ pub trait Exchange: Send {
         false
     }
 
-    /// Checks the beginning of such an answer; `whole`: there is no more. If it answers an original after a
-    /// rejection, it goes to the client whatever this returns.
+    /// Checks the beginning of such an answer. Called with more and more of it until this no longer returns
+    /// [`Opening::Hold`], and with `whole` once all of it is there; `Hold` then counts as [`Opening::Deliver`]. If it
+    /// answers an original after a rejection, it goes to the client whatever this returns.
     fn opened(&mut self, _body: &[u8], _whole: bool) -> Opening {
         Opening::Deliver
     }
@@ -206,7 +207,7 @@ pub enum Remedy {
     Again,
 }
 
-/// What to do about the beginning of an answer.
+/// What to do about the beginning of an answer: to wait, or one of [`Remedy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// Wait for more of it.
@@ -234,7 +235,7 @@ pub enum End {
     Stopped,
     /// There was no answer, so the gateway gave one of its own.
     Failed(Fault),
-    /// The same for a request that no upstream has worked on.
+    /// Like [`Self::Failed`], for a request that certainly no upstream has worked on.
     Unsent(Fault),
 }
 

@@ -1,7 +1,7 @@
 //! An answer on its way through a [`Filter`].
 //!
-//! What the filter lets pass goes on at once; a break stays a break. A filter that panics is taken away, and
-//! everything passes.
+//! What the filter lets through is passed on at once; a broken answer stays broken. A filter that panics is removed,
+//! and the rest passes unfiltered.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,12 +21,12 @@ use super::stats::Stats;
 pub(super) struct Filtered {
     relay: Relay,
     filter: Option<Box<dyn Filter>>,
-    /// What comes behind the last data.
+    /// The trailers, which follow the last data.
     trailers: Option<Frame<Bytes>>,
     stats: Arc<Stats>,
 }
 
-/// Whether an answer is one that can be filtered; if so, its length is no longer known.
+/// Whether an answer can be filtered. If so, removes its length from `headers`, since that will change.
 pub(super) fn can_be_filtered(headers: &mut HeaderMap) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();

@@ -26,7 +26,7 @@ use super::exchange::{
 use super::filtered::{self, Filtered};
 use super::guard::guard;
 use super::headers::{self, Framing};
-use super::preparing::Beside;
+use super::preparing::Offload;
 use super::refusing::describe;
 use super::relay::{Answer, Relay};
 use super::stats::Stats;
@@ -44,7 +44,7 @@ pub(super) struct Handler<G> {
     pub(super) settings: Settings,
     pub(super) stats: Arc<Stats>,
     pub(super) endings: Endings,
-    pub(super) beside: Beside,
+    pub(super) offload: Offload,
 }
 
 /// The client broke off in the middle of a request, so the connection cannot continue.

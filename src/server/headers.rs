@@ -1,9 +1,8 @@
-//! Which header lines go on, in both directions.
+//! Which header fields are forwarded, in both directions.
 //!
-//! Lines that belong to one connection stay behind; every other line goes on unchanged and in its place, but a location
-//! of the upstream's own (see [`super::redirect`]).
-//! Nothing is added but what the next hop cannot do without (`host`, the framing of the body) and what the
-//! upstream's settings name.
+//! Hop-by-hop fields are removed. All others keep their value and their place, except a `Location` on the upstream's
+//! own server (see [`super::redirect`]). Only what the next hop needs (`Host`, the framing of the body) and the fields
+//! that the upstream's settings name are added.
 
 use http::header::{
     CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING,
@@ -14,29 +13,29 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 use crate::upstream::Upstream;
 
-/// How the body of a request is framed on its way out.
+/// How the body of a request is framed when it is sent upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// As it came: of the length it declared, or open-ended.
+    /// As it was received, with its declared length or without one.
     Streamed {
-        /// Whether the end of the body is only known when it comes.
+        /// Whether the body has no declared length.
         open_ended: bool,
     },
-    /// The original bytes, all of them read.
+    /// The original bytes, read to their end.
     Whole {
         /// Bytes.
         length: usize,
     },
-    /// Other bytes.
+    /// An edited body.
     Edited {
         /// Bytes.
         length: usize,
-        /// They are in the content encoding that the original came in.
+        /// Whether it is in the content encoding of the original.
         encoded: bool,
     },
 }
 
-/// The header lines of `head` as they leave for `upstream`.
+/// The header fields of `head` as they are sent to `upstream`.
 pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -> HeaderMap {
     let received = &head.headers;
     let named = named_by_connection(received);
@@ -50,7 +49,7 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
             HOST => drop(sent.insert(HOST, upstream.base_url().host().clone())),
             CONTENT_LENGTH | TRANSFER_ENCODING => frame(&mut sent, name, value, framing),
             CONTENT_ENCODING if matches!(framing, Framing::Edited { encoded: false, .. }) => {}
-            // The gateway has answered it by reading the body.
+            // The gateway has met the expectation (`100-continue`) by reading the body.
             EXPECT => {}
             TRAILER if matches!(framing, Framing::Streamed { open_ended: true }) => {
                 sent.append(name, value.clone());
@@ -73,27 +72,27 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
     sent
 }
 
-/// The header lines of an answer as they go to the client.
+/// The header fields of an answer as they are sent to the client.
 pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
-    // An encoding of the body other than chunks is not decoded here.
+    // A transfer coding other than `chunked` is not decoded here, so the client must be told of it.
     let is_encoded = has_transfer_coding(&received);
-    let stays = |name: &HeaderName| {
+    let is_for_this_hop = |name: &HeaderName| {
         is_hop_by_hop(name) && *name != TRAILER && !(is_encoded && *name == TRANSFER_ENCODING)
     };
-    if !received.keys().any(stays) {
+    if !received.keys().any(is_for_this_hop) {
         return received;
     }
     let named = named_by_connection(&received);
-    // Of the two, the coding is what the body was framed by; the length may be anything (RFC 9112, 6.3).
+    // `Transfer-Encoding` overrides `Content-Length`, which may then be wrong (RFC 9112, 6.3).
     let has_coding = received.contains_key(TRANSFER_ENCODING);
     let mut sent = HeaderMap::with_capacity(received.len());
     let mut current = None;
     for (name, value) in received {
         if let Some(name) = name {
-            let dropped = stays(&name)
+            let is_dropped = is_for_this_hop(&name)
                 || has_coding && name == CONTENT_LENGTH
                 || named.iter().any(|named| named == name.as_str());
-            current = (!dropped).then_some(name);
+            current = (!is_dropped).then_some(name);
         }
         if let Some(name) = &current {
             sent.append(name, value);
@@ -102,12 +101,12 @@ pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
     sent
 }
 
-/// Whether a body is encoded for its connection, in another way than in chunks.
+/// Whether a body has a transfer coding other than `chunked` and `identity`.
 pub(super) fn has_transfer_coding(headers: &HeaderMap) -> bool {
     transfer_coding(headers).is_some()
 }
 
-/// What a body is encoded with for its connection, beside chunks.
+/// The first transfer coding of a body other than `chunked` and `identity`.
 pub(super) fn transfer_coding(headers: &HeaderMap) -> Option<String> {
     let is_plain =
         |token: &str| ["chunked", "identity"].iter().any(|plain| token.eq_ignore_ascii_case(plain));
@@ -116,8 +115,8 @@ pub(super) fn transfer_coding(headers: &HeaderMap) -> Option<String> {
 
 /// Whether the client asks to leave HTTP/1.1 on this connection for WebSocket, and can do nothing else with it.
 ///
-/// Offers of anything else (`h2c`, `TLS/1.2`), which some HTTP libraries make on every request, are ignored: that is the
-/// protocol's own way to decline (RFC 9110, 7.8).
+/// Offers of anything else (`h2c`, `TLS/1.2`), which some HTTP libraries make on every request, are ignored: that is
+/// the protocol's own way to decline (RFC 9110, 7.8).
 pub(super) fn asks_for_upgrade(head: &Parts) -> bool {
     head.version == Version::HTTP_11
         && tokens(&head.headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
@@ -133,7 +132,7 @@ fn frame(sent: &mut HeaderMap, name: &HeaderName, value: &HeaderValue, framing: 
     }
 }
 
-/// Adds the framing that the received lines did not have (HTTP/2 needs none).
+/// Adds the framing field that the received head did not have (HTTP/2 needs none).
 fn complete_framing(sent: &mut HeaderMap, framing: Framing) {
     if sent.contains_key(CONTENT_LENGTH) || sent.contains_key(TRANSFER_ENCODING) {
         return;
@@ -149,7 +148,7 @@ fn complete_framing(sent: &mut HeaderMap, framing: Framing) {
     }
 }
 
-/// HTTP/2 clients may send one cookie a line; HTTP/1 servers want them on one.
+/// Joins `Cookie` fields to one: HTTP/2 clients may send a field for each cookie, HTTP/1 servers expect one field.
 fn join_cookies(sent: &mut HeaderMap, value: &HeaderValue) {
     let joined = match sent.get(COOKIE) {
         None => value.clone(),
@@ -174,7 +173,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
         )
 }
 
-/// Lower-case names that `connection` declares to be for this hop only; almost always none.
+/// The fields that `Connection` declares to be hop-by-hop, in lower case; almost always none.
 fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
     let is_option = |token: &&str| {
         ["keep-alive", "close", "upgrade"].iter().any(|option| token.eq_ignore_ascii_case(option))

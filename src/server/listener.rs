@@ -17,7 +17,7 @@ use super::accept::{Desk, Door, Source};
 use super::connection::{self, Protocol};
 use super::exchange::Gateway;
 use super::handler::Handler;
-use super::preparing::Beside;
+use super::preparing::Offload;
 use super::stats::Stats;
 use super::tap::{self, Endings};
 
@@ -126,14 +126,14 @@ impl<G: Gateway> Server<G> {
         [shutdown, haste]: [&watch::Receiver<bool>; 2],
     ) -> io::Result<JoinHandle<usize>> {
         let (endings, told) = Endings::channel();
-        let (beside, mut all_done) = Beside::new();
+        let (offload, mut all_done) = Offload::new();
         let handler = Handler {
             gateway: Arc::clone(&self.gateway),
             clients: Clients::new(),
             settings: self.settings.clone(),
             stats: Arc::clone(&self.stats),
             endings,
-            beside,
+            offload,
         };
         let worker = Worker {
             handler: Arc::new(handler),

@@ -1,5 +1,5 @@
-//! Having a request prepared: on the thread that serves its connection or, where that would keep others waiting,
-//! beside it.
+//! Preparing a request: on the thread that serves its connection or, if the body is so large that other connections
+//! would have to wait, on the runtime's blocking pool.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,52 +21,55 @@ use super::guard::{guard, guard_future};
 use super::handler::Handler;
 use super::run_to_end::RunToEnd;
 
-/// Bytes of a body that take milliseconds to read and shorten when they are seen for the first time.
+/// Size in bytes from which a body that is new to the gateway takes milliseconds to read and shorten.
 const LARGE: usize = 1024 * 1024;
-/// Bytes that take milliseconds to decode or encode.
+/// Size in bytes from which a body takes milliseconds to decode or encode.
 const LARGE_CODED: usize = 128 * 1024;
 
-/// Threads beside the one that serves connections.
+/// Runs work on the runtime's blocking pool, and on request as tasks, and knows when all of it is done.
 #[derive(Clone)]
-pub(super) struct Beside(AtWork);
+pub(super) struct Offload(WorkToken);
 
-/// As long as one is there, something is at work beside.
-pub(super) type AtWork = mpsc::Sender<Infallible>;
+/// Held by each piece of work until it is done.
+pub(super) type WorkToken = mpsc::Sender<Infallible>;
 
-/// Comes to its end with the work beside.
+/// Ends (`recv` gives `None`) once all tokens are dropped, that of the [`Offload`] included.
 pub(super) type AllDone = mpsc::Receiver<Infallible>;
 
-impl Beside {
+impl Offload {
     pub(super) fn new() -> (Self, AllDone) {
-        let (at_work, all_done) = mpsc::channel(1);
-        (Self(at_work), all_done)
+        let (token, all_done) = mpsc::channel(1);
+        (Self(token), all_done)
     }
 
-    /// To be kept for as long as the work takes.
-    pub(super) fn at_work(&self) -> AtWork {
+    /// A token for work that is started elsewhere.
+    pub(super) fn token(&self) -> WorkToken {
         self.0.clone()
     }
 
-    /// Does work on another thread.
-    fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-        let at_work = self.at_work();
+    /// Runs `work` on the blocking pool.
+    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let token = self.token();
         spawn_blocking(move || {
             let done = work();
-            drop(at_work);
+            drop(token);
             done
         })
     }
 
-    /// The same for what waits in between. When this is dropped, the work is dropped where it next waits for something.
-    /// `None` when the server ends first.
-    async fn work<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    /// Awaits `future` on the blocking pool. If this is dropped, `future` is dropped at its next await point. `None` if
+    /// the runtime shuts down first.
+    async fn run_future<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
         let (wanted, unwanted) = oneshot::channel::<Infallible>();
         let runtime = Handle::current();
-        let task = self.compute(move || {
+        let task = self.run(move || {
             runtime.block_on(async {
                 tokio::select! {
                     biased;
-                    done = work => Some(done),
+                    done = future => Some(done),
                     _ = unwanted => None,
                 }
             })
@@ -78,11 +81,11 @@ impl Beside {
 }
 
 impl<G: Gateway> Handler<G> {
-    /// What leaves: at worst the original.
+    /// Has the gateway prepare a request; [`Prepared::untouched`] if it panics or takes too long.
     pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
         let request = inbound.clone();
-        let work = |gateway: Arc<G>, until| async move { Some(gateway.prepare(request, until).await) };
-        let why = match self.work(inbound.body.len() >= LARGE, work).await {
+        let make = |gateway: Arc<G>, until| async move { Some(gateway.prepare(request, until).await) };
+        let why = match self.in_time(inbound.body.len() >= LARGE, make).await {
             Ok(Some(prepared)) => return prepared,
             Ok(None) => Unprepared::Panicked,
             Err(_elapsed) => {
@@ -94,7 +97,7 @@ impl<G: Gateway> Handler<G> {
         Prepared { exchange, ..Prepared::untouched() }
     }
 
-    /// The same for a request that was rejected; `None` if there is nothing to send in its place.
+    /// Has the gateway prepare a rejected request anew; `None` if there is nothing to send in its place.
     pub(super) async fn prepare_again(
         &self,
         inbound: &Inbound,
@@ -102,13 +105,13 @@ impl<G: Gateway> Handler<G> {
         attempt: u32,
     ) -> Option<Prepared> {
         let request = inbound.clone();
-        let work =
+        let make =
             |gateway: Arc<G>, until| async move { gateway.again(request, rejection, attempt, until).await };
-        let prepared = self.work(inbound.body.len() >= LARGE, work).await.ok()??;
+        let prepared = self.in_time(inbound.body.len() >= LARGE, make).await.ok()??;
         (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
     }
 
-    /// The whole body as it came and in plain.
+    /// The whole body, as received and decoded. `None` if it was not read to its end or cannot be decoded.
     pub(super) async fn decode(&self, coding: Coding, body: &Replay) -> Option<(Bytes, Bytes)> {
         let original = body.as_whole()?.clone();
         let (encoded, limit) = (original.clone(), self.settings.max_decoded);
@@ -117,33 +120,37 @@ impl<G: Gateway> Handler<G> {
         Some((original, plain))
     }
 
-    /// An edited body as the original came; `None`: in plain.
+    /// An edited body in the content coding of the original; `None` if it must be sent unencoded.
     pub(super) async fn encode(&self, coding: Coding, edited: &Bytes) -> Option<Bytes> {
         let plain = edited.clone();
         let is_large = coding != Coding::Identity && plain.len() >= LARGE_CODED;
         self.compute(is_large, move || encode::whole(coding, &plain)).await
     }
 
-    /// Has the gateway prepare a request in time; `None` if it panics.
-    async fn work<F>(
+    /// Awaits the future that `make` returns, with a new deadline. `Ok(None)` if it panics.
+    ///
+    /// # Errors
+    /// If the request left before the future was done.
+    async fn in_time<F>(
         &self,
         is_large: bool,
-        work: impl FnOnce(Arc<G>, Deadline) -> F,
+        make: impl FnOnce(Arc<G>, Deadline) -> F,
     ) -> Result<Option<Prepared>, Elapsed>
     where
         F: Future<Output = Option<Prepared>> + Send + 'static,
     {
         let until = Deadline::new(Instant::now(), self.settings.rewrite_timeout);
-        let work = boxed(|| work(Arc::clone(&self.gateway), until.clone()));
-        let work = guard_future(Arc::clone(&self.stats), work);
+        let future = boxed(|| make(Arc::clone(&self.gateway), until.clone()));
+        let future = guard_future(Arc::clone(&self.stats), future);
         if !is_large {
-            return until.by(RunToEnd::new(self, until.clone(), boxed(|| work))).await;
+            return until.by(RunToEnd::new(self, until.clone(), boxed(|| future))).await;
         }
-        let beside = self.beside.clone();
-        let work = boxed(|| async move { beside.work(work).await.flatten() });
-        until.by(RunToEnd::new(self, until.clone(), work)).await
+        let offload = self.offload.clone();
+        let offloaded = boxed(|| async move { offload.run_future(future).await.flatten() });
+        until.by(RunToEnd::new(self, until.clone(), offloaded)).await
     }
 
+    /// Runs `work`, on the blocking pool if it `is_large`. `None` if it returns that or panics.
     async fn compute<T: Send + 'static>(
         &self,
         is_large: bool,
@@ -153,6 +160,6 @@ impl<G: Gateway> Handler<G> {
             return guard(&self.stats, work).flatten();
         }
         let stats = Arc::clone(&self.stats);
-        self.beside.compute(move || guard(&stats, work).flatten()).await.ok()?
+        self.offload.run(move || guard(&stats, work).flatten()).await.ok()?
     }
 }

@@ -1,7 +1,7 @@
-//! Where an upstream sends a client to: its own address is one below the gateway.
+//! Rewrites a `Location` of the upstream's own to the path that leads to it through the gateway.
 //!
-//! A client that went there would leave the gateway, without the credentials that it has for it. Or it would come back,
-//! where a path alone is named, and ask another upstream, with the credentials for this one.
+//! With an absolute URL, the client would bypass the gateway, and its credentials may be for the gateway only. With a
+//! mere path, it would ask the gateway, but perhaps for another upstream, with the credentials for this one.
 
 use http::header::LOCATION;
 use http::request::Parts;
@@ -12,7 +12,7 @@ use super::handler::Handler;
 use super::relay::Answer;
 
 impl<G: Gateway> Handler<G> {
-    /// The answer with the location that leads to the same upstream through here.
+    /// The answer, with its `Location` rewritten if need be.
     pub(super) fn redirected(
         &self,
         head: &Parts,
@@ -26,8 +26,9 @@ impl<G: Gateway> Handler<G> {
         answer
     }
 
-    /// The path by which the upstream is asked for what `location` names, if it is the upstream's and not that path. A path
-    /// beside those that the gateway asks for is the upstream's alone.
+    /// What to replace `location` by; `None` if it can stay. A location below the upstream's base URL becomes the path
+    /// by which the gateway forwards to it. A path on the upstream's server that is not below the base URL cannot be
+    /// reached through the gateway, and becomes an absolute URL.
     fn here(&self, head: &Parts, target: &Target, location: &str) -> Option<HeaderValue> {
         let base = target.upstream.base_url();
         let Some(below) = base.below(location) else {
@@ -41,7 +42,7 @@ impl<G: Gateway> Handler<G> {
         if path == location { None } else { HeaderValue::try_from(path).ok() }
     }
 
-    /// Whether a request like this one, for this path, asks the same upstream for what is `below` its address.
+    /// Whether a request like this one, but for `path`, would be forwarded to the same upstream as `below`.
     fn leads_to(&self, head: &Parts, target: &Target, path: &str, below: &str) -> bool {
         let Ok(uri) = path.parse::<Uri>() else { return false };
         let mut head = head.clone();

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// The places of one worker, of which each connection takes one.
 pub(super) struct Room {
     places: Arc<Semaphore>,
     taken: Arc<Taken>,

@@ -1,8 +1,8 @@
-//! Work that a request is held for comes to its end, also where its client leaves meanwhile.
+//! Finishes the preparation of a request that is held ([`Deadline::hold`]) even if its client disconnects.
 //!
-//! What is stored by then holds for all later requests, and any gateway on the same store may go by it at once. Taken back
-//! because nobody waits for it any more, it would be missing to those that have not read it yet, and to nobody else. So
-//! the request counts as one whose client has gone, with all that was decided about it.
+//! Decisions may be stored by then. They apply to all later requests, and other gateways on the same store may have
+//! read them already. If they were taken back, gateways would disagree about them. So the preparation runs to its end,
+//! and the exchange is recorded as one whose client has gone.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::guard::guard;
 use super::handler::Handler;
 use super::tap::Tap;
 
-/// Work for a request. Dropped while it holds the request, it goes on by itself, and the exchange that comes of it is told
-/// that the client has gone.
+/// The preparation of a request. If it is dropped while the request is held, it goes on in a task of its own, and the
+/// resulting exchange is told that the client has gone.
 pub(super) struct RunToEnd<'a, G, F>
 where
     F: Future<Output = Option<Prepared>> + Send + 'static,
 {
     handler: &'a Handler<G>,
     until: Deadline,
-    /// `None` when it is done.
+    /// `None` once it is done.
     work: Option<Pin<Box<F>>>,
 }
 
@@ -57,22 +57,19 @@ impl<G, F> Drop for RunToEnd<'_, G, F>
 where
     F: Future<Output = Option<Prepared>> + Send + 'static,
 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "it ends by itself, and the server waits for what is at work"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "it ends by itself, and the server waits for its token")]
     fn drop(&mut self) {
         let Some(work) = self.work.take().filter(|_| self.until.is_held()) else { return };
         let Ok(runtime) = Handle::try_current() else { return };
-        let Handler { stats, endings, beside, .. } = self.handler;
-        let (stats, endings, at_work) = (Arc::clone(stats), endings.clone(), beside.at_work());
+        let Handler { stats, endings, offload, .. } = self.handler;
+        let (stats, endings, token) = (Arc::clone(stats), endings.clone(), offload.token());
         runtime.spawn(async move {
             let done = work.await;
             guard(&stats, || {
                 let exchange = done.and_then(|prepared| prepared.exchange);
                 drop(Tap::new(exchange, &endings, &stats));
             });
-            drop(at_work);
+            drop(token);
         });
     }
 }

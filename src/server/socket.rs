@@ -1,17 +1,16 @@
-//! A client's socket as hyper uses it.
+//! A client's socket, as hyper reads and writes it. It adds four things to a TCP stream:
 //!
-//! To clients of HTTP/1.0, the end of the connection is the end of an answer without a length. One that ends
-//! early must not look like that: their socket is reset unless hyper has ended it in good order.
-//!
-//! A client that ends its side while it waits is gone: one that would read on cannot be told from one that is no more,
-//! whose request would be answered and paid for. hyper sees that end unless it holds more than the request, such as an
-//! empty line behind it. So it is looked for whenever hyper has nothing to write.
-//!
-//! A client that is still sending when the connection ends would have it reset, and could lose the answer with that.
-//! So what it sends is read and dropped for a while, as long as it has not ended its side. Of a request that nobody
-//! wanted hyper may have read the rest unseen: a client that has long been silent is not waited for.
-//!
-//! The beginning of what becomes a request is kept, for the case that hyper can make none of it.
+//! - Reset: for HTTP/1.0 clients, the end of the connection is the end of an answer without a length. So that a broken
+//!   answer does not look complete, the socket is reset unless hyper has shut it down in order.
+//! - Departure: a client that closes its sending side while it waits for an answer counts as gone. It might still read,
+//!   but it cannot be told from one that has exited, whose request would be answered and paid for. hyper notices
+//!   the close unless it has buffered more than the request, such as an empty line behind it. So every flush looks for
+//!   it.
+//! - Lingering: closing a connection while the client still sends would reset it, and the client could lose the answer.
+//!   So at shutdown what it sends is read and dropped, until it closes its side or a limit is reached. A client that
+//!   has been silent for long is not waited for: hyper may have read the rest of an unwanted request by itself.
+//! - Errors: the beginning of a request is kept, so that an error can be worded if hyper cannot parse the request (see
+//!   [`super::unreadable`]).
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -31,34 +30,35 @@ use super::client::Client;
 use super::connection::Version;
 use super::unreadable::{self, KEPT, Reply};
 
-/// How long a client that is still sending may be silent.
+/// While lingering: how long the client may be silent.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long it may go on.
+/// How long it may go on sending.
 const LINGER: Duration = Duration::from_secs(30);
 /// How many bytes it may send.
 const LINGER_BYTES: usize = 1 << 30;
-/// Bytes that are read at a time where a request may begin, as many as hyper begins with.
+/// Bytes per read where a request may begin: the size of hyper's first read.
 const BEGINNING: usize = 8192;
-/// Bytes that are dropped at a time.
+/// Bytes per read while lingering.
 const PIECE: usize = 16 * 1024;
 
-/// See the module.
+/// The socket of one client connection.
 pub(super) struct Socket {
     stream: TokioIo<TcpStream>,
     client: Arc<Client>,
     version: Version,
-    /// When something last came.
+    /// When bytes were last received.
     heard: Instant,
+    /// Whether hyper has shut the stream down.
     is_ended: bool,
     lingering: Option<Lingering>,
     reply: Reply,
-    /// What has come since the last request, as far as it is kept.
-    said: Vec<u8>,
-    /// An answer that is written in place of hyper's.
-    told: Bytes,
+    /// The first [`KEPT`] bytes received since the last request.
+    beginning: Vec<u8>,
+    /// The unwritten rest of an answer that replaces hyper's.
+    replacement: Bytes,
 }
 
-/// Reads on after the end.
+/// Reads and drops what a client still sends after the shutdown.
 struct Lingering {
     until: Instant,
     bytes: usize,
@@ -68,46 +68,58 @@ struct Lingering {
 impl Socket {
     pub(super) fn new(stream: TcpStream, client: Arc<Client>, version: Version, reply: Reply) -> Self {
         let (stream, heard) = (TokioIo::new(stream), Instant::now());
-        let (said, told) = (Vec::new(), Bytes::new());
-        Self { stream, client, version, heard, is_ended: false, lingering: None, reply, said, told }
+        let (beginning, replacement) = (Vec::new(), Bytes::new());
+        Self {
+            stream,
+            client,
+            version,
+            heard,
+            is_ended: false,
+            lingering: None,
+            reply,
+            beginning,
+            replacement,
+        }
     }
 
-    /// Reads what may begin a request, and keeps the beginning of it.
+    /// Reads bytes that may begin a request, and keeps the first of them.
     fn poll_beginning(
         &mut self,
         cx: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
         if !self.client.has_begun() {
-            self.said.clear();
+            self.beginning.clear();
         }
         let mut piece = [MaybeUninit::uninit(); BEGINNING];
         let length = buffer.remaining().min(BEGINNING);
         let mut piece = ReadBuf::uninit(&mut piece[..length]);
         ready!(Pin::new(self.stream.inner_mut()).poll_read(cx, &mut piece))?;
-        let room = KEPT - self.said.len();
-        self.said.extend_from_slice(&piece.filled()[..room.min(piece.filled().len())]);
+        let room = KEPT - self.beginning.len();
+        self.beginning.extend_from_slice(&piece.filled()[..room.min(piece.filled().len())]);
         buffer.put_slice(piece.filled());
         Poll::Ready(Ok(()))
     }
 
-    /// Writes another answer where hyper would have written one that says nothing; `None`: that is not what it is.
-    fn poll_tell(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<Result<usize, Error>>> {
-        if self.told.is_empty() {
+    /// Writes a worded error if `bytes` are a bare one of hyper's; `None` if they are not.
+    fn poll_replacement(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<Result<usize, Error>>> {
+        if self.replacement.is_empty() {
             let is_hypers = self.version == Version::Http1 && self.client.has_begun();
-            self.told = (self.reply)(unreadable::bare(bytes).filter(|_| is_hypers)?, &self.said);
+            self.replacement =
+                (self.reply)(unreadable::bare_error(bytes).filter(|_| is_hypers)?, &self.beginning);
         }
-        while !self.told.is_empty() {
-            match Pin::new(&mut self.stream).poll_write(cx, &self.told) {
-                Poll::Ready(Ok(written)) => self.told.advance(written),
+        while !self.replacement.is_empty() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.replacement) {
+                Poll::Ready(Ok(written)) => self.replacement.advance(written),
                 other => return Some(other),
             }
         }
         Some(Poll::Ready(Ok(bytes.len())))
     }
 
-    /// Whether the client has ended its side while it waits, or the connection is broken. If not, `cx` hears of it.
-    fn is_left(&self, cx: &mut Context<'_>) -> bool {
+    /// Whether the client has closed its side while it waits for an answer, or the connection is broken. If not, `cx`
+    /// is woken when that happens.
+    fn has_left(&self, cx: &mut Context<'_>) -> bool {
         let (mut next, is_waiting) = ([0], self.version == Version::Http1 && self.client.is_waiting());
         let mut next = ReadBuf::new(&mut next);
         is_waiting && matches!(self.stream.inner().poll_peek(cx, &mut next), Poll::Ready(Ok(0) | Err(_)))
@@ -115,13 +127,13 @@ impl Socket {
 }
 
 impl Lingering {
-    /// For a client that was last heard then.
+    /// For a client that last sent something at `heard`, and may send `bytes` more.
     fn new(bytes: usize, heard: Instant) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(heard + SILENCE));
         Self { until: Instant::now() + LINGER, bytes, timer }
     }
 
-    /// Ready when the other side has ended, or nothing more is waited for.
+    /// Ready when the client has closed its side, or a limit is reached.
     fn poll(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<()> {
         let mut piece = [0; PIECE];
         loop {
@@ -142,7 +154,7 @@ impl Lingering {
 impl Drop for Socket {
     fn drop(&mut self) {
         if !self.is_ended && self.client.is_old() {
-            // A socket that is closed already needs no reset.
+            // An error means that the socket is closed already, and needs no reset.
             drop(self.stream.inner().set_zero_linger());
         }
     }
@@ -159,7 +171,7 @@ impl Read for Socket {
         } else {
             Pin::new(&mut self.stream).poll_read(cx, buffer)
         };
-        // Over HTTP/2, bytes need not belong to a request, and a request that has begun is not lost.
+        // Not for HTTP/2, whose bytes need not belong to a request, and which does not lose a request that has begun.
         if polled.is_ready() && self.version == Version::Http1 {
             self.client.heard();
             self.heard = Instant::now();
@@ -174,8 +186,8 @@ impl Write for Socket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
-        if let Some(told) = self.poll_tell(cx, bytes) {
-            return told;
+        if let Some(written) = self.poll_replacement(cx, bytes) {
+            return written;
         }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -186,9 +198,9 @@ impl Write for Socket {
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         if let [piece] = pieces
-            && let Some(told) = self.poll_tell(cx, piece)
+            && let Some(written) = self.poll_replacement(cx, piece)
         {
-            return told;
+            return written;
         }
         Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
     }
@@ -198,7 +210,7 @@ impl Write for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if self.is_left(cx) {
+        if self.has_left(cx) {
             return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
         }
         Pin::new(&mut self.stream).poll_flush(cx)

@@ -1,8 +1,8 @@
-//! Tells an [`Exchange`] what happens, without being able to disturb it.
+//! Calls an [`Exchange`] about what happens on its connection, without letting it disturb the traffic.
 //!
-//! Bytes are shown after they were handed on, from a shared buffer, decoded if necessary. A panic, or bytes that
-//! cannot be decoded, ends the observation and nothing else. The last call is made by a separate task, after the
-//! connection has written what it has.
+//! Bytes are shown to it after they were handed on, from a shared buffer, decoded if necessary. A panic, or bytes that
+//! cannot be decoded, ends the observation and nothing else. The last call ([`Exchange::end`]) is made by a task of its
+//! own, so that the connection first writes what it has.
 
 use std::io::{self, Write};
 use std::mem;
@@ -10,15 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::decode::{Coding, Decoder};
 use super::exchange::{End, Exchange, Form, Opening, Remedy};
 use super::guard::guard;
 use super::stats::Stats;
 
-/// How many endings may wait to be told; further ones are told at once.
+/// How many endings may be queued; further ones are told at once, by the connection's own thread.
 const WAITING_ENDS: usize = 256;
 
 /// Follows one request and its answer. If it is dropped before [`Tap::end`], it tells that the client has gone or,
@@ -35,7 +34,7 @@ pub(super) struct Endings(mpsc::Sender<Ending>);
 
 struct Live {
     decoder: Decoder<Watcher>,
-    /// The piece handed on last, not yet shown: it may not have been written.
+    /// The piece handed on last. It is shown with the next call, since it may not have been written yet.
     handed_on: Bytes,
     how: End,
     endings: Endings,
@@ -67,7 +66,7 @@ impl Tap {
         self.call(|live| live.with(|exchange| exchange.sent(form)));
     }
 
-    /// Without a follower, an invalid request is blamed on the edits.
+    /// What to do about a rejection. Without a follower, 400 and 422 are blamed on the edits.
     pub(super) fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy {
         let remedy = self.call(|live| live.with(|exchange| exchange.rejected(status, headers, body)));
         remedy.flatten().unwrap_or(match status {
@@ -97,7 +96,7 @@ impl Tap {
             .unwrap_or(Opening::Deliver)
     }
 
-    /// The answer was read here and goes no further.
+    /// The answer was read by the gateway and does not go to the client.
     pub(super) fn dismissed(&mut self, status: StatusCode, headers: &HeaderMap, body: &Bytes) {
         self.response(status, headers);
         self.handed_on(body);
@@ -157,7 +156,7 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        // Connections are cut only at the very end.
+        // Connections are cut only at the end of a shutdown, so the count tells whether that was it.
         let is_cut = self.0.as_ref().is_some_and(|live| live.stats.cut_connections.value() > 0);
         self.end(if is_cut { End::Stopped } else { End::ClientGone });
     }

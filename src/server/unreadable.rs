@@ -1,7 +1,7 @@
-//! What hyper refuses by itself, since it is no request that it can read: in words of the gateway's.
+//! Replaces hyper's bare error answers to malformed requests by errors in the client's dialect.
 //!
-//! hyper answers with a status and nothing else, and asks nobody. Who sent such a request should be told what is wrong
-//! with it, in the dialect of its path; so where that bare answer is about to be written, another one is.
+//! hyper answers a request that it cannot parse by itself, with a status and no body. When such an answer is about to
+//! be written, the socket writes one that says what is wrong instead, in the dialect of the request's path.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use http::{Method, StatusCode};
 use super::exchange::{Fault, Gateway};
 use super::handler::Handler;
 
-/// Bytes that are kept of what a client has begun to say.
+/// How many bytes are kept of the beginning of a request.
 pub(super) const KEPT: usize = 2048;
 
-/// Makes the answer to a request that begins so.
+/// Makes the answer to a malformed request from the status and the beginning of the request.
 pub(super) type Reply = Arc<dyn Fn(StatusCode, &[u8]) -> Bytes + Send + Sync>;
 
 /// The replies of a handler.
 pub(super) fn reply<G: Gateway>(handler: &Arc<Handler<G>>) -> Reply {
     let handler = Arc::clone(handler);
-    Arc::new(move |status, said| {
-        let line = Line::of(said);
+    Arc::new(move |status, received| {
+        let line = Line::of(received);
         let refusal = handler.word(&line.head(), &Fault::client(status, line.wrong(status)));
         let kind = refusal.content_type.to_str().unwrap_or("text/plain");
         let reason = status.canonical_reason().unwrap_or_default();
@@ -38,8 +38,8 @@ pub(super) fn reply<G: Gateway>(handler: &Arc<Handler<G>>) -> Reply {
     })
 }
 
-/// The status of an answer that says nothing else, as hyper gives it.
-pub(super) fn bare(written: &[u8]) -> Option<StatusCode> {
+/// The status of `written`, if that is the whole of an error answer that hyper makes by itself.
+pub(super) fn bare_error(written: &[u8]) -> Option<StatusCode> {
     const END: &[u8] = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     let line = written.strip_suffix(END)?;
     let status = line.strip_prefix(b"HTTP/1.1 ").or_else(|| line.strip_prefix(b"HTTP/1.0 "))?;
@@ -47,24 +47,24 @@ pub(super) fn bare(written: &[u8]) -> Option<StatusCode> {
     StatusCode::from_bytes(status.get(..3)?).ok().filter(|status| is_line && status.is_client_error())
 }
 
-/// The first line of a request, as far as it is known.
+/// The first line of a request, as far as it was kept.
 struct Line<'a> {
     method: &'a [u8],
     target: &'a [u8],
 }
 
 impl<'a> Line<'a> {
-    fn of(said: &'a [u8]) -> Self {
-        let line = said.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
+    fn of(received: &'a [u8]) -> Self {
+        let line = received.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default();
         let (method, rest) = line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()));
         let rest = rest.trim_ascii();
-        // What is behind the last space is the version, if it is there.
+        // The version, if there is one, follows the last space.
         let version = rest.iter().rposition(|byte| *byte == b' ');
         let end = version.filter(|at| rest[at + 1..].starts_with(b"HTTP/")).unwrap_or(rest.len());
         Self { method, target: &rest[..end] }
     }
 
-    /// A head that says as much of it as can be said.
+    /// A request head with the method and path of the line; defaults where they cannot be parsed.
     fn head(&self) -> Parts {
         let mut request = http::Request::new(());
         *request.method_mut() = Method::from_bytes(self.method).unwrap_or_default();
@@ -74,26 +74,26 @@ impl<'a> Line<'a> {
         request.into_parts().0
     }
 
-    /// What is wrong with the request.
+    /// A message that says what is wrong with the request.
     fn wrong(&self, status: StatusCode) -> Cow<'static, str> {
         match status {
             StatusCode::URI_TOO_LONG => "the path is too long".into(),
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-                "there are too many header lines, or too long ones".into()
+                "there are too many header fields, or too long ones".into()
             }
             _ => match self.odd() {
                 Some(byte) => {
                     let is_seen = byte == b' ' || byte.is_ascii_graphic();
                     let shown =
                         if is_seen { char::from(byte).into() } else { byte.escape_ascii().to_string() };
-                    format!("the path holds `{shown}`, which has to be written as `%{byte:02X}`").into()
+                    format!("the path contains `{shown}`, which must be written as `%{byte:02X}`").into()
                 }
-                None => "this is no request of HTTP".into(),
+                None => "this is not an HTTP request".into(),
             },
         }
     }
 
-    /// The first byte that may not stand where it does in a path or behind its question mark.
+    /// The first byte that is not allowed in the path or the query. `None` if there is none or it cannot be named.
     fn odd(&self) -> Option<u8> {
         let text = match std::str::from_utf8(self.target) {
             Ok(text) => text,
@@ -108,7 +108,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A byte of a path, such that it can be read.
+/// A byte of a path, percent-encoded unless it is allowed there.
 fn escaped(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() || b"/-._~:%@".contains(&byte) {
         char::from(byte).to_string()
@@ -132,33 +132,33 @@ mod tests {
             ("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\nx", None),
             ("HTTP/1.1 \r\nconnection: close\r\ncontent-length: 0\r\n\r\n", None),
         ] {
-            assert_eq!(bare(written.as_bytes()).map(|status| status.as_u16()), expected, "{written}");
+            assert_eq!(bare_error(written.as_bytes()).map(|status| status.as_u16()), expected, "{written}");
         }
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (said, path, wrong) in [
+        for (received, path, wrong) in [
             (
                 &b"GET /v1/<m> HTTP/1.1\r\n"[..],
                 "/v1/%3Cm%3E",
-                "the path holds `<`, which has to be written as `%3C`",
+                "the path contains `<`, which must be written as `%3C`",
             ),
-            (b"GET /a?b=\"c\" HTTP/1.1\r\n", "/a", "the path holds `\"`, which has to be written as `%22`"),
-            (b"GET /a b HTTP/1.1\r\n", "/a%20b", "the path holds ` `, which has to be written as `%20`"),
+            (b"GET /a?b=\"c\" HTTP/1.1\r\n", "/a", "the path contains `\"`, which must be written as `%22`"),
+            (b"GET /a b HTTP/1.1\r\n", "/a%20b", "the path contains ` `, which must be written as `%20`"),
             (
                 b"GET /\xc3\xa9\xff HTTP/1.1\r\n",
                 "/%C3%A9%FF",
-                "the path holds `\\xff`, which has to be written as `%FF`",
+                "the path contains `\\xff`, which must be written as `%FF`",
             ),
-            (b"GET /a\x7f", "/a%7F", "the path holds `\\x7f`, which has to be written as `%7F`"),
-            (b"GET /a HTTP/9\r\n", "/a", "this is no request of HTTP"),
-            (b"\x16\x03\x01", "/", "this is no request of HTTP"),
-            (b"", "/", "this is no request of HTTP"),
+            (b"GET /a\x7f", "/a%7F", "the path contains `\\x7f`, which must be written as `%7F`"),
+            (b"GET /a HTTP/9\r\n", "/a", "this is not an HTTP request"),
+            (b"\x16\x03\x01", "/", "this is not an HTTP request"),
+            (b"", "/", "this is not an HTTP request"),
         ] {
-            let line = Line::of(said);
+            let line = Line::of(received);
             let found = (line.head().uri.path().to_owned(), line.wrong(StatusCode::BAD_REQUEST));
-            assert_eq!((&*found.0, &*found.1), (path, wrong), "{}", said.escape_ascii());
+            assert_eq!((&*found.0, &*found.1), (path, wrong), "{}", received.escape_ascii());
         }
     }
 }

@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::super::filtered::Filtered;
 use super::{Next, Relay, rest};
 
-/// The body of an answer. Where its client leaves before its end, the rest is seen to.
+/// The body of an answer. If the client leaves before its end, the rest may still be read (see [`super::rest`]).
 pub(in crate::server) struct Answer(Kind);
 
 enum Kind {
@@ -18,7 +18,7 @@ enum Kind {
     Own(Option<Bytes>),
     /// An upstream's.
     Relayed(Box<Relay>),
-    /// An upstream's, without a part of it.
+    /// An upstream's, with some events removed.
     Filtered(Box<Filtered>),
 }
 

@@ -1,8 +1,8 @@
 //! The body of an answer on its way to the client.
 //!
-//! Every byte is passed on as soon as it is there, in order and unchanged. Pieces that are there at the same
-//! time leave as one; nothing ever waits for more. An upstream that breaks off, or falls silent for too long,
-//! is passed on as a break and never as an end. Watching happens on copies.
+//! Every byte is passed on as soon as it arrives, in order and unchanged. Pieces that are available at the same time
+//! are merged; nothing ever waits for more. If the upstream breaks off, or is silent for too long, the client's answer
+//! breaks off too and never looks complete. Observers see copies.
 
 mod answer;
 mod rest;
@@ -26,9 +26,9 @@ use crate::upstream::{Upstream, root_cause};
 
 pub(super) use answer::Answer;
 
-/// What is there at the same time leaves as one piece, up to about so many bytes.
+/// Pieces that are available at the same time are merged up to about this many bytes.
 const MERGED_BYTES: usize = 16 * 1024;
-/// And up to so many pieces: then they are written before more is looked at, and other connections get their turn.
+/// Most pieces that are merged. Then they are written before more is read, and other connections get their turn.
 const MERGED_PIECES: usize = 64;
 
 /// An upstream's answer, passed on.
@@ -36,7 +36,7 @@ pub(super) struct Relay<B = Received> {
     source: Replay<B>,
     tap: Tap,
     patience: Patience,
-    /// What comes after what was handed on last.
+    /// What follows the piece that was handed on last.
     next: Next,
     upstream: Arc<Upstream>,
     stats: Arc<Stats>,
@@ -56,7 +56,7 @@ enum Next {
     End,
 }
 
-/// Why an answer is not whole.
+/// Why an answer is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error("the upstream broke off")]
@@ -124,7 +124,7 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
         }
     }
 
-    /// What is there now, in one piece; empty if it is not data that comes next.
+    /// The data available now, in one piece; empty if something else than data is next.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let (mut gathered, mut pieces) = (Gathered::new(0), 0);
         while pieces < MERGED_PIECES {
@@ -189,7 +189,8 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
         Frame::data(piece)
     }
 
-    /// Whether all data was handed on. Where an answer has a length, nobody asks for more then: its end may come later.
+    /// Whether all data was handed on. For an answer with a declared length, hyper does not poll again after that, and
+    /// the end itself may arrive later.
     fn is_all(&self) -> bool {
         match self.next {
             Next::End => true,

@@ -1,8 +1,8 @@
 //! The rest of an answer whose client has left.
 //!
-//! Many clients leave as soon as they have read the mark that ends a stream, before the stream itself ends. Nothing is
-//! left to cancel then: what still comes is read, so that figures behind the mark are booked, and the upstream sees its
-//! answer taken and its connection kept.
+//! Many clients disconnect as soon as they have read the event that ends a stream, before the stream itself ends. There
+//! is nothing to cancel then, so the rest is read: usage figures behind that event are booked, and the connection to
+//! the upstream can be kept.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -12,13 +12,16 @@ use tokio::runtime::Handle;
 
 use super::{Next, Relay};
 
-/// Bytes: more than ever follow the end mark of a stream.
+/// Most bytes that are read: more than ever follow the last event of a stream.
 const MAX_REST: usize = 64 * 1024;
-/// How long the upstream may take for it.
+/// How long the upstream may take to send them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Takes over what is left of an answer that nobody reads any more, if it has said that it is over.
-#[expect(clippy::disallowed_methods, reason = "it ends by itself, and cut off it says what it has seen")]
+/// Reads the rest of an answer whose client has left, in a task of its own, if the answer has announced its end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it ends by itself, and reports what it has seen if it is cut off"
+)]
 pub(super) fn take_over(mut relay: Box<Relay>) {
     if !matches!(relay.next, Next::End)
         && relay.tap.is_over()

@@ -135,28 +135,28 @@ async fn are_told_to_continue() {
 /// Requests that hyper cannot parse are refused in the caller's dialect, with the reason.
 #[tokio::test]
 async fn that_cannot_be_read_are_refused_with_a_reason() {
-    const WRONG: &str = "which has to be written as";
+    const WRONG: &str = "which must be written as";
     let proxy = Proxy::start(TestGateway::forwarding("http://127.0.0.1:1"));
     for (request, status, expected) in [
         (
             "GET /v1/<m>?q HTTP/1.1\r\nhost: me\r\n\r\n",
             "400 Bad Request",
-            format!("/v1/%3Cm%3E Client: the path holds `<`, {WRONG} `%3C`"),
+            format!("/v1/%3Cm%3E Client: the path contains `<`, {WRONG} `%3C`"),
         ),
         (
             "POST /x?a=>b HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}",
             "400 Bad Request",
-            format!("/x Client: the path holds `>`, {WRONG} `%3E`"),
+            format!("/x Client: the path contains `>`, {WRONG} `%3E`"),
         ),
         (
             "GET /x HTTP/1.1\r\nhost: me\r\nx\r\n\r\n",
             "400 Bad Request",
-            "/x Client: this is no request of HTTP".to_owned(),
+            "/x Client: this is not an HTTP request".to_owned(),
         ),
         (
             "GET /x HTTP/7.1\r\nhost: me\r\n\r\n",
             "400 Bad Request",
-            "/x Client: this is no request of HTTP".to_owned(),
+            "/x Client: this is not an HTTP request".to_owned(),
         ),
         ("HEAD /< HTTP/1.1\r\nhost: me\r\n\r\n", "400 Bad Request", String::new()),
     ] {
