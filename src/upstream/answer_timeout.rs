@@ -147,8 +147,8 @@ mod tests {
         }
     }
 
-    /// Who is to blame for a request whose pieces the client sends after so many seconds each and the upstream takes so
-    /// many to take in, and that is answered `thinking` seconds after its end.
+    /// The error of a request of which each piece takes the client some seconds to send and the upstream some to
+    /// accept, and which is answered `thinking` seconds after its end.
     async fn ends(pieces: &[(u64, u64)], thinking: u64) -> Result<(), SendError> {
         let (clock, limit) = (Clock::start(), Duration::from_secs(10));
         let come = pieces.iter().map(|(comes, _)| *comes).collect();

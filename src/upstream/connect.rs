@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// How an upstream goes on after its answer.
+    /// What an upstream does after its answer.
     #[derive(Clone, Copy, Debug)]
     enum Then {
         Stays,
@@ -148,7 +148,7 @@ mod tests {
         Resets,
     }
 
-    /// What comes of a request on a connection on which `answer` was waiting.
+    /// The result of a request on a connection on which `answer` was waiting already.
     async fn asked(answer: &str, body: &'static [u8], then: Then) -> (u16, Bytes) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Nothing here is waited for between the end and the question, so the runtime has not heard of it.
+    /// Nothing is awaited between the close and the check, so the runtime has not heard of the close.
     #[tokio::test]
     async fn a_kept_connection_is_not_open_once_the_system_knows_of_its_end() {
         const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";

@@ -196,7 +196,7 @@ mod tests {
             ("\r\n\nHTTP/1.0 404\n\nb", "\r\n\nHTTP/1.1 404\nconnection: close\r\n\nb"),
             ("HTTP/1.1 103 x\r\n\r\nHTTP/1.0 2", "HTTP/1.1 103 x\r\n\r\n"),
             ("HTTP/1.1 103 x\r\n\r\nHTTP/1.0 2\n", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 2\nconnection: close\r\n"),
-            // What comes behind a head may look like another.
+            // The bytes behind a head may look like another head.
             ("HTTP/1.1 200 OK\r\n\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\n\r\nHTTP/1.0 200 OK\n"),
             ("HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n"),
             ("HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n"),
@@ -206,7 +206,7 @@ mod tests {
             ("\r", ""),
             ("HTTP/1", ""),
             ("HTTP/2", "HTTP/2"),
-            // A line may go on in the next.
+            // A line may be continued in the next.
             ("HTTP/1.1 2\nTransfer-Encoding: identity\na: 1\n\n", "HTTP/1.1 2\na: 1\n\n"),
             (
                 "HTTP/1.1 2\nTransfer-Encoding: identity\n , chunked\n\n",
@@ -223,7 +223,7 @@ mod tests {
             ("Transfer-Encoding: identity\r\n", true),
             ("transfer-encoding:Identity\n", true),
             ("Transfer-Encoding : identity , identity\r\n", true),
-            // It may go on in the next line.
+            // It may be continued in the next line.
             ("Transfer-Encoding:\r\n", false),
             ("Transfer-Encoding: identity,\r\n", false),
             ("Transfer-Encoding: identity, chunked\r\n", false),
