@@ -183,8 +183,9 @@ mod tests {
         }
     }
 
-    /// Of a request that may take a second: when it is known to be new or not, when its work ends, and when and how it
-    /// leaves then.
+    /// For a request with a time-out of 1 s. Each row: the second in which it is released or held (its history is new
+    /// or known), the second in which its work ends; the second in which it leaves, and whether the work was done in
+    /// time.
     #[test]
     fn when_requests_leave() {
         const NEVER: u64 = 1_000;
@@ -198,7 +199,7 @@ mod tests {
             (2, known, 2, 2, true),
             (2, known, 30, 30, true),
             (3, new, 3, 3, false),
-            // What is no use, and what never ends.
+            // Never read; never read nor done; held too late.
             (NEVER, new, 3, 3, true),
             (NEVER, new, NEVER, 10, false),
             (12, known, 12, 10, false),

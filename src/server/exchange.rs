@@ -277,6 +277,17 @@ impl Prepared {
     }
 }
 
+impl Opening {
+    /// What to do if there is no more to wait for.
+    pub(super) fn remedy(self) -> Remedy {
+        match self {
+            Self::Hold | Self::Deliver => Remedy::Deliver,
+            Self::SendOriginal => Remedy::SendOriginal,
+            Self::Again => Remedy::Again,
+        }
+    }
+}
+
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Prepared")

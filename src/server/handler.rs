@@ -91,7 +91,7 @@ impl<G: Gateway> Handler<G> {
         let head = Arc::new(head);
         match self.route(&head) {
             Route::Forward(target) => {
-                // State that changes on the way is kept in one place: the futures around it are moved several times.
+                // Boxed, because the futures around it are moved several times.
                 let tap = self.follow(&head, &target);
                 let answer =
                     boxed(|| self.forward(&head, &target, Replay::streaming(body), spelling, tap)).await;
@@ -254,28 +254,24 @@ impl<G: Gateway> Handler<G> {
         tap: &mut Tap,
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
-        // Some servers take an invalid request for a fault of their own.
+        // Some servers report an invalid request as a fault of their own (500).
         let of_interest = match response.status().as_u16() {
             400 | 422 | 500 => true,
             _ => is_edited && response.status().is_client_error(),
         };
-        if of_interest && (is_edited || tap.is_live()) {
+        let (response, remedy) = if of_interest && (is_edited || tap.is_live()) {
             let (head, body) = response.into_parts();
             let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
             let reason = self.legible(&head.headers, body.read());
-            let remedy = match tap.rejected(head.status, &head.headers, &reason) {
-                Remedy::SendOriginal if !is_edited => Remedy::Deliver,
-                remedy => remedy,
-            };
-            return (Response::from_parts(head, body), remedy);
-        }
-        let (response, opening) = self.open(response, tap).await;
-        let remedy = match opening {
-            Opening::Again => Remedy::Again,
-            Opening::SendOriginal if is_edited => Remedy::SendOriginal,
-            Opening::SendOriginal | Opening::Hold | Opening::Deliver => Remedy::Deliver,
+            let remedy = tap.rejected(head.status, &head.headers, &reason);
+            (Response::from_parts(head, body), remedy)
+        } else {
+            let (response, opening) = self.open(response, tap).await;
+            (response, opening.remedy())
         };
-        (response, remedy)
+        // Unless it is edited, the request was the original itself.
+        let is_sent = !is_edited && remedy == Remedy::SendOriginal;
+        (response, if is_sent { Remedy::Deliver } else { remedy })
     }
 
     /// Checks the beginning of a successful answer, if that is wanted.

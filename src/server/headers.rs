@@ -218,7 +218,7 @@ mod tests {
             (&[("connection", "Upgrade, HTTP2-Settings"), ("upgrade", "h2c")], false),
             (&[("connection", "Upgrade"), ("upgrade", "TLS/1.2")], false),
             (&[("connection", "Upgrade"), ("upgrade", "WebSocket")], true),
-            // Without `connection` the line is not meant for this hop.
+            // Without `Connection: upgrade`, the field is not meant for this hop.
             (&[("upgrade", "websocket")], false),
         ] {
             assert_eq!(asks_for_upgrade(&head(lines)), expected, "{lines:?}");

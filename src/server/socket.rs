@@ -239,8 +239,8 @@ mod tests {
 
     use super::*;
 
-    /// What is left for a client that was silent for so long, then sends so many bytes, and goes or stays, when so
-    /// many are waited for; and whether it was waited for.
+    /// How many of the accepted `bytes` are left if a client sends `sent` bytes, goes or stays, and was then silent for
+    /// `silence`; and whether it was waited for.
     async fn left(bytes: usize, silence: Duration, sent: usize, goes: bool) -> (usize, bool) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -269,7 +269,7 @@ mod tests {
             (100, just_heard, 10, false, (90, true)),
             (100, just_heard, 0, false, (100, true)),
             (100, just_heard, 101, false, (100, false)),
-            // What has come is read all the same.
+            // Bytes that have arrived are read all the same.
             (100, long_silent, 10, false, (90, true)),
             (100, long_silent, 0, false, (100, false)),
         ] {

@@ -1,4 +1,4 @@
-//! What leaves, and when, of what an upstream has sent by then.
+//! Which pieces of an answer are passed on, and when.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use super::*;
 use crate::upstream::Settings;
 
-/// An upstream's answer: what is there at which moment. `None`: nothing yet.
+/// An upstream's answer: the frames in order; `None` if nothing is available at that moment.
 struct Scripted(VecDeque<Option<Frame<Bytes>>>);
 
 impl Body for Scripted {
@@ -83,16 +83,16 @@ fn pieces_leave_together_if_they_are_there_together() {
         ("5*3", "15 ."),
         ("5*1 - 5*1", "5 5 ."),
         ("5*2 - - 5*2 t", "10 - 10 t ."),
-        // So many pieces at a time; what is left of a burst comes one turn later.
+        // At most so many pieces are merged; the rest of a burst follows one turn later.
         ("2*64", "128 - ."),
         ("2*65", "128 - 2 ."),
         ("2*130", "128 - 128 - 4 ."),
         ("2*64 t", "128 - t ."),
         ("2*64 - 2*1", "128 - - 2 ."),
-        // So many bytes at a time.
+        // At most about so many bytes are merged.
         ("8192*5", "16384 16384 8192 ."),
         ("300*60", "16500 1500 ."),
-        // What is large is not copied.
+        // A large piece is not merged, which would copy it.
         ("9*1 20000*2 9*1", "9 20000 20000 9 ."),
         ("20000*1", "20000 ."),
     ] {
