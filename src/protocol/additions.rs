@@ -1,6 +1,6 @@
-//! What the gateway adds to a request beside its messages.
+//! Members that the gateway adds to a request: a cache key, and the request for usage figures.
 //!
-//! A request that was read is not searched again: the places of its members are known.
+//! A request that was indexed is not scanned again: the positions of its members are known.
 
 use bytes::Bytes;
 use memchr::memrchr;
@@ -14,25 +14,25 @@ use crate::json::{Edit, Edits};
 /// A request that is about to leave.
 #[derive(Debug, Clone, Copy)]
 pub enum Leaving<'a> {
-    /// It was read.
+    /// It was indexed.
     Read(&'a Conversation),
-    /// It was not read, or could not be.
+    /// It was not, or could not be, indexed.
     Unread(&'a Bytes),
 }
 
 /// What to add to a request, unless it has it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'k> {
-    /// A key that routes requests of one conversation to the same cache.
+    /// A key by which the provider routes requests of one conversation to the same cache.
     pub cache_key: Option<&'k str>,
-    /// Whether to ask for usage, if the request asks for a stream.
+    /// Whether to ask for usage figures, if the request asks for a stream.
     pub usage: bool,
 }
 
 /// What was added.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Added {
-    /// The body with the additions; `None`: nothing was added.
+    /// The body with the additions; `None` if nothing was added.
     pub body: Option<Bytes>,
     /// Whether the cache key was added.
     pub has_key: bool,
@@ -48,7 +48,7 @@ impl Added {
     }
 }
 
-/// Adds to a request what its dialect has members for.
+/// Adds to a request what is wanted, as far as its dialect has members for it.
 pub fn add(protocol: &dyn Protocol, leaving: Leaving<'_>, wanted: &Wanted<'_>) -> Added {
     if *wanted == (Wanted { cache_key: None, usage: false }) {
         return Added::default();
@@ -84,9 +84,9 @@ impl<'a> Frame<'a> {
         self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
     }
 
-    /// Appends a member behind the others, of which there is at least one.
+    /// The edit that appends a member. The object must have at least one member.
     pub(super) fn append(self, member: &str) -> Option<Edit> {
-        // Behind the object there is only white space.
+        // Only white space follows the object.
         let end = u32::try_from(memrchr(b'}', self.bytes)?).ok()?;
         Some(Edit::insert(end, format!(",{member}")))
     }
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// It would be found out that there is no request any more.
+    /// The body is replaced by one that is no longer JSON, which reading it again would reveal.
     #[test]
     fn what_was_read_is_not_read_again() {
         let chat = protocol::named("openai-chat").unwrap();
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(add(chat, Leaving::Unread(&read.body), &BOTH), Added::default());
     }
 
-    /// What a path of one dialect is sent in the words of another is no request of its own.
+    /// A request of one dialect on the path of another is not a request of that path's dialect.
     #[test]
     fn nothing_is_added_to_what_is_of_another_dialect() {
         let (chat, responses) =

@@ -1,26 +1,26 @@
-//! Requests of the gateway's own: one text in, one text out.
+//! Requests that the gateway itself makes, to have summaries written or judged: one text in, one text out.
 //!
-//! Plain and alike in every dialect: no tools, no stream, no settings that some models refuse. An answer counts only
-//! if it ended naturally.
+//! They are equally simple in every dialect: no tools, no stream, no settings that some models refuse. An answer counts
+//! only if it ended naturally.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// A request of the gateway's own.
+/// A request that the gateway itself makes.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// The model.
     pub model: &'a str,
     /// The prompt.
     pub text: &'a str,
-    /// The limit for the answer in tokens, if the dialect has one member for it.
+    /// The limit for the answer in tokens; ignored in dialects whose servers disagree about its name.
     pub max_tokens: u64,
-    /// Path and query of a client's request to the same place; `None`: the provider's own path.
+    /// Path and query of a client's request to the same server, to be imitated; `None` for the provider's usual path.
     pub like: Option<&'a str>,
 }
 
-/// Such a request in wire form.
+/// A request of the gateway's own in wire form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// Path and query.

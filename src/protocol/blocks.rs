@@ -1,4 +1,4 @@
-//! The blocks of a prompt: what each is known by, and what it counts for.
+//! The blocks of a prompt: their keys (hashes of their content), sizes and weights.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -10,19 +10,19 @@ use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::usage::cache_model::Ttl;
 
-/// A block of what stands around the messages.
+/// A block before or behind the messages.
 pub(super) fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
-    let new = Said::new(b"F", false);
-    let (said, mark) = match lone_text(raw).filter(|_| share == Share::System) {
+    let new = Content::new(b"F", false);
+    let (content, mark) = match lone_text(raw).filter(|_| share == Share::System) {
         Some(literal) => text(new, raw, literal, layout),
         None => whole(new, raw, layout.marks),
     };
-    let (key, bytes, weight) = (said.key(), raw.len() as u32, said.bytes as u32);
+    let (key, bytes, weight) = (content.key(), raw.len() as u32, content.bytes as u32);
     Block { key, bytes, weight, counted: None, span: value.span, mark, part: None, share }
 }
 
-/// The literal of a text that stands alone, or is all that a block of that type says.
+/// The literal of a block that is a string, or the text in a block of type `text`.
 fn lone_text(raw: &[u8]) -> Option<Span> {
     let root = scan::document(raw).ok()?;
     if root.kind == Kind::String {
@@ -33,7 +33,7 @@ fn lone_text(raw: &[u8]) -> Option<Span> {
     scan::get(raw, &members, "text").filter(|text| text.kind == Kind::String).map(|text| text.span)
 }
 
-/// What a part is known by, and what it counts for.
+/// The key, the weight and the mark of a part.
 pub(super) fn part_key(
     conversation: &Conversation,
     id: PartId,
@@ -46,31 +46,31 @@ pub(super) fn part_key(
         PartKind::ToolResult => uncounted(part, raw, layout),
         _ => raw.len() - part_len(part, layout),
     };
-    // A block with bytes that do not count is weighed by its length, not as text.
+    // A block with bytes that do not count has its length as its weight, not that of a text.
     let is_text = uncounted == 0;
-    let new = |tag: &[u8]| Said::new(tag, is_text);
-    let (said, mark) = match (part.kind, part.leaves.first()) {
+    let new = |tag: &[u8]| Content::new(tag, is_text);
+    let (content, mark) = match (part.kind, part.leaves.first()) {
         (PartKind::Text, Some(leaf)) => {
             let literal = leaf.span.relative_to(part.span.start as usize);
             text(new(&[b'T', role as u8]), raw, literal, layout)
         }
         (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
-        // An item that becomes a call once its result is seen has the same key before that.
+        // An item that becomes a call once its result is seen must have the same key before.
         (PartKind::Opaque, _) if part.call_id.is_some() => {
             whole(new(&[role as u8, PartKind::ToolCall as u8]), raw, layout.marks)
         }
         _ => whole(new(&[role as u8, part.kind as u8]), raw, layout.marks),
     };
     let bytes = match part.kind {
-        PartKind::ToolResult if !layout.marks.is_empty() => said.bytes,
+        PartKind::ToolResult if !layout.marks.is_empty() => content.bytes,
         _ => raw.len(),
     };
     let weight =
-        if is_text { said.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
-    BlockKey { key: said.key(), weight, mark: mark.map(hold) }
+        if is_text { content.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
+    BlockKey { key: content.key(), weight, mark: mark.map(hold) }
 }
 
-/// How long that is to last.
+/// The lifetime that a mark asks for.
 fn hold(ttl: Ttl) -> Hold {
     match ttl {
         Ttl::FiveMinutes => Hold::Short,
@@ -78,12 +78,12 @@ fn hold(ttl: Ttl) -> Hold {
     }
 }
 
-/// The mark of a message, as one of its last part.
+/// The mark of a message itself, which counts as one on its last part.
 pub(super) fn message_mark(raw: &[u8], layout: &Layout) -> Option<Hold> {
     own_mark(raw, layout.marks).map(hold)
 }
 
-/// Bytes of a result that encode what stands in it and count for nothing, whether it is marked or not.
+/// Bytes of a result that the model does not read as text, such as encoded media. Cache marks do not change the figure.
 fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
     let uncounted = raw.len() - part.read_len();
     if part.is_read_by_code() {
@@ -102,16 +102,16 @@ fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
     counts.sum::<usize>() + part.encoded as usize
 }
 
-/// What a block says, as far as it has been read.
-struct Said {
+/// The hash, size and weight of a block's content, as far as it has been read.
+struct Content {
     hash: Xxh3,
     bytes: usize,
     weight: u32,
     is_weighed: bool,
 }
 
-impl Said {
-    /// Nothing yet, and whether what comes is weighed. The tag tells kinds of blocks apart that say the same.
+impl Content {
+    /// No content yet. `tag` distinguishes blocks of different kinds with the same content.
     fn new(tag: &[u8], is_weighed: bool) -> Self {
         let mut hash = Xxh3::new();
         hash.update(tag);
@@ -159,21 +159,21 @@ pub(super) fn part_block(
     Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
 }
 
-/// What a text says: its literal, and what else its block says, if anything. Beside it the block's mark.
-fn text(mut said: Said, raw: &[u8], literal: Span, layout: &Layout) -> (Said, Option<Ttl>) {
-    said.add(literal.of(raw));
-    let mark = around(raw, literal, &["type", "text"], layout, &mut said);
-    (said, mark)
+/// Adds a text: its literal and the other members of its block, if there are any. Returns the block's mark too.
+fn text(mut content: Content, raw: &[u8], literal: Span, layout: &Layout) -> (Content, Option<Ttl>) {
+    content.add(literal.of(raw));
+    let mark = around(raw, literal, &["type", "text"], layout, &mut content);
+    (content, mark)
 }
 
-/// What a result with one text says: the same whether that stands alone or in a list.
+/// The content and the mark of a result. With a single text, the content is the same whether it is a string or a list.
 fn result(
-    new: impl Fn(&[u8]) -> Said,
+    new: impl Fn(&[u8]) -> Content,
     conversation: &Conversation,
     id: PartId,
     part: &Part,
     layout: &Layout,
-) -> (Said, Option<Ttl>) {
+) -> (Content, Option<Ttl>) {
     let raw = conversation.bytes_of(id.message, part.span);
     let ([leaf], list) = (&*part.leaves, part.slots.as_ref()) else {
         return whole(new(b"R"), raw, layout.marks);
@@ -186,14 +186,14 @@ fn result(
     let literal = leaf.span.relative_to(item.start as usize);
     let tag = [b'T', Role::Tool as u8];
     let (inner, inner_mark) = text(new(&tag), conversation.bytes_of(id.message, item), literal, layout);
-    let mut said = Said { weight: inner.weight, ..new(b"R") };
-    said.hash.update(&inner.key().to_le_bytes());
-    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut said);
-    (said, mark.or(inner_mark))
+    let mut content = Content { weight: inner.weight, ..new(b"R") };
+    content.hash.update(&inner.key().to_le_bytes());
+    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut content);
+    (content, mark.or(inner_mark))
 }
 
-/// Adds the members of a block, except those in `skip` and what stands in the hole. Gives the block's mark.
-fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, said: &mut Said) -> Option<Ttl> {
+/// Adds the members of a block, except those in `skip` and the bytes of `hole`. Returns the block's mark.
+fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &mut Content) -> Option<Ttl> {
     let (head, tail) = (raw.get(..hole.start as usize)?, raw.get(hole.end as usize..)?);
     let rest = [head, b"\"\"", tail].concat();
     let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
@@ -203,28 +203,28 @@ fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, said: &mut Sai
         if is_mark(name, layout.marks) {
             mark = mark.or_else(|| ttl(&rest, member.value));
         } else if !skip.iter().any(|skip| skip.as_bytes() == name) {
-            said.add(member.span().of(&rest));
+            content.add(member.span().of(&rest));
         }
     }
     mark
 }
 
-/// What a value says, and the mark that was left out of it.
-fn whole(mut said: Said, raw: &[u8], marks: &[&str]) -> (Said, Option<Ttl>) {
+/// Adds a value without its marks. Returns the first mark too.
+fn whole(mut content: Content, raw: &[u8], marks: &[&str]) -> (Content, Option<Ttl>) {
     let (cuts, found) = marks_in(raw, marks);
     let mut from = 0;
     for cut in cuts {
-        said.add(raw.get(from..cut.start as usize).unwrap_or_default());
+        content.add(raw.get(from..cut.start as usize).unwrap_or_default());
         from = cut.end as usize;
     }
-    said.add(raw.get(from..).unwrap_or_default());
-    (said, found)
+    content.add(raw.get(from..).unwrap_or_default());
+    (content, found)
 }
 
-/// Bytes of a part.
+/// The size of a part in bytes.
 fn part_len(part: &Part, layout: &Layout) -> usize {
     match part.kind {
-        // Encrypted reasoning is base64 with an envelope, and often has its summary beside it.
+        // Encrypted reasoning is base64 in an envelope, often together with a summary of it.
         PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
         _ => part.read_len(),
     }

@@ -1,13 +1,13 @@
-//! What all dialects read alike: the outermost object, the list of messages, the memo.
+//! What all dialects read in the same way: the outermost object and the list of messages, with the help of the memo.
 //!
-//! A body that was edited within its messages is not read anew: only these messages are.
+//! If a body was edited within some of its messages, only these messages are read again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::trail::{LEAST, Walk};
+use super::trail::{MIN_MESSAGES, Walk};
 use crate::conversation::{Conversation, Memo, Message, MessageIndex, NoMemo, Slots, Step};
 use crate::json::scan::{self, Kind, Listing, Member, Value};
 use crate::json::{Edits, Odd, Span, string};
@@ -26,7 +26,7 @@ pub enum Unread {
     Shape,
 }
 
-/// A body, and where its outermost values stand.
+/// A body, and the positions of its outermost values.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The body.
@@ -34,7 +34,7 @@ pub struct Document {
     /// The members of the outermost object.
     pub(crate) members: Box<[Member]>,
     items: Option<Vec<Item>>,
-    /// Whether its list is one that requests go on from.
+    /// Whether later requests may continue its list, as they do not continue an edited one.
     is_followed: bool,
 }
 
@@ -42,18 +42,18 @@ pub struct Document {
 #[derive(Debug, Clone)]
 struct Item {
     span: Span,
-    /// What was read from these very bytes already.
+    /// The index of a message with the same bytes, if one was read before.
     known: Option<Arc<MessageIndex>>,
-    /// The key of the bytes, if it was made already.
+    /// The key of the bytes, if it was computed already.
     key: Option<u128>,
 }
 
 impl Document {
-    /// Reads the outermost object and finds the items of the list that is named `list`. Those of a list that `memo`
-    /// knows in a dialect need not be looked at.
+    /// Reads the outermost object and finds the items of its member `list`. Items that `memo` knows in this dialect are
+    /// not scanned.
     ///
     /// # Errors
-    /// [`Unread`] when the body is not one object of plain JSON.
+    /// [`Unread`] if the body is not one object of plain JSON.
     pub fn read(bytes: &Bytes, list: &str, dialect: &str, memo: &dyn Memo) -> Result<Self, Unread> {
         let mut walk = Walk::new(bytes, dialect, memo);
         let found = scan::listing(bytes, list, &mut |before, at| walk.step(before, at));
@@ -70,7 +70,7 @@ impl Document {
         Ok(Self { bytes: bytes.clone(), members: members.into(), items, is_followed: true })
     }
 
-    /// Reads the outermost object alone.
+    /// Reads the outermost object only.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -78,11 +78,11 @@ impl Document {
         Self::read(bytes, list, "", &NoMemo)
     }
 
-    /// The body of a request after edits within its messages: what they did not touch is not read again. `None`
-    /// where an edit reaches beyond a message; the body must then be read anew.
+    /// The body of a request after edits within its messages; messages without edits are not read again. `None` if an
+    /// edit reaches beyond a message: the body must then be read anew.
     ///
     /// # Errors
-    /// [`Unread`] when a message that was edited is not one value of plain JSON any more.
+    /// [`Unread`] if an edited message is no longer one value of plain JSON.
     pub(crate) fn edited(before: &Conversation, edits: &Edits) -> Option<Result<Self, Unread>> {
         let (items, shift) = moved(before, edits)?;
         let bytes = Bytes::from(edits.apply(&before.body));
@@ -116,7 +116,7 @@ impl Document {
         text(&self.bytes, self.get(key)?)
     }
 
-    /// The same, unless it is empty: that names nothing.
+    /// Like [`Self::text`], but `None` if it is empty, since that names nothing.
     pub(crate) fn name(&self, key: &str) -> Option<Box<str>> {
         self.text(key).filter(|name| !name.is_empty())
     }
@@ -129,13 +129,12 @@ impl Document {
         self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"false")
     }
 
-    /// A whole number.
+    /// A member that is a whole number.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         number(&self.bytes, self.get(key)?)
     }
 
-    /// A whole number in an object in the frame, under either of two names. One that can be read in two ways is
-    /// none.
+    /// A whole number in an object in the frame, each under one of two names. `None` if the object is ambiguous.
     pub(crate) fn inner_number(&self, keys: [&str; 2], inner: [&str; 2]) -> Option<u64> {
         let object = keys.iter().find_map(|key| self.get(key)).filter(|value| value.kind == Kind::Object)?;
         let object = Object::read(&self.bytes, object).ok()?;
@@ -145,7 +144,7 @@ impl Document {
     /// A text in an object in the frame.
     ///
     /// # Errors
-    /// When the object can be read in two ways.
+    /// If the object is ambiguous (has duplicate keys).
     pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Result<Option<Box<str>>, Unread> {
         match self.get(key) {
             Some(value) if value.kind == Kind::Object => Ok(Object::read(&self.bytes, value)?.text(inner)),
@@ -153,10 +152,10 @@ impl Document {
         }
     }
 
-    /// Whether one of the objects in a list has a type that begins with one of some words.
+    /// Whether one of the objects in a list has a `type` that begins with one of `words`.
     ///
     /// # Errors
-    /// When such an object can be read in two ways.
+    /// If an object is ambiguous (has duplicate keys).
     pub(crate) fn lists_type(&self, list: Option<Value>, words: &[&str]) -> Result<bool, Unread> {
         let Some(list) = list.filter(|list| list.kind == Kind::Array) else { return Ok(false) };
         for item in scan::items(&self.bytes, list.span)?.into_iter().filter(|item| item.kind == Kind::Object)
@@ -169,10 +168,10 @@ impl Document {
         Ok(false)
     }
 
-    /// Reads the list of messages, those seen before from the memo. `index` reads one message from its own bytes.
+    /// Reads the list of messages; those seen before come from the memo. `index` reads one message from its own bytes.
     ///
     /// # Errors
-    /// [`Unread::Shape`] without a list; what `index` says of a message.
+    /// [`Unread::Shape`] without a list, and the errors of `index`.
     pub(crate) fn messages(
         &self,
         dialect: &str,
@@ -185,7 +184,7 @@ impl Document {
             None => self.message(item.span, dialect, memo, index),
         };
         let messages: Vec<Message> = items.iter().map(message).collect::<Result<_, _>>()?;
-        if self.is_followed && items.len() >= LEAST {
+        if self.is_followed && items.len() >= MIN_MESSAGES {
             let step = |(item, message): (&Item, &Message)| Step {
                 length: item.span.len() as u32,
                 key: item.key.unwrap_or_else(|| memo.key(dialect, item.span.of(&self.bytes))),
@@ -196,7 +195,7 @@ impl Document {
         Ok(messages)
     }
 
-    /// A request of which nothing is known but its messages, which stand in `list`.
+    /// A request of which only the messages are known; they are in `list`. Everything else has its default.
     pub(crate) fn into_conversation(self, list: Span, messages: Vec<Message>) -> Conversation {
         Conversation {
             body: self.bytes,
@@ -258,7 +257,7 @@ pub(crate) fn text(bytes: &[u8], value: Value) -> Option<Box<str>> {
 /// Reads one message from its own bytes.
 type ReadMessage<'r> = dyn Fn(&[u8]) -> Result<MessageIndex, Unread> + 'r;
 
-/// How far what stands behind some edits has moved.
+/// How far the bytes behind some edits have moved.
 #[derive(Default, Clone, Copy)]
 struct Shift {
     added: usize,
@@ -266,14 +265,14 @@ struct Shift {
 }
 
 impl Shift {
-    /// Where a place stands now; `None` beyond what spans can say.
+    /// The new position of a byte; `None` if spans cannot express it.
     fn of(self, place: u32) -> Option<u32> {
         u32::try_from((place as usize + self.added).checked_sub(self.removed)?).ok()
     }
 }
 
-/// Where the messages of a request stand after edits, and how far what is behind them moves. `None` where an edit
-/// reaches beyond a message.
+/// The positions of a request's messages after edits, and the shift of what is behind them. `None` if an edit reaches
+/// beyond a message.
 fn moved(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
     let (mut edits, mut shift) = (edits.iter().peekable(), Shift::default());
     let mut items = Vec::with_capacity(before.messages.len());
@@ -296,8 +295,8 @@ fn is_text(bytes: &[u8]) -> Result<(), Unread> {
     std::str::from_utf8(bytes).map(|_| ()).map_err(|_| Unread::NotText)
 }
 
-/// The same of all but the items that are known, which were looked at when they were read. Items begin and end with
-/// brackets, so no character reaches across.
+/// Like [`is_text`], for all bytes but those of known items, which were checked when they were read. Items begin and
+/// end with brackets, so no character crosses their borders.
 fn are_texts_around(bytes: &[u8], items: &[Item]) -> Result<(), Unread> {
     let mut from = 0;
     for known in items.iter().filter(|item| item.known.is_some()) {
@@ -315,7 +314,7 @@ pub(crate) struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The object that some bytes are, all of them.
+    /// The object that `bytes` consist of.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Unread> {
         Self::read(bytes, scan::document(bytes)?)
     }
@@ -331,12 +330,12 @@ impl<'a> Object<'a> {
         scan::get(self.bytes, &self.members, key)
     }
 
-    /// The places of its members, from key to value.
+    /// The positions of its members, each from its key to its value.
     pub(crate) fn slots(&self) -> Slots {
         Slots { array: self.value.span, items: self.members.iter().map(|member| member.span()).collect() }
     }
 
-    /// The values of its members in the order of their names: clients may write members in any order.
+    /// The values of its members, sorted by name: clients may write members in any order.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
         let mut members: Vec<&Member> = self.members.iter().collect();
         members.sort_by_cached_key(|member| match string::decode(member.key.of(self.bytes)) {
@@ -354,12 +353,12 @@ impl<'a> Object<'a> {
         text(self.bytes, self.get(key)?)
     }
 
-    /// Whether its `type` is one of some words.
+    /// Whether its `type` is one of `types`.
     pub(crate) fn is_one_of(&self, types: &[&str]) -> bool {
         types.iter().any(|expected| self.says("type", expected))
     }
 
-    /// Whether the member is the string `text`, however it is spelled.
+    /// Whether the member is the string `expected`, with or without escapes.
     pub(crate) fn says(&self, key: &str, expected: &str) -> bool {
         self.of_kind(key, Kind::String)
             .and_then(|value| string::decode(value.span.of(self.bytes)))

@@ -42,15 +42,15 @@ pub(crate) fn said_by(role: Role, text: &str) -> String {
 
 /// How a dialect writes the blocks of a tool result.
 pub(crate) struct Blocks {
-    /// The types of those with text; the first is that of new ones.
+    /// The types of text blocks; the first is used for new ones.
     pub(crate) texts: &'static [&'static str],
-    /// What encodes one that is an image or a document, where it stands in it: it says how large that is.
+    /// Returns the encoded data of a block that is an image or a document.
     pub(crate) media: fn(&Object<'_>) -> Option<Value>,
-    /// The names of marks.
+    /// The names of cache marks.
     pub(crate) marks: &'static [&'static str],
 }
 
-/// Whether a call, or a result that says so itself, is not the model's own but that of code which the provider runs.
+/// Whether a call (or a result that states it) was made by code that the provider runs, not by the model itself.
 pub(crate) fn is_of_code(block: &Object<'_>) -> bool {
     let is_direct = |caller: Value| {
         let read = Object::read(block.bytes, caller);
@@ -59,13 +59,13 @@ pub(crate) fn is_of_code(block: &Object<'_>) -> bool {
     block.get("caller").is_some_and(|caller| !is_direct(caller))
 }
 
-/// A member of a block, where it is a URL that holds what it leads to, and that is no text.
+/// A member of a block, if it is a `data:` URL that does not hold a text.
 pub(crate) fn data_url(block: &Object<'_>, member: &str) -> Option<Value> {
     let holds = |url: &[u8]| string::begins_with(url, "data:") && !string::begins_with(url, "data:text/");
     block.of_kind(member, Kind::String).filter(|url| holds(url.span.of(block.bytes)))
 }
 
-/// An object within a block; `None` if there is none, or one that may be read in two ways.
+/// An object within a block; `None` if there is none, or if it has duplicate keys.
 pub(crate) fn within<'a>(block: &Object<'a>, member: &str) -> Option<Object<'a>> {
     Object::read(block.bytes, block.of_kind(member, Kind::Object)?).ok()
 }
@@ -107,14 +107,14 @@ pub(crate) fn fill_result(
     Ok(())
 }
 
-/// Whether only the server can read a text, and only all of it: Moonshot encrypts what its own tools have found.
+/// Whether a text is encrypted, so that it must stay whole: Moonshot encrypts the results of its own tools.
 fn is_encrypted(raw: &[u8], text: Value) -> bool {
     const BEGIN: &[u8] = b"----MOONSHOT ENCRYPTED BEGIN----";
     let literal = text.span.of(raw);
     memmem::find(&literal[..literal.len().min(4 * BEGIN.len())], BEGIN).is_some()
 }
 
-/// Gives a tool result the digest of what it says, and feeds its identity to `hash`.
+/// Sets the content digest of a tool result, and feeds the result's identity to `hash`.
 pub(crate) fn seal_result(part: &mut Part, said: Hasher, hash: &mut Hasher) {
     let digest = said.finish();
     hash.update(&[b'R', u8::from(part.is_error)]);
@@ -123,7 +123,7 @@ pub(crate) fn seal_result(part: &mut Part, said: Hasher, hash: &mut Hasher) {
     part.content = Some(digest);
 }
 
-/// The texts of blocks, and what encodes those that are media.
+/// The texts of blocks, and the encoded data of those that are media.
 fn block_leaves(
     raw: &[u8],
     items: &[Value],
@@ -161,7 +161,7 @@ fn block_leaves(
     Ok((leaves, encodings))
 }
 
-/// Whether a mark may stand here, in a block or around its text.
+/// Whether a block, or a span of it beside its text, may contain a mark.
 fn has_mark(raw: &[u8], here: Span, marks: &[&str]) -> bool {
     marks.iter().any(|name| memmem::find(here.of(raw), name.as_bytes()).is_some())
 }

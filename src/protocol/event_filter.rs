@@ -78,8 +78,8 @@ impl EventFilter {
     }
 }
 
-/// Behind the first empty line at or after `from`, or where one is left out. A newline that may yet come is waited for
-/// where lines do not end with a return alone.
+/// The end of the first event at or after `from`: the position behind its empty line, or where one is left out. After a
+/// final `\r`, waits for the `\n` that may belong to it, unless lines end with `\r` alone.
 fn event_end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr2_iter(b'\n', b'\r', &bytes[from..]).find_map(|at| {
         let line = from + at + line_end(&bytes[from + at..])?;
@@ -93,7 +93,7 @@ fn event_end(bytes: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// The length of the end of a line that begins here.
+/// The length of the line end that `bytes` begin with; `None` if they begin with something else.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     match bytes {
         [b'\r', b'\n', ..] => Some(2),

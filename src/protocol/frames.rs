@@ -1,9 +1,10 @@
-//! Amazon's binary event streams, as far as Bedrock sends a model's own events in them.
+//! Amazon's binary event streams, as far as Bedrock sends a model's own events in them; see
+//! <https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html>.
 //!
-//! A frame is its length and its headers' length (each four bytes, the highest first), a checksum of these, headers,
-//! a payload, and a checksum of it all. A `chunk` holds one event of the dialect in base64; anything else that is
-//! not an exception is of no interest. Used on a copy of a stream, like [`crate::sse::Framer`]: it never fails, and
-//! after a frame that is broken or too large it says nothing more, since nobody knows where the next one begins.
+//! A frame consists of its length and its headers' length (four bytes each, big-endian), a CRC of these, headers, a
+//! payload, and a CRC of the whole. A `chunk` holds one event of the dialect in base64; anything else but exceptions is
+//! ignored. Works on a copy of a stream, like [`crate::sse::Framer`], and never fails: after a frame that is broken or
+//! too large it ignores the rest, since it cannot tell where the next frame begins.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,12 +12,12 @@ use serde::Deserialize;
 
 /// The largest frame that is read, in bytes.
 const MAX_FRAME: usize = 16 << 20;
-/// Both lengths and their checksum.
+/// Bytes of both lengths and their checksum.
 const PRELUDE: usize = 12;
-/// The checksum at the end.
+/// Bytes of the checksum at the end.
 const CHECKSUM: usize = 4;
-/// The kind of a header's value that is a text behind its length.
-const TEXT: u8 = 7;
+/// The type of a header value that is a string: two bytes of length, then UTF-8.
+const STRING: u8 = 7;
 
 /// Collects the events of a byte stream.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(super) struct Frames {
     is_lost: bool,
 }
 
-/// What a payload says that is of interest: an event, or why there is none.
+/// The members of a payload that are read: an event, or the message of an exception.
 #[derive(Deserialize)]
 struct Payload {
     bytes: Option<String>,
@@ -55,7 +56,7 @@ impl Frames {
     }
 }
 
-/// The lengths of a frame and of its headers; `None` if they cannot be.
+/// The lengths of a frame and of its headers; `None` if they are impossible or their checksum is wrong.
 fn lengths(prelude: &[u8]) -> Option<(usize, usize)> {
     let number = |at: usize| prelude.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
     let (length, headers) = (number(0)? as usize, number(4)? as usize);
@@ -74,7 +75,7 @@ fn take(headers: &[u8], payload: &[u8], event: &mut dyn FnMut(&[u8])) {
             }
         }
         (Some("exception" | "error"), _, Payload { message, .. }) => {
-            // In the words of the dialect's own streams.
+            // In the form of an error event of the dialect's own streams.
             let message = message.or_else(|| header(headers, ":exception-type").map(str::to_owned));
             let error = serde_json::json!({"type": "error", "error": {"message": message}});
             event(error.to_string().as_bytes());
@@ -83,12 +84,12 @@ fn take(headers: &[u8], payload: &[u8], event: &mut dyn FnMut(&[u8])) {
     }
 }
 
-/// The header of this name, if it is a text and all before it are.
+/// The header of this name, if it is a string and so are all headers before it.
 fn header<'h>(mut headers: &'h [u8], name: &str) -> Option<&'h str> {
     loop {
         let (length, rest) = headers.split_first()?;
         let (found, rest) = rest.split_at_checked(usize::from(*length))?;
-        let [TEXT, high, low, rest @ ..] = rest else { return None };
+        let [STRING, high, low, rest @ ..] = rest else { return None };
         let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
         if found == name.as_bytes() {
             return std::str::from_utf8(value).ok();
@@ -109,7 +110,7 @@ mod tests {
         for (name, value) in headers {
             head.push(name.len() as u8);
             head.extend_from_slice(name.as_bytes());
-            head.push(TEXT);
+            head.push(STRING);
             head.extend_from_slice(&(value.len() as u16).to_be_bytes());
             head.extend_from_slice(value.as_bytes());
         }
@@ -149,7 +150,7 @@ mod tests {
         r#"{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":9,"outputTokenCount":17}}"#,
     ];
 
-    /// The same is learned as of a stream of text, wherever it is cut.
+    /// The answer is the same as that of a text stream, however the frames are split into reads.
     #[test]
     fn frames_say_what_events_say() {
         let text = EVENTS.map(|event| format!("data: {event}\n\n")).concat();
@@ -178,7 +179,7 @@ mod tests {
         }
     }
 
-    /// What is of no interest is passed over; after what is broken nothing is said.
+    /// Frames of other kinds are skipped; after a broken frame nothing more is read.
     #[test]
     fn odd_frames() {
         let good = chunk(EVENTS[0]);

@@ -1,4 +1,4 @@
-//! Marks for the provider's cache within blocks: where they stand, and what they say.
+//! Cache marks within blocks: their positions and lifetimes.
 
 use memchr::memmem;
 
@@ -7,7 +7,7 @@ use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::Ttl;
 
-/// The marks of a block and of the blocks in its content, in order, and what the first of them says.
+/// The spans of the marks of a block and of the blocks in its content, in order, and the lifetime of the first.
 pub(super) fn marks_in(raw: &[u8], marks: &[&str]) -> (Vec<Span>, Option<Ttl>) {
     let (mut cuts, mut found) = (Vec::new(), None);
     if marks.iter().any(|name| memmem::find(raw, name.as_bytes()).is_some())
@@ -19,7 +19,7 @@ pub(super) fn marks_in(raw: &[u8], marks: &[&str]) -> (Vec<Span>, Option<Ttl>) {
     (cuts, found)
 }
 
-/// Finds the marks of a block and of the blocks in its content, each with the comma that comes with it.
+/// Finds the marks of a block and of the blocks in its content, each with the comma to be removed with it.
 fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
     let Ok(members) = scan::members_unchecked(raw, value.span) else { return };
     let mut drop = Vec::new();
@@ -39,7 +39,7 @@ fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, fou
     cuts.extend(container::edits(value.span, &elements, &patch).into_iter().map(|edit| edit.at));
 }
 
-/// What the mark of an object says that is its own, and not one of what stands in it.
+/// The lifetime of an object's own mark, not counting marks on objects within it.
 pub(super) fn own_mark(raw: &[u8], marks: &[&str]) -> Option<Ttl> {
     let members = scan::members_unchecked(raw, scan::document(raw).ok()?.span).ok()?;
     let mut own = members.iter().filter(|member| is_mark(member.name(raw), marks));
@@ -51,7 +51,7 @@ pub(super) fn is_mark(name: &[u8], marks: &[&str]) -> bool {
     marks.iter().any(|mark| mark.as_bytes() == name)
 }
 
-/// What a mark says; `None` for `null`.
+/// The lifetime that a mark asks for; `None` for `null`.
 pub(super) fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
     let members = scan::members_unchecked(bytes, mark.span).ok()?;
     let said = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));

@@ -62,6 +62,11 @@ pub use unlisted::{Unlisted, unlisted};
 pub use valid::Invalid;
 
 /// A wire dialect.
+///
+/// One trait for all of a dialect, so that a new one is one implementation in one folder. Users need different parts
+/// of it: reading and editing requests ([`Self::index`], [`Self::lower`], [`Self::valid`]), reading answers
+/// ([`Self::answer`]), the books ([`Self::prompt`]), and requests and errors of the gateway's own ([`Self::ask`],
+/// [`Self::fault`]).
 pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// Its table.
     fn dialect(&self) -> &'static Dialect;
@@ -149,8 +154,8 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     /// A request of the gateway's own in wire form.
     fn ask(&self, ask: &Ask<'_>) -> Asked;
 
-    /// The text of the answer to such a request; `None` if it is incomplete.
-    fn said(&self, answer: &[u8]) -> Option<String>;
+    /// The text of the answer to a request of [`Self::ask`]; `None` if it is incomplete.
+    fn text_of_answer(&self, answer: &[u8]) -> Option<String>;
 
     /// The request as the provider's prompt cache sees it.
     fn prompt(&self, conversation: &Conversation) -> Prompt {
@@ -205,12 +210,12 @@ pub fn named(name: &str) -> Option<&'static dyn Protocol> {
 /// # Errors
 /// [`Unread`] if no dialect can read it.
 pub fn read(
-    said: &'static dyn Protocol,
+    expected: &'static dyn Protocol,
     body: &Bytes,
     memo: &dyn Memo,
 ) -> Result<(&'static dyn Protocol, Conversation), Unread> {
-    let others = ALL.iter().copied().filter(|other| other.list() != said.list());
-    std::iter::once(said)
+    let others = ALL.iter().copied().filter(|other| other.list() != expected.list());
+    std::iter::once(expected)
         .chain(others)
         .map(|protocol| Ok((protocol, protocol.index(body, memo)?)))
         .find(|read| !matches!(read, Err(Unread::Shape)))

@@ -1,7 +1,4 @@
 //! What the OpenAI dialects share: the shape of errors, and the key of the provider's cache.
-//!
-//! Many servers speak these dialects, each with sentences of its own; only those that certainly mean a prompt
-//! that is too long are taken for it.
 
 use memchr::memmem;
 
@@ -13,7 +10,7 @@ use super::pruned::Value;
 use crate::json::{Edit, string};
 use crate::usage::Charge;
 
-/// Where both dialects are spoken.
+/// The provider's own server, at which both dialects are spoken.
 pub(super) const SERVER: Server = Server {
     name: "openai",
     base_url: "https://api.openai.com",
@@ -21,10 +18,10 @@ pub(super) const SERVER: Server = Server {
     variables: &[("OPENAI_BASE_URL", "/v1"), ("OPENAI_API_BASE", "/v1"), ("OPENAI_HOST", "")],
 };
 
-/// Hosts that are known to take a key of their cache.
+/// Hosts that are known to accept a cache key.
 pub(super) const KEYED: &[&str] = &["api.openai.com"];
 
-/// A cache key, unless there is one.
+/// The edit that adds a cache key; `None` if the request has one.
 pub(super) fn add_cache_key(frame: Frame<'_>, list: &str, key: &str) -> Option<Edit> {
     const NAME: &str = "prompt_cache_key";
     if frame.get(list).is_none() || frame.get(NAME).is_some() {
@@ -33,7 +30,7 @@ pub(super) fn add_cache_key(frame: Frame<'_>, list: &str, key: &str) -> Option<E
     frame.append(&format!(r#""{NAME}":{}"#, string::encode(key)))
 }
 
-/// What the figures show of tools that the provider ran. It does not charge for those of others' servers.
+/// Charges for tools that the provider ran, judged by the figures. Tools on other servers (MCP) are not charged for.
 pub(super) fn unpriced(figures: &Value<'_>) -> Vec<Charge> {
     let is_some = |calls: &Value<'_>| calls.as_f64().is_some_and(|calls| calls > 0.0);
     let any = |key| figures.get(key).is_some_and(is_some);
@@ -47,12 +44,13 @@ pub(super) fn unpriced(figures: &Value<'_>) -> Vec<Charge> {
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge)).collect()
 }
 
-/// Whether a tool is on a server that the caller has named.
+/// Whether a tool is on an MCP server that the caller has named.
 pub(super) fn is_mcp(tool: &str) -> bool {
     memmem::find(tool.to_ascii_lowercase().as_bytes(), b"mcp").is_some()
 }
 
-/// How long a request asks for its prompt to be kept, in milliseconds: `"ttl": "12h"`, and the older `"24h"`.
+/// How long a request asks for its prompt to be kept in the cache, in milliseconds: by `"ttl": "12h"`, or by the older
+/// `"24h"`.
 pub(super) fn requested_ttl_ms(frame: &Document) -> Option<u64> {
     let asked = frame.inner_text("prompt_cache_options", "ttl").ok().flatten();
     let asked = asked.or_else(|| frame.text("prompt_cache_retention"))?;

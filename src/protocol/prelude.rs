@@ -187,8 +187,8 @@ mod tests {
         assert_ne!(key(r#""a""#, "one"), key(r#""b""#, "one"));
     }
 
-    /// What a request asks for beside what it says, and from which of its blocks on (tools, instructions, messages) it is
-    /// read anew where that changes; without it, nothing is.
+    /// What a request asks for beside what it says, and from which of its blocks on (tools, instructions, messages) it
+    /// is read anew where that changes; without it, nothing is.
     #[test]
     fn prompts_are_bound_to_how_they_are_asked() {
         const IMAGE: &str = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
@@ -225,7 +225,7 @@ mod tests {
             ("anthropic", anthropic(&[cited(false)]), vec![]),
             ("anthropic", anthropic(&[cited(true)]), vec![1, 2]),
             ("anthropic", anthropic(&[result(&cited(true))]), vec![1, 2]),
-            // What the provider does not read.
+            // An image before the provider's own summary, which the provider does not read.
             ("anthropic", summed, vec![]),
             ("openai-chat", chat(r#","prompt_cache_key":"k""#), vec![]),
             ("openai-chat", chat(r#","reasoning_effort":"low""#), vec![1]),

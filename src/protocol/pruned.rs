@@ -1,8 +1,7 @@
-//! JSON documents without what the model says in them.
+//! JSON documents parsed without the members that hold the model's output.
 //!
-//! The end of a stream may repeat all of an answer, and the instructions and the tools besides: to look for figures
-//! there would cost more than to find them. Names and texts are borrowed from the document where it spells them as they
-//! are.
+//! The end of a stream may repeat the whole answer, the instructions and the tools, and parsing them would cost more
+//! than all figures. Strings without escapes are borrowed from the document.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +9,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number};
 
-/// A value, but for what the model says in it.
+/// A JSON value, without the members that hold the model's output.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'d> {
     /// `null`.
@@ -23,7 +22,7 @@ pub(crate) enum Value<'d> {
     Text(Cow<'d, str>),
     /// An array.
     List(Vec<Self>),
-    /// An object. Where a name stands twice, the last holds.
+    /// An object. If a name occurs twice, the last member counts.
     Object(Vec<(Cow<'d, str>, Self)>),
 }
 
@@ -33,7 +32,7 @@ impl<'d> Value<'d> {
         self.members().iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// The names of an object's members, as they stand; none of anything else.
+    /// The names of an object's members in their order; none for other values.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.members().iter().map(|(name, _)| &**name)
     }
@@ -47,7 +46,7 @@ impl<'d> Value<'d> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
 
-    /// The items of an array; none of anything else.
+    /// The items of an array; none for other values.
     pub(crate) fn items(&self) -> &[Self] {
         self.as_list().unwrap_or_default()
     }
@@ -102,8 +101,8 @@ impl<'de> Deserialize<'de> for Value<'de> {
     }
 }
 
-/// Whether no dialect has figures in a member of this name. It is read over, wherever it stands.
-fn is_saying(name: &str) -> bool {
+/// Whether a member of this name is skipped, at any depth: in no dialect does it hold figures.
+fn is_content(name: &str) -> bool {
     matches!(
         name,
         "arguments"
@@ -168,7 +167,7 @@ impl<'de> Visitor<'de> for Pruner {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value<'de>, A::Error> {
         let mut kept = Vec::new();
         while let Some(Name(name)) = members.next_key()? {
-            if is_saying(&name) {
+            if is_content(&name) {
                 members.next_value::<IgnoredAny>()?;
             } else {
                 kept.push((name, members.next_value()?));
@@ -216,7 +215,7 @@ mod tests {
         match value {
             Json::Array(items) => items.iter_mut().for_each(prune),
             Json::Object(members) => {
-                members.retain(|name, _| !is_saying(name));
+                members.retain(|name, _| !is_content(name));
                 members.values_mut().for_each(prune);
             }
             _ => {}
@@ -242,7 +241,7 @@ mod tests {
         })
     }
 
-    /// Whether members are found as they are in the whole.
+    /// Members are found as in the complete document.
     fn same(read: &Value<'_>, expected: &Json) -> Result<(), TestCaseError> {
         for (name, member) in expected.as_object().into_iter().flatten() {
             let found = read.get(name);

@@ -1,6 +1,7 @@
-//! The common part of reading answers: framing, bounded collecting, looking up figures.
+//! The common part of reading answers: framing, bounded buffering, looking up figures.
 //!
-//! It reads a copy of what has been passed on, so nothing here fails: what is not understood, or too large, is left out.
+//! Works on a copy of bytes that were passed on already, so nothing here fails: what is too large or not understood is
+//! ignored.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -15,30 +16,30 @@ use crate::usage::Money;
 
 /// The largest JSON answer that is read for its usage, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
-/// The most white space in front of an answer whose framing is not clear, in bytes.
+/// How many bytes are buffered, at most, until it is clear whether an answer is a stream.
 const MAX_HEAD: usize = 4096;
 
-/// What a dialect makes of the documents in an answer.
-pub(crate) trait Fold: Send {
-    /// Whether an event may say anything of interest. A cheap look that spares most events the parsing.
-    fn wants(&self, event: &[u8]) -> bool;
-    /// An event that is not wanted. It may be remembered, not parsed.
-    fn pass(&mut self, _event: &[u8]) {}
-    /// An event of a stream.
+/// What a dialect does with the documents and events in an answer.
+pub(crate) trait AnswerVisitor: Send {
+    /// Whether an event may hold anything of interest. A cheap check, so that most events need not be parsed.
+    fn is_relevant(&self, event: &[u8]) -> bool;
+    /// Called for each event that is not relevant, with its unparsed bytes.
+    fn skipped(&mut self, _event: &[u8]) {}
+    /// Called for each relevant event of a stream.
     fn event(&mut self, event: &Value<'_>);
-    /// An event that is no JSON, such as an end mark.
-    fn word(&mut self, _word: &[u8]) {}
-    /// The one document of an answer that is not a stream.
-    fn whole(&mut self, document: &Value<'_>);
-    /// The same as it came, with what the model says in it.
-    fn said(&mut self, _document: &[u8]) {}
-    /// Whether a stream has said that it has come to its proper end.
+    /// Called for each event that is not a JSON object, such as an end mark.
+    fn literal(&mut self, _literal: &[u8]) {}
+    /// Called with the document of an answer that is not a stream.
+    fn document(&mut self, document: &Value<'_>);
+    /// Called after [`Self::document`] with its unparsed bytes, which also hold the model's output.
+    fn raw_document(&mut self, _document: &[u8]) {}
+    /// Whether a stream has announced its proper end.
     fn is_over(&self) -> bool;
-    /// What was learned.
+    /// Takes what was learned from the answer.
     fn answer(&mut self) -> Answer;
 }
 
-/// Reads an answer that is one document.
+/// Reads an answer that is a single document.
 pub(crate) struct Whole<F> {
     bytes: Vec<u8>,
     too_large: bool,
@@ -51,10 +52,10 @@ pub(crate) struct Events<F> {
     fold: F,
 }
 
-/// Reads an answer that is said to be a document. Some servers call a stream that, or nothing at all: its first bytes
-/// decide.
-struct Unsure<F> {
-    /// What came before that was clear.
+/// Reads an answer that is declared as a document. Some servers declare streams so too, or declare nothing: the first
+/// bytes decide.
+struct Sniffing<F> {
+    /// The bytes received before it was clear.
     head: Vec<u8>,
     fold: Option<F>,
     reader: Option<Box<dyn AnswerReader>>,
@@ -67,15 +68,15 @@ struct Framed<F> {
 }
 
 /// The reader for one kind of answer.
-pub(crate) fn reader<F: Fold + 'static>(framing: Framing, fold: F) -> Box<dyn AnswerReader> {
+pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, fold: F) -> Box<dyn AnswerReader> {
     match framing {
-        Framing::Document => Box::new(Unsure { head: Vec::new(), fold: Some(fold), reader: None }),
+        Framing::Document => Box::new(Sniffing { head: Vec::new(), fold: Some(fold), reader: None }),
         Framing::Events => Box::new(Events { framer: Framer::default(), fold }),
         Framing::Frames => Box::new(Framed { frames: Frames::default(), fold }),
     }
 }
 
-impl<F: Fold + 'static> Unsure<F> {
+impl<F: AnswerVisitor + 'static> Sniffing<F> {
     fn decide(&mut self, is_stream: bool) {
         let Some(fold) = self.fold.take() else { return };
         let mut reader: Box<dyn AnswerReader> = if is_stream {
@@ -88,7 +89,7 @@ impl<F: Fold + 'static> Unsure<F> {
     }
 }
 
-impl<F: Fold + 'static> AnswerReader for Unsure<F> {
+impl<F: AnswerVisitor + 'static> AnswerReader for Sniffing<F> {
     fn push(&mut self, bytes: &[u8]) {
         if let Some(reader) = &mut self.reader {
             return reader.push(bytes);
@@ -110,7 +111,7 @@ impl<F: Fold + 'static> AnswerReader for Unsure<F> {
     }
 }
 
-impl<F: Fold> AnswerReader for Whole<F> {
+impl<F: AnswerVisitor> AnswerReader for Whole<F> {
     fn push(&mut self, bytes: &[u8]) {
         self.too_large |= self.bytes.len() + bytes.len() > MAX_ANSWER;
         if self.too_large {
@@ -129,14 +130,14 @@ impl<F: Fold> AnswerReader for Whole<F> {
         if bytes.trim_ascii_start().starts_with(b"[") {
             items(bytes, &mut |item| self.fold.event(item));
         } else if let Some(document) = read(bytes) {
-            self.fold.whole(&document);
-            self.fold.said(bytes);
+            self.fold.document(&document);
+            self.fold.raw_document(bytes);
         }
         self.fold.answer()
     }
 }
 
-impl<F: Fold> AnswerReader for Events<F> {
+impl<F: AnswerVisitor> AnswerReader for Events<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { framer, fold } = self;
         framer.push(bytes, &mut |event| take(fold, event));
@@ -153,7 +154,7 @@ impl<F: Fold> AnswerReader for Events<F> {
     }
 }
 
-impl<F: Fold> AnswerReader for Framed<F> {
+impl<F: AnswerVisitor> AnswerReader for Framed<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { frames, fold } = self;
         frames.push(bytes, &mut |event| take(fold, event));
@@ -168,27 +169,28 @@ impl<F: Fold> AnswerReader for Framed<F> {
     }
 }
 
-fn take<F: Fold>(fold: &mut F, event: &[u8]) {
+fn take<F: AnswerVisitor>(fold: &mut F, event: &[u8]) {
     let event = event.trim_ascii();
     if !event.starts_with(b"{") {
-        fold.word(event);
-    } else if !fold.wants(event) {
-        fold.pass(event);
+        fold.literal(event);
+    } else if !fold.is_relevant(event) {
+        fold.skipped(event);
     } else if let Some(event) = read(event) {
         fold.event(&event);
     }
 }
 
-/// A document, if it is JSON. What it says may have been broken up within a character.
+/// Parses a document; `None` if it is not JSON. Texts that are not looked at may be invalid UTF-8: a server may split
+/// what the model says within a character.
 fn read(bytes: &[u8]) -> Option<Value<'_>> {
-    // To look at all bytes first costs less than to look at each text.
+    // Checking all bytes at once is cheaper than checking each text.
     match str::from_utf8(bytes) {
         Ok(text) => serde_json::from_str(text).ok(),
         Err(_) => serde_json::from_slice(bytes).ok(),
     }
 }
 
-/// The items of an array that may have been cut off: a stream in the dress of one document.
+/// Calls `take` with the items of an array that may be cut off: a stream that is written as one document.
 fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     let mut rest = array.trim_ascii_start();
     while let [b'[' | b',', after @ ..] = rest {
@@ -199,18 +201,19 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     }
 }
 
-/// The most tokens, or anything else that is counted, that one answer is believed to have: thousands of windows. A figure
-/// beyond that would be all that a sum shows.
-const MOST: u64 = 1 << 32;
+/// The largest count (of tokens or anything else) that is believed of one answer: thousands of windows. A larger one
+/// would drown all others in a sum.
+const MAX_COUNT: u64 = 1 << 32;
 
-/// A count at a path of keys, also where it is written as `1e3`, `1000.0` or `"1000"`; `None` where it is missing, null, no
-/// whole number, or so large that nothing has been counted.
+/// The count at a path of keys, also if it is written as `1e3`, `1000.0` or `"1000"`. `None` if it is missing, null,
+/// not a whole number, or too large to be believed.
 pub(crate) fn count(value: &Value<'_>, path: &[&str]) -> Option<u64> {
-    whole(value, path).filter(|number| *number <= MOST)
+    whole_number(value, path).filter(|number| *number <= MAX_COUNT)
 }
 
-/// A whole number, as far as floats hold all of them.
-fn whole(value: &Value<'_>, path: &[&str]) -> Option<u64> {
+/// The whole number at a path of keys; `None` if it is missing, not a whole number, negative, or beyond what a float
+/// represents exactly.
+fn whole_number(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     const EXACT: u64 = 1 << f64::MANTISSA_DIGITS;
     let number = number(at(value, path)?)?;
     let is_exact = |number: &f64| (0.0..=EXACT as f64).contains(number) && number.fract() == 0.0;
@@ -218,7 +221,7 @@ fn whole(value: &Value<'_>, path: &[&str]) -> Option<u64> {
     number.as_u64().or_else(float).filter(|number| *number <= EXACT)
 }
 
-/// A number, also where it stands in quotes.
+/// A number, also if it is written in quotes.
 fn number<'v>(value: &'v Value<'_>) -> Option<Cow<'v, Number>> {
     match value {
         Value::Text(text) => text.trim().parse().ok().map(Cow::Owned),
@@ -226,28 +229,29 @@ fn number<'v>(value: &'v Value<'_>) -> Option<Cow<'v, Number>> {
     }
 }
 
-/// What is counted under some names of the same: the first that is no zero. Some servers have names that they do not
-/// use, with zeros in them.
+/// The first non-zero count among several names for the same figure; zero if there are only zeros. Some servers write
+/// zeros for the names that they do not use.
 pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
     let counts = || paths.iter().filter_map(|path| count(value, path));
     counts().find(|tokens| *tokens > 0).or_else(|| counts().next())
 }
 
-/// Pico-dollars in one of the ticks that xAI states its costs in.
+/// Pico-dollars in a tick, the unit in which xAI states costs.
 const TICK: i128 = 100;
 
-/// What a request may have cost, in pico-dollars: nobody is paid for one, and no more than this can be booked.
-const MAY_COST: RangeInclusive<i128> = 0..=i64::MAX as i128;
+/// The costs that are believed of one request, in pico-dollars: not negative, and small enough to be booked.
+const COSTS: RangeInclusive<i128> = 0..=i64::MAX as i128;
 
-/// What the provider says that it cost, whatever for: OpenRouter does in every dialect, xAI, and Perplexity, by its parts.
-/// With a key of the caller's own, OpenRouter's is only its fee, beside what the provider behind it takes.
+/// The total cost that the provider states: OpenRouter does so in every dialect, and so do xAI and Perplexity (with its
+/// parts). If the caller uses a key of its own (`is_byok`), OpenRouter's `cost` is its fee only, and the cost at the
+/// provider behind it is added.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
-    if let Some(ticks) = whole(figures, &["cost_in_usd_ticks"]) {
+    if let Some(ticks) = whole_number(figures, &["cost_in_usd_ticks"]) {
         return Some(Money::from_picodollars(i128::from(ticks) * TICK));
     }
     let usd = |value: &Value<'_>| {
         let cost = Money::from_usd_str(&number(value)?.to_string()).ok();
-        cost.filter(|cost| MAY_COST.contains(&cost.picodollars()))
+        cost.filter(|cost| COSTS.contains(&cost.picodollars()))
     };
     let stated = figures.get("cost")?;
     let cost = usd(stated.get("total_cost").unwrap_or(stated))?;
@@ -258,7 +262,7 @@ pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     Some(cost + usd(behind)?)
 }
 
-/// Takes the error of a document, if it has one.
+/// Notes the error of a document in `answer`, if it has one.
 pub(crate) fn take_error(answer: &mut Answer, document: &Value<'_>) {
     if let Some(said) = error(document) {
         answer.error = Some(said);
@@ -266,24 +270,24 @@ pub(crate) fn take_error(answer: &mut Answer, document: &Value<'_>) {
     }
 }
 
-/// All that the error of a document says of itself, or a document that is one; see [`refusal`].
+/// All text of the error in a document, or of a document that is an error; see [`refusal::error_text`].
 pub(crate) fn error_words(document: &Value<'_>) -> Option<String> {
-    refusal::error(&serde_json::Value::from(document))
+    refusal::error_text(&serde_json::Value::from(document))
 }
 
-/// What the error of a document says, if it has one: its message, or all of it.
+/// The message of the error in a document, or all of the error as JSON if it has no message.
 pub(crate) fn error(document: &Value<'_>) -> Option<String> {
     let error = document.get("error").filter(|error| !error.is_null())?;
     let message = text(error, &["message"]).or_else(|| error.as_str().map(str::to_owned));
     Some(message.unwrap_or_else(|| error.to_string()))
 }
 
-/// A text at a path of keys.
+/// The text at a path of keys; `None` if it is missing or empty.
 pub(crate) fn text(value: &Value<'_>, path: &[&str]) -> Option<String> {
     at(value, path)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A value at a path of keys.
+/// The value at a path of keys.
 pub(crate) fn at<'v, 'd>(value: &'v Value<'d>, path: &[&str]) -> Option<&'v Value<'d>> {
     path.iter().try_fold(value, |value, key| value.get(key))
 }

@@ -15,11 +15,11 @@ use super::content::{leading_number, trailing_number};
 use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
 
-/// What the error means in an answer that refuses a request, or at the beginning of an answer with status 200.
+/// What an error means that is the body of a refusal, or at the beginning of an answer with status 200.
 pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
-        400 | 422 | 500 => whole(body),
-        200 => begun(body),
+        400 | 422 | 500 => document_error(body),
+        200 => opening_error(body),
         _ => None,
     };
     let Some(error) = error else { return Refused::Other };
@@ -61,7 +61,8 @@ fn overflow(error: &str) -> Refused {
             .filter(|number| *number > 0)
     };
     let limit = number(wording.limit);
-    let alone = parts(error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
+    let alone =
+        prompt_parts(error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
     match (alone, limit) {
         // A prompt as short as this is not the reason: shortening it would lose history for nothing.
         (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
@@ -71,7 +72,7 @@ fn overflow(error: &str) -> Refused {
 
 /// The tokens of the prompt, if the error lists it apart from the answer: `9 tokens (5 in the messages, 4 in the
 /// completion)`.
-fn parts(error: &str) -> Option<u64> {
+fn prompt_parts(error: &str) -> Option<u64> {
     const OF_PROMPT: [&str; 6] = [
         " in the messages",
         " in the functions",
@@ -85,39 +86,39 @@ fn parts(error: &str) -> Option<u64> {
 }
 
 /// The text of an error that is the whole answer.
-fn whole(body: &[u8]) -> Option<String> {
-    error(&serde_json::from_slice(body).ok()?)
+fn document_error(body: &[u8]) -> Option<String> {
+    error_text(&serde_json::from_slice(body).ok()?)
 }
 
 /// The text of an error inside an answer with a good status, or at the beginning of one.
-fn begun(body: &[u8]) -> Option<String> {
+fn opening_error(body: &[u8]) -> Option<String> {
     let events = serde_json::from_slice(body).map_or_else(|_| events(body), |document| vec![document]);
-    events.iter().filter(|event| is_error(event)).find_map(error)
+    events.iter().filter(|event| is_error(event)).find_map(error_text)
 }
 
 /// The document, or the first item if a server wraps it in a list.
-fn first(document: &Value) -> &Value {
+fn unwrapped(document: &Value) -> &Value {
     document.as_array().and_then(|list| list.first()).unwrap_or(document)
 }
 
 /// The member that states an error.
-fn put_down(document: &Value) -> Option<&Value> {
+fn error_member(document: &Value) -> Option<&Value> {
     let error = document.get("error").or_else(|| document.get("response")?.get("error"));
     error.filter(|error| !error.is_null())
 }
 
 /// Whether a value declares itself to be an error; a message alone may be anything.
 fn is_error(document: &Value) -> bool {
-    let document = first(document);
+    let document = unwrapped(document);
     let says = |key: &str| document.get(key).is_some_and(|said| said == "error");
-    put_down(document).is_some() || says("type") || says("object")
+    error_member(document).is_some() || says("type") || says("object")
 }
 
 /// The text of an error in lower case: its message, code, type and their numbers, and those of an error that it
 /// passes on.
-pub(super) fn error(document: &Value) -> Option<String> {
-    let document = first(document);
-    let error = put_down(document).or_else(|| {
+pub(super) fn error_text(document: &Value) -> Option<String> {
+    let document = unwrapped(document);
+    let error = error_member(document).or_else(|| {
         // Some servers put the message at the top level.
         document.get("message").filter(|message| message.is_string()).map(|_| document)
     })?;
@@ -138,13 +139,13 @@ pub(super) fn error(document: &Value) -> Option<String> {
         words.push('\n');
     }
     let passed_on = error.get("metadata").and_then(|metadata| metadata.get("raw")?.as_str());
-    if let Some(passed_on) = passed_on.and_then(|raw| whole(raw.as_bytes())) {
+    if let Some(passed_on) = passed_on.and_then(|raw| document_error(raw.as_bytes())) {
         words.push_str(&passed_on);
     }
     Some(words)
 }
 
-/// What the server says in its own words, in lower case, up to where it quotes the request or the model.
+/// The server's own words in lower case: the message up to the first quotation of the request or the model.
 fn own_words(message: &str) -> String {
     let mut words = message.to_ascii_lowercase();
     let quoted = QUOTES.iter().filter_map(|before| words.find(before)).min();
@@ -152,7 +153,7 @@ fn own_words(message: &str) -> String {
     words
 }
 
-/// The complete events at the beginning of a stream, be it one of events or one long list.
+/// The complete events at the beginning of a stream, which may also be written as one long list.
 fn events(body: &[u8]) -> Vec<Value> {
     if let Some(items) = items(body) {
         return first_item(items).and_then(Result::ok).into_iter().collect();
@@ -285,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Within an answer an error says what it would say of a request that is refused at once.
+    /// An error inside an answer is classified like one that refuses a request at once.
     #[test]
     fn errors_within_answers_say_as_much() {
         const CODE: &str = r#""code":"context_length_exceeded","message":"No room.""#;

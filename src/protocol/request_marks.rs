@@ -1,7 +1,7 @@
 //! Where a request marks its prompt for the provider's cache.
 //!
-//! Found by searching the bytes for the member's name, which no text can contain unescaped. A string of that
-//! very name counts as a mark too: then there are fewer free places than there might be, and nothing worse.
+//! Found by searching the bytes for the quoted name of the member, which no text can contain unescaped. A string that
+//! consists of that name counts as a mark too: then fewer marks seem to be free than are, which does no harm.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use memchr::memmem::Finder;
 use crate::conversation::{Hold, Marks, Message, PartId};
 use crate::json::Span;
 
-/// Made once, since that costs more than to look.
+/// Built once: building it costs more than a search.
 static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""cache_control""#));
 const LONG: &[u8] = br#""1h""#;
-/// How far behind the name the time to live is looked for.
+/// How many bytes are searched for the time to live, from the name on.
 const NEAR: usize = 80;
 
-/// The marks of a body whose messages stand in `list`, and that has `automatic` as a mark of its own: that one stands
-/// behind all others.
+/// The marks of a body whose messages are in `list`. `automatic` is the value of the body's own mark, if it has one:
+/// the provider puts that mark behind all others.
 pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &[Message]) -> Marks {
     let mut marks = Marks {
         members: [
@@ -39,7 +39,8 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
     for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
         let (raw, parts) = (found.span.of(body), &found.index.parts);
         for at in NAME.find_iter(raw) {
-            // A mark of a block within a result counts as the result's own, and one of a message as its last part's.
+            // A mark on a block in a result counts as one on the result, and a mark on a message as one on its last
+            // part.
             let part = parts.iter().position(|part| part.span.range().contains(&at));
             let part = part.unwrap_or_else(|| parts.len().saturating_sub(1)) as u32;
             let hold = hold(near(raw, at));
@@ -47,7 +48,7 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
             marks.parts.push((PartId { message: message as u32, part }, hold));
         }
     }
-    // Members of a message need not stand in the order of its parts.
+    // The members of a message need not be in the order of its parts.
     marks.parts.sort_by_key(|(part, _)| *part);
     marks
 }
@@ -56,19 +57,19 @@ fn near(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[at..bytes.len().min(at + NEAR)]
 }
 
-/// Whether the name that begins here is that of this value.
+/// Whether the name at `at` is that of the member with this value.
 fn names(body: &[u8], at: usize, value: Span) -> bool {
     let between = body.get(at + NAME.needle().len()..value.range().start);
     between.is_some_and(|between| between.iter().all(|byte| b": \t\r\n".contains(byte)))
 }
 
-/// Whether marks may stand in a message.
-pub(super) fn may_stand_in(message: &[u8]) -> bool {
+/// Whether a message may contain marks.
+pub(super) fn may_be_in(message: &[u8]) -> bool {
     NAME.find(message).is_some()
 }
 
-/// How long the mark that begins here is to last. One of which that cannot be told is taken to last for long: a mark before
-/// it must then last as long, which is never wrong.
+/// The lifetime of the mark that begins here. If it is not clear, it counts as long: marks before it must then be long
+/// too, which is never wrong.
 fn hold(near: &[u8]) -> Hold {
     let Some(end) = memchr::memchr(b'}', near) else { return Hold::Long };
     let value = &near[..end];
@@ -77,7 +78,7 @@ fn hold(near: &[u8]) -> Hold {
     if is_short { Hold::Short } else { Hold::Long }
 }
 
-/// Whether the mark that begins here may be one that does not last for long: one behind it must not last longer.
+/// Whether the mark that begins here may be a short-lived one: marks behind it must then not be long-lived.
 fn may_be_short(near: &[u8]) -> bool {
     let value = near[NAME.needle().len()..].trim_ascii_start();
     let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii_start();
@@ -95,7 +96,7 @@ mod tests {
     use crate::protocol::anthropic::Anthropic;
     use crate::strategy::marks::Chosen;
 
-    /// What stands before the messages, wherever in the body, tells what may stand behind it.
+    /// Whether a short-lived mark precedes the messages in the prompt, wherever it is in the body.
     #[test]
     fn marks_around_the_messages_are_told_apart() {
         const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
@@ -124,7 +125,7 @@ mod tests {
         }
     }
 
-    /// A mark that is added before one that lasts for long lasts as long.
+    /// A mark that is added before a long-lived one is long-lived too.
     #[test]
     fn marks_that_last_for_long_come_first() {
         const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;

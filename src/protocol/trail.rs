@@ -1,28 +1,28 @@
-//! Lists of messages that were read before, up to some message.
+//! Recognises the part of a list of messages that an earlier request had too.
 //!
-//! Agents send their history again with every request. A message whose bytes stand where they stood in the request
-//! before is not scanned and not looked up again: that its bytes hash alike is enough to know all of it. A message
-//! that was changed in its place, as by a cache mark that moves, is read as any other, and what follows it is
-//! found again.
+//! Agents send their history again with every request. A message with the same position in the list and the same bytes
+//! as in an earlier request is neither scanned nor looked up again: an equal hash of its bytes is enough. A message
+//! that was changed in place, as by a cache mark that moved, is read like a new one, and those behind it are recognised
+//! again.
 
 use bytes::Bytes;
 
 use crate::conversation::{Memo, Step, Trail};
 use crate::json::scan::Value;
 
-/// Shorter lists are read as quickly.
-pub(super) const LEAST: usize = 8;
-/// After so many messages in a row that stand elsewhere, the rest of the list is another one.
-const MISSES: u32 = 4;
+/// The shortest list for which this is worth its while.
+pub(super) const MIN_MESSAGES: usize = 8;
+/// After more than this many different messages in a row, the rest of the list is assumed to be different.
+const MAX_MISSES: u32 = 4;
 
-/// Walks along a list beside the one that began alike.
+/// Walks along a list of messages and, in parallel, along an earlier one with the same first message.
 pub(super) struct Walk<'m> {
     body: &'m Bytes,
     dialect: &'m str,
     memo: &'m dyn Memo,
     trail: Option<Trail>,
     misses: u32,
-    /// Of the messages so far, those that are known.
+    /// For each message so far: what the earlier list knows of it, if it is the same.
     steps: Vec<Option<Step>>,
 }
 
@@ -31,27 +31,27 @@ impl<'m> Walk<'m> {
         Self { body, dialect, memo, trail: None, misses: 0, steps: Vec::new() }
     }
 
-    /// The length of the message at `at` if it is known, given the messages before it.
+    /// The length of the message that begins at byte `at`, behind the messages `before`; `None` if it is not known.
     pub(super) fn step(&mut self, before: &[Value], at: usize) -> Option<usize> {
         if let [first] = before {
             self.trail = self.memo.trail(self.memo.key(self.dialect, first.span.of(self.body)));
         }
         let found = self.trail.as_ref().and_then(|trail| trail.get(before.len()));
-        let found = found.filter(|step| self.stands(step, at)).cloned();
+        let found = found.filter(|step| self.is_at(step, at)).cloned();
         let length = found.as_ref().map(|step| step.length as usize);
         self.misses = if found.is_some() { 0 } else { self.misses + 1 };
-        self.trail.take_if(|_| self.misses > MISSES);
+        self.trail.take_if(|_| self.misses > MAX_MISSES);
         self.steps.push(found);
         length
     }
 
-    /// Whether the bytes of a message stand here.
-    fn stands(&self, step: &Step, at: usize) -> bool {
+    /// Whether the bytes at `at` are those of a known message.
+    fn is_at(&self, step: &Step, at: usize) -> bool {
         let raw = self.body.get(at..at + step.length as usize);
         raw.is_some_and(|raw| raw.ends_with(b"}") && self.memo.key(self.dialect, raw) == step.key)
     }
 
-    /// Of each message, what is known.
+    /// For each message of the list: what is known of it.
     pub(super) fn into_steps(self) -> Vec<Option<Step>> {
         self.steps
     }
@@ -69,7 +69,7 @@ mod tests {
     use crate::conversation::{MessageIndex, NoMemo};
     use crate::protocol;
 
-    /// Remembers lists only, and counts what had to be looked up.
+    /// A memo that remembers lists only, and counts the messages that had to be looked up.
     #[derive(Default)]
     struct Lists {
         trails: RefCell<HashMap<u128, Trail>>,
@@ -118,7 +118,7 @@ mod tests {
             (&["abcdefgh", "abXXefghi"], &[8, 4]),
             // Other messages from some place on, and then the former ones again.
             (&["abcdefgh", "abcUVWXYZ", "abcdefghi"], &[8, 7, 7]),
-            // One was taken out: nothing stands where it stood.
+            // One was removed, so all later ones have moved.
             (&["abcdefghi", "abdefghi"], &[9, 7]),
             (&["abcdefgh", "Xbcdefgh"], &[8, 8]),
         ] {
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// What is known of a list says nothing of a body that is broken behind it.
+    /// A body that is broken behind a known list is still found to be broken.
     #[test]
     fn what_is_broken_behind_a_known_list_is_not_read() {
         let (memo, protocol) = (Lists::default(), protocol::named("anthropic").unwrap());

@@ -1,4 +1,4 @@
-//! Requests without a list of messages: what they are about is with the provider alone.
+//! Requests without a list of messages, which continue a history that only the provider has.
 
 use bytes::Bytes;
 
@@ -6,20 +6,20 @@ use super::Protocol;
 use super::body::Document;
 use crate::json::scan::Kind;
 
-/// What such a request says.
+/// A request without a list of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unlisted {
     /// The model that is asked for.
     pub model: Option<Box<str>>,
-    /// A session id that the body carries.
+    /// The session id in the body.
     pub session: Option<Box<str>>,
-    /// What it goes on from: an answer's id, or the history's own.
+    /// The id of what it continues: an earlier answer, or a history that the provider keeps.
     pub continues: Box<str>,
-    /// The provider keeps the history with the answer.
+    /// Whether the provider keeps the history with the new answer.
     pub is_kept: bool,
 }
 
-/// Reads such a request. `None` for any other: one with a list is read as a whole or not at all.
+/// Reads a request without a list of messages. `None` for one with a list, even if that is unreadable.
 pub fn unlisted(protocol: &dyn Protocol, body: &Bytes) -> Option<Unlisted> {
     let frame = Document::frame(body, protocol.list()).ok()?;
     let list = frame.get(protocol.list()).filter(|list| list.kind != Kind::Null);

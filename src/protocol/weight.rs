@@ -1,12 +1,12 @@
-//! What a text weighs in a prompt, in bytes of ordinary text: what tokenizers make next to nothing of weighs next to
-//! nothing.
+//! The weight of a text in a prompt: its length in bytes, with long runs of white space or of one punctuation mark
+//! counted for little.
 //!
-//! A token is a few bytes of words or of data, but a whole indentation, or a whole ruler of dashes. Where the tokens of
-//! a text are told by its share of a prompt, its bytes would make what is mostly white space as dear as what is not.
+//! A token holds a few bytes of words or of data, but a whole indentation, or a whole ruler of dashes. The tokens of a
+//! prompt are divided among its texts by weight. By length, a text of mostly white space would get far too many.
 
-/// The bytes of a run that count in full: a run is a token, and parts what stands around it in two.
+/// Bytes of a run that count in full: a run is one token, and splits the text around it into two.
 const HEAD: usize = 6;
-/// Of the bytes behind them, so many weigh as one.
+/// How many of the bytes behind these count as one.
 const TAIL: usize = 32;
 
 /// The weight of a text as it is written in a JSON string.
@@ -26,7 +26,7 @@ pub(super) fn of(raw: &[u8]) -> u32 {
     u32::try_from(weight).unwrap_or(u32::MAX)
 }
 
-/// The bytes of the white space that a text begins with.
+/// How many bytes of white space a text begins with.
 fn spaces(raw: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -37,7 +37,7 @@ fn spaces(raw: &[u8]) -> usize {
     }
 }
 
-/// The bytes of the first character, if that is white space.
+/// The length of the first character in bytes, escaped or not, if it is white space; else 0.
 fn space(raw: &[u8]) -> usize {
     match raw {
         [b' ' | b'\n' | b'\t' | b'\r', ..] => 1,
@@ -72,7 +72,7 @@ mod tests {
             (&" ".repeat(38), 7),
             (&"-".repeat(80), 8),
             (r#"{\"a\":1}"#, 9),
-            // The backslash is no white space, nor is what follows it.
+            // An escaped backslash is no white space, nor is the letter behind it.
             (r"C:\\new\\table", 14),
             ("==--==", 6),
             ("aaaaaaaaaaaa", 12),

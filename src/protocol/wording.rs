@@ -1,31 +1,31 @@
-//! The words in which servers say that a prompt is too long: codes and sentences that certainly mean it.
+//! The error texts by which servers say that a prompt is too long: codes and sentences that certainly mean it.
 //!
-//! One table for all dialects: a sentence belongs to whoever serves the model, and resellers pass it on in any
-//! dialect. All of it in small letters.
+//! One table for all dialects: a text comes from whoever serves the model, and resellers pass it on in any dialect. All
+//! in lower case.
 
 /// A way to say that a prompt is too long.
 #[derive(Debug)]
 pub(super) struct Wording {
-    /// Stands in the error's message, code or type.
+    /// Occurs in the error's message, code or type.
     pub(super) says: &'static str,
-    /// Stands in front of the number of tokens that fit.
+    /// Texts that may precede the number of tokens that fit.
     pub(super) limit: &'static [&'static str],
-    /// Stands in front of the number of tokens that came.
+    /// Texts that may precede the number of tokens that were sent.
     pub(super) prompt: &'static [&'static str],
-    /// Whose tokens these are.
+    /// Which tokens that number counts.
     pub(super) counts: Counts,
 }
 
-/// What the number of tokens that came is the sum of.
+/// Which tokens an error counts as sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// The prompt, and perhaps the answer that was asked for.
+    /// The prompt, and perhaps the requested answer too.
     Request,
-    /// The prompt alone, where it is the answer that may not fit beside it.
+    /// The prompt only. It may be the requested answer that does not fit beside it.
     Prompt,
 }
 
-/// Where the numbers stand in the errors that many servers have in common.
+/// Texts that precede the numbers in errors that many servers have in common.
 const LIMITS: &[&str] = &[
     "maximum context length is ",
     "maximum context length of ",
@@ -67,7 +67,7 @@ const fn prompt(
     Wording { says, limit, prompt, counts: Counts::Prompt }
 }
 
-/// What means that the prompt is too long. The first that stands in an error tells where its numbers are.
+/// Errors that mean that the prompt is too long. The first that occurs in an error tells where its numbers are.
 pub(super) const OVERFLOW: &[Wording] = &[
     // Anthropic, and what older models and resellers make of it.
     request(
@@ -116,20 +116,19 @@ pub(super) const OVERFLOW: &[Wording] = &[
     request("the configured context size is", &["configured context size is "], &["prompt has "]),
 ];
 
-/// Those of them that llama.cpp takes for faults of its own.
+/// Those of [`OVERFLOW`] that llama.cpp reports with status 500.
 pub(super) const SAID_WITH_500: &[&str] = &["exceed_context_size_error", "context size has been exceeded"];
 
-/// What a server says of messages that the model's chat template does not take: a fault of its own, to its mind.
+/// Errors about messages that the model's chat template rejects. Servers report them as faults of their own.
 pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must alternate"];
 
-/// What is said as of a bad request where nothing is wrong with it: by Groq, of calls and answers of the model's that it
-/// cannot read; by Anthropic, of a history that it holds and that is not to be gone on with so.
+/// Errors that are reported as bad requests although nothing is wrong with the request: by Groq, if it cannot parse the
+/// model's calls or answer; by Anthropic, if a history that it holds cannot be continued in this way.
 pub(super) const UNANSWERED: &[&str] =
     &["'failed_generation'", "tool_use_failed", "thread_already_continued", "thread_continue_in_flight"];
 
-/// What stands in front of what a server quotes in an error: of the request (whoever checks it with Pydantic), or of
-/// what the model has said (llama.cpp). Whatever is quoted may say anything. A member that is only named stands behind
-/// no comma.
+/// Texts that precede a quotation in an error, which may say anything: of the request (servers that use Pydantic), or
+/// of the model's output (llama.cpp). The commas exclude errors that merely name the member.
 pub(super) const QUOTES: &[&str] =
     &[", 'input': ", ",\"input\":", ", \"input\":", "input_value=", "failed to parse input at pos "];
 
@@ -155,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Sentences as servers send them; the tokens that came, and those that fit.
+    /// Sentences as servers send them, each with the tokens that were sent and those that fit.
     const SENTENCES: &[(&str, Option<u64>, Option<u64>)] = &[
         ("prompt is too long: 210000 tokens > 200000 maximum", Some(210_000), Some(200_000)),
         ("prompt is too long", None, None),
@@ -303,7 +302,7 @@ mod tests {
         ),
     ];
 
-    /// In the shapes of all dialects.
+    /// In the error bodies of all dialects.
     #[test]
     fn sentences_tell_what_fits_and_what_came() {
         for &(message, prompt, limit) in SENTENCES {
@@ -317,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Not even where an answer repeats what it was asked.
+    /// Even if the model's answer quotes such a sentence.
     #[test]
     fn what_a_model_says_is_no_refusal() {
         let template = ("Error rendering prompt with jinja template", None, None);
@@ -435,7 +434,7 @@ mod tests {
         check(429, r#"{"error":{"message":"tokens per min","code":"rate_limit_exceeded"}}"#, Refused::Other);
     }
 
-    /// What the model has said is at fault, or what the provider holds, and not what was asked.
+    /// The fault is in the model's output, or in a history that the provider holds, not in the request.
     #[test]
     fn what_cannot_be_read_or_gone_on_with_is_no_refusal() {
         for error in [
@@ -447,7 +446,7 @@ mod tests {
         }
     }
 
-    /// It is of a request, or of the model.
+    /// The quotation is of the request, or of the model's output.
     #[test]
     fn what_is_quoted_may_say_anything() {
         for (status, message) in [

@@ -79,7 +79,7 @@ impl Judge {
         if !reply.is_good() {
             return Err(reply.refusal());
         }
-        let said = self.call.protocol.said(&reply.body);
+        let said = self.call.protocol.text_of_answer(&reply.body);
         let text = said.ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         Ok(Said { text, cost: reply.booked(&self.call, prices).bill.map(|bill| bill.total) })
     }

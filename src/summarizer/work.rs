@@ -189,8 +189,12 @@ impl<T: Transport> Errand<'_, T> {
                 Refused::Malformed | Refused::Unanswered | Refused::Other => reply.refusal(),
             });
         }
-        let written =
-            self.job.call.protocol.said(&reply.body).ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
+        let written = self
+            .job
+            .call
+            .protocol
+            .text_of_answer(&reply.body)
+            .ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         let most = prompt::most_bytes(&self.job.settings);
         Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into(), None))
     }

@@ -169,8 +169,8 @@ impl Protocol for Clumsy {
         self.inner.ask(ask)
     }
 
-    fn said(&self, answer: &[u8]) -> Option<String> {
-        self.inner.said(answer)
+    fn text_of_answer(&self, answer: &[u8]) -> Option<String> {
+        self.inner.text_of_answer(answer)
     }
 
     fn fault(&self, fault: &Fault<'_>) -> String {

@@ -1,11 +1,12 @@
 //! Usage and endings of answers.
 //!
 //! In a stream, `message_start` states the prompt figures and the split of cache writes by lifetime, and every
-//! `message_delta` repeats cumulative figures. Server-side compactions are billed beside the top-level figures, and so
-//! is what a model put out before it declined and the provider went on with another: the figures are the other's.
+//! `message_delta` repeats cumulative figures. Server-side compactions are billed in addition to the top-level figures.
+//! So is the output of a model that declined after it had begun, if the provider went on with another model: the
+//! top-level figures are those of the other one.
 //!
-//! Where the provider's own tools ran, the figures at the end are a sum over all calls of the model, in each of which the
-//! prompt was read again. Those at the beginning are of the first.
+//! If the provider's own tools ran, the figures at the end are a sum over all calls of the model, each of which read
+//! the prompt again. Those at the beginning are of the first call.
 
 use memchr::memmem;
 
@@ -14,7 +15,7 @@ use super::{edits, summary};
 use crate::protocol::body::Object;
 use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
-use crate::protocol::reader::{self, Fold, count, text};
+use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, Stop};
 use crate::usage::{Extra, Geo, Own, Partial, Reasoning, Speed, Tier, Tokens};
 
@@ -26,15 +27,15 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Messages {
     answer: Answer,
     usage: Partial,
-    /// The prompt that a stream has begun with, if it has said.
+    /// The prompt size in tokens that a stream states at its beginning.
     opening: Option<u64>,
-    /// The provider's own tools ran.
+    /// Whether the provider's own tools ran.
     has_served: bool,
-    /// The block that a stream has begun last is a summary of the history.
+    /// Whether the content block that began last is a summary of the history.
     is_summary: bool,
 }
 
-/// What is counted of the provider's own tools, below `server_tool_use`.
+/// Counts of calls of the provider's own tools, below `server_tool_use`.
 const SERVED: &[&str] =
     &["web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests"];
 
@@ -57,7 +58,7 @@ impl Messages {
             self.usage.fold(usage(figures));
             let has_run = |tool: &&str| count(figures, &["server_tool_use", tool]) > Some(0);
             self.has_served |= SERVED.iter().any(has_run);
-            // A stream has begun with the name of the model that declined.
+            // The beginning of a stream names the model that declined.
             if let Some(model) = steps(figures).iter().rev().find_map(fallback) {
                 self.answer.model = Some(model.to_owned());
             }
@@ -71,14 +72,14 @@ impl Messages {
     }
 }
 
-impl Fold for Messages {
-    fn wants(&self, event: &[u8]) -> bool {
+impl AnswerVisitor for Messages {
+    fn is_relevant(&self, event: &[u8]) -> bool {
         let head = &event[..event.len().min(48)];
         memmem::find(head, b"content_block_").is_none() && memmem::find(head, b"\"ping\"").is_none()
     }
 
-    /// Blocks. Only of a summary is anything wanted: what a client can go on with, and nobody else has.
-    fn pass(&mut self, event: &[u8]) {
+    /// Content blocks. Only the seals of a summary are read: a later request that begins with them continues this one.
+    fn skipped(&mut self, event: &[u8]) {
         let head = &event[..event.len().min(96)];
         if memmem::find(head, b"content_block_start").is_some() {
             self.is_summary = memmem::find(head, b"\"compaction\"").is_some();
@@ -115,7 +116,7 @@ impl Fold for Messages {
         }
     }
 
-    fn whole(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>) {
         if let Some(error) = text(document, &["error", "message"]) {
             self.answer.error = Some(error);
             self.answer.error_words = reader::error_words(document);
@@ -125,7 +126,7 @@ impl Fold for Messages {
         self.answer.complete = self.answer.stop.is_some();
     }
 
-    fn said(&mut self, document: &[u8]) {
+    fn raw_document(&mut self, document: &[u8]) {
         let stop = self.answer.stop.as_ref().map(Stop::word);
         if stop == Some(summary::KIND) || self.usage.prompt_is_cut {
             self.answer.seals = summary::sealed(document);
@@ -158,13 +159,13 @@ fn usage(figures: &Value<'_>) -> Partial {
         provider_cost: reader::stated_cost(figures),
         extra: figures.get("iterations").and_then(Value::as_list).map(extra),
         prompt_is_cut: steps(figures).iter().any(|step| kind(step) == Some("compaction")),
-        ..with_split_of_calls(counts(figures), steps(figures))
+        ..with_write_split(counts(figures), steps(figures))
     }
 }
 
-/// The figures with the lifetimes that the calls tell which they are the sum of, where they do not tell them: a stream's
-/// later events state the sum alone.
-fn with_split_of_calls(sum: Partial, steps: &[Value<'_>]) -> Partial {
+/// Fills in the split of cache writes into 5 min and 1 h from the per-call figures (`iterations`), if `sum` has none
+/// and the calls add up to it: later events of a stream state only the total.
+fn with_write_split(sum: Partial, steps: &[Value<'_>]) -> Partial {
     let answering = steps.iter().rev().find_map(fallback);
     let is_own = |step: &&Value<'_>| match kind(step) {
         Some("fallback_message") => true,
@@ -184,7 +185,7 @@ fn with_split_of_calls(sum: Partial, steps: &[Value<'_>]) -> Partial {
     Partial { cache_write_5m: Some(short), cache_write_1h: Some(long), ..sum }
 }
 
-/// The figures that the answer as a whole and each of its model calls state alike.
+/// The figures that the answer as a whole and each of its model calls state in the same form.
 fn counts(holder: &Value<'_>) -> Partial {
     Partial {
         cache_write_5m: count(holder, &["cache_creation", "ephemeral_5m_input_tokens"]),
@@ -202,17 +203,17 @@ fn kind<'v>(step: &'v Value<'_>) -> Option<&'v str> {
     step.get("type").and_then(Value::as_str)
 }
 
-/// The calls that an answer is made of, where they are told.
+/// The model calls that an answer consists of, if they are stated.
 fn steps<'v>(figures: &'v Value<'v>) -> &'v [Value<'v>] {
     figures.get("iterations").map(Value::items).unwrap_or_default()
 }
 
-/// The model of a call that answers in place of one that declined.
+/// The model of a call that was made because another model had declined.
 fn fallback<'v>(step: &'v Value<'_>) -> Option<&'v str> {
     step.get("model").and_then(Value::as_str).filter(|_| kind(step) == Some("fallback_message"))
 }
 
-/// The calls that are not inside the top-level figures.
+/// The calls that are billed in addition to the top-level figures.
 fn extra(steps: &[Value<'_>]) -> Vec<Extra> {
     let answering = steps.iter().rev().find_map(fallback);
     let is_beside = |step: &&Value<'_>| match kind(step) {
@@ -224,7 +225,7 @@ fn extra(steps: &[Value<'_>]) -> Vec<Extra> {
     beside.map(|step| Extra { model: text(step, &["model"]), tokens: tokens(step) }).collect()
 }
 
-/// Whether a call was made of another model than the one that answers, which declined. It is billed if it had begun.
+/// Whether a call is that of a model that declined, and is billed because it had begun to answer.
 fn is_billed_decline(step: &Value<'_>, answering: &str) -> bool {
     let model = step.get("model").and_then(Value::as_str);
     model.is_some_and(|model| model != answering) && count(step, &["output_tokens"]).unwrap_or(0) > 0
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!((answer.stop.as_ref().map(Stop::word), answer.complete), (Some("tool_use"), true));
     }
 
-    /// A prompt that other servers state late, or state and take back, is known; one that they never state is not.
+    /// The prompt size is known if a server states it late, or corrects it, and unknown if it never does.
     #[test]
     fn zeros_are_no_prompt() {
         const NOTHING: &str = r#"{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}"#;
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// What the next prompt begins with, where tools of the provider's own have run: the figures are of several calls then.
+    /// The size of the prompt itself if the provider's own tools ran: the figures are then sums over several calls.
     #[test]
     fn a_sum_over_calls_is_no_prompt() {
         const RAN: &str = r#","server_tool_use":{"web_search_requests":5,"web_fetch_requests":0}"#;
@@ -325,12 +326,12 @@ mod tests {
                 |usage: &str| stream(&[&start(usage), &end, r#"{"type":"message_stop"}"#]).usage.unwrap();
             let opened = stream(r#"{"input_tokens":40,"cache_read_input_tokens":60,"output_tokens":1}"#);
             assert_eq!(opened.own_tokens(), streamed, "{figures}");
-            // Some servers say nothing at the beginning.
+            // Some servers state nothing at the beginning.
             let silent = stream(r#"{"input_tokens":0,"output_tokens":0}"#);
             assert_eq!(silent.own_tokens(), whole, "{figures}");
             let usage = reader.finish().usage.unwrap();
             assert_eq!(usage.own_tokens(), whole, "{figures}");
-            // The prompt that is billed is the sum of all calls.
+            // The billed prompt tokens are the sum of all calls.
             assert_eq!([usage, opened, silent].map(|usage| usage.tokens.prompt()), [600; 3], "{figures}");
         }
     }
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!((answer.complete, answer.reasoning_dropped), (true, 1));
     }
 
-    /// Each model's call is billed at its own price, and one that declined before it said anything is not.
+    /// Each call is billed at its model's price. A call that declined without output is not billed.
     #[test]
     fn a_model_that_declines_is_billed_for_what_it_said() {
         const STARTS: &str = r#"{"type":"message_start","message":{"id":"m","model":"fable","usage":{"input_tokens":12,"cache_read_input_tokens":3,"output_tokens":1}}}"#;
@@ -424,7 +425,7 @@ mod tests {
         }
     }
 
-    /// What the provider has taken out by itself is told at the end of a stream.
+    /// The end of a stream reports what the provider has removed from the history itself.
     #[test]
     fn prompts_that_the_provider_has_cut() {
         for (edits, steps, expected) in [
@@ -452,7 +453,7 @@ mod tests {
         }
     }
 
-    /// The sum over several calls comes without lifetimes at the end of a stream; the calls have theirs.
+    /// At the end of a stream, the sum of several calls has no lifetimes, but the calls have.
     #[test]
     fn lifetimes_are_those_of_the_calls() {
         let call = |kind: &str, model: &str, short: u64, long: u64| {

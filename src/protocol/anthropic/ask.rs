@@ -1,4 +1,4 @@
-//! Questions of the gateway's own.
+//! Requests that the gateway itself makes.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use crate::json::string;
 use crate::protocol::ask::{items, joined, with_model};
 use crate::protocol::{Ask, Asked, Protocol as _};
 
-/// Resellers name the model in the path, and want to know the version in the body.
+/// Resellers have the model in the path, and require a version in the body: by a part of the path.
 const VERSIONS: &[(&str, &str)] = &[("/publishers/", "vertex-2023-10-16"), ("/model/", "bedrock-2023-05-31")];
 
-/// What the provider's own API demands, in every call. Resellers do not read it.
+/// The header that the provider's own API requires. Resellers ignore it.
 const VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
 
 pub(super) fn ask(ask: &Ask<'_>) -> Asked {
@@ -33,7 +33,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     Asked { path, body, headers: VERSION }
 }
 
-pub(super) fn said(answer: &[u8]) -> Option<String> {
+pub(super) fn text_of_answer(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let stop = answer.get("stop_reason").and_then(Value::as_str)?;
     let texts = items(&answer, "content").iter().filter(|block| block["type"] == "text");

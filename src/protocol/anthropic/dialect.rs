@@ -1,4 +1,4 @@
-//! What Anthropic's dialect is known by, and how its requests are made.
+//! The table of Anthropic's dialect.
 
 use super::index::MARKS;
 use crate::protocol::Cause;

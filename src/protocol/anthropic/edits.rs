@@ -1,16 +1,17 @@
-//! What the provider takes out of a prompt by itself: old results, or all but a summary.
+//! Edits of the history that the provider makes itself if a request asks for them: it clears old results, or replaces
+//! the history by a summary.
 //!
-//! For the books alone: what a request asks for is looked at when it has left.
+//! Used for the books only: a request is examined after it has left.
 
 use serde_json::Value;
 
 use crate::conversation::Conversation;
 use crate::json::scan;
 
-/// Edits by the beginning of their types, with how many tokens of a prompt call for them where a request does not say it.
+/// For each edit: the beginning of its type, and the prompt size in tokens from which it is made by default.
 const EDITS: &[(&str, u64)] = &[("clear_tool_uses", 100_000), ("compact", 150_000)];
 
-/// From how many tokens on a prompt is edited; 0: that depends on something else than its tokens.
+/// The prompt size in tokens from which the provider makes an edit; 0 if it depends on something else.
 pub(super) fn from(conversation: &Conversation) -> Option<u64> {
     let body = &*conversation.body;
     let asked = scan::get(body, &conversation.members, "context_management")?;
@@ -28,7 +29,7 @@ pub(super) fn from(conversation: &Conversation) -> Option<u64> {
     asked["edits"].as_array()?.iter().filter_map(from).min()
 }
 
-/// Whether an edit that was made is one of these.
+/// Whether an edit that the provider reports is one of these.
 pub(super) fn is_one(kind: &str) -> bool {
     EDITS.iter().any(|(start, _)| kind.starts_with(start))
 }

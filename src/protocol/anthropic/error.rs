@@ -1,4 +1,4 @@
-//! Errors that the gateway itself must report.
+//! Errors that the gateway itself reports.
 
 use crate::json::string;
 use crate::protocol::answer::Fault;

@@ -1,7 +1,7 @@
-//! Request bodies to conversations.
+//! Indexes request bodies.
 //!
-//! A block that may be edited is one whose form is known; any other is opaque, and a message in no known form makes the
-//! whole request unread.
+//! Only blocks of a known form may be edited; any other is opaque. A request with a message of unknown form is not
+//! read.
 
 use memchr::memmem;
 
@@ -18,7 +18,7 @@ use crate::protocol::content::{Blocks, feed, fill_result, is_of_code, text_part,
 use crate::protocol::{Unread, request_marks};
 use crate::usage::cache_model::Ttl;
 
-/// Left out of fingerprints: where marks stand does not change what is said.
+/// Members that are left out of fingerprints: cache marks do not change the content.
 pub(super) const MARKS: &[&str] = &["cache_control"];
 
 /// The blocks of results.
@@ -64,8 +64,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     Ok(Conversation { seals, ..conversation })
 }
 
-/// What stands before the messages ends with the instructions, or with the last tool where there are none. No mark may stand
-/// on a text that says nothing, nor on a tool that is loaded later.
+/// The last block before the messages, if it may have a cache mark: the last block of the instructions or, if there are
+/// none, the last tool. The provider accepts no mark on a blank text, nor on a tool that is loaded later.
 fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
     let is_text = |block: &Object<'_>| {
         block.text("type").as_deref() == Some("text")
@@ -99,13 +99,13 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     Ok(Some(frame.inner_text("thread", "previous_message_id")?.unwrap_or_default()))
 }
 
-/// Whether the provider is to clear old results, or to compact the history, by itself. What it does with old reasoning
-/// takes nothing from what is cleared of results.
+/// Whether the provider is asked to clear old results or to compact the history. Being asked to clear old reasoning
+/// does not count: that does not interfere with the clearing of results.
 fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
     frame.lists_type(edits(frame)?, &["clear_tool_uses", "compact"])
 }
 
-/// Whether the provider is to leave old reasoning out by itself, or any: what it does not read is not paid.
+/// Whether the provider drops old reasoning, or all of it, from the prompt: reasoning that it drops is not billed.
 fn forgets_reasoning(frame: &Document) -> Result<bool, Unread> {
     if frame.inner_text("thinking", "type")?.as_deref() == Some("disabled") {
         return Ok(true);
@@ -121,7 +121,7 @@ fn forgets_reasoning(frame: &Document) -> Result<bool, Unread> {
     Ok(false)
 }
 
-/// What the provider is to do with the history by itself.
+/// The edits of the history that the provider is asked for.
 fn edits(frame: &Document) -> Result<Option<Value>, Unread> {
     let management = frame.get("context_management").filter(|value| value.kind == Kind::Object);
     Ok(management
@@ -166,7 +166,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         }
         _ => return Err(Unread::Shape),
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_stand_in(raw)).showing(shows))
+    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_be_in(raw)).showing(shows))
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {
@@ -177,7 +177,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Resul
             None => PartKind::Opaque,
         },
         Some("tool_result") => return tool_result(&block, hash, shows),
-        // What a model thought is not part of what was said: clients and providers drop it from old turns.
+        // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
         Some("thinking" | "redacted_thinking") => return Ok(Part::new(PartKind::Thinking, item.span)),
         Some("tool_use") => PartKind::ToolCall,
         Some("server_tool_use" | "mcp_tool_use") if is_hosted(&block) => PartKind::Hosted,
@@ -205,8 +205,8 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Resul
     Ok(part)
 }
 
-/// Whether a call of the provider's own is one whose result nothing later depends on. What it finds of tools that are
-/// not in the request must stay, and so must its advice.
+/// Whether this is a call of one of the provider's own tools whose results nothing later depends on. Not its tool
+/// search, whose results define tools, nor its advisor.
 fn is_hosted(block: &Object<'_>) -> bool {
     let is_known = |name: &str| HOSTED.contains(&name);
     block.text("id").is_some_and(|id| !id.is_empty())
@@ -233,7 +233,7 @@ fn shown(block: &Object<'_>) -> Shows {
     Shows { images: block.says("type", "image"), cited }
 }
 
-/// Whether a result names tools that the provider is to define where it stands.
+/// Whether a result refers to tools, which the provider then defines at this position.
 fn has_tools(result: &Object<'_>) -> Result<bool, Unread> {
     const NAME: &str = "tool_reference";
     let list = result.of_kind("content", Kind::Array);
@@ -246,7 +246,8 @@ fn has_tools(result: &Object<'_>) -> Result<bool, Unread> {
     Ok(blocks.any(|block| block.says("type", NAME)))
 }
 
-/// What encodes an image or a document in base64. One that is cited is told by its place among all, and stays.
+/// The base64 data of an image or a document. `None` for one with citations, which refer to it by its number and would
+/// be wrong without it.
 fn media(block: &Object<'_>) -> Option<Value> {
     let source = within(block, "source").filter(|source| source.says("type", "base64"))?;
     let may_go = block.is_one_of(&["image", "document"]) && block.get("citations").is_none();

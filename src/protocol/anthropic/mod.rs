@@ -1,7 +1,7 @@
 //! Anthropic Messages.
 //!
-//! Tool results are blocks of user messages; reasoning is signed, and stays as it is or is left out whole; a block of
-//! an unknown type is opaque. Same-role messages in a row are legal here.
+//! Tool results are blocks of user messages. Reasoning is signed, so it is kept unchanged or removed whole. A block of
+//! an unknown type is opaque. Consecutive messages of the same role are allowed.
 
 mod answer;
 mod ask;
@@ -23,7 +23,7 @@ impl Protocol for Anthropic {
         &dialect::DIALECT
     }
 
-    /// Resellers have it in the path: `…/models/MODEL:rawPredict`, `/model/MODEL/invoke`.
+    /// Resellers name the model in the path: `…/models/MODEL:rawPredict`, `/model/MODEL/invoke`.
     fn model_of_path<'p>(&self, path: &'p str) -> Option<&'p str> {
         between(path, "models", ':').or_else(|| between(path, "model", '/'))
     }
@@ -40,8 +40,8 @@ impl Protocol for Anthropic {
         ask::ask(question)
     }
 
-    fn said(&self, answer: &[u8]) -> Option<String> {
-        ask::said(answer)
+    fn text_of_answer(&self, answer: &[u8]) -> Option<String> {
+        ask::text_of_answer(answer)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

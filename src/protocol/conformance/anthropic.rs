@@ -12,7 +12,7 @@ use super::write::{Dice, Node};
 
 pub(super) struct Messages;
 
-/// A model whose reasoning is bound to what stands before it.
+/// A model whose reasoning is bound to the text before it.
 const BOUND: &str = "claude-opus-5-5";
 
 impl Subject for Messages {

@@ -1,4 +1,4 @@
-//! Questions of the gateway's own: any text goes in whole, and only a whole answer comes out.
+//! Requests that the gateway itself makes: they carry any text unchanged, and only a complete answer is accepted.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn what_is_said_is_whole_or_nothing() {
     for_all(64, strategy, |subject, text| {
         let protocol = subject.protocol();
         let whole = subject.says(&text, true);
-        let said = protocol.said(whole.as_bytes());
+        let said = protocol.text_of_answer(whole.as_bytes());
         prop_assert_eq!(said.as_deref(), Some(&*text), "{}", &whole);
         let cut_off = subject.says(&text, false);
         for (answer, cause) in [(&whole, Cause::Other), (&cut_off, Cause::Length)] {
@@ -48,9 +48,9 @@ fn what_is_said_is_whole_or_nothing() {
             prop_assert!(read.usage.is_some(), "{}", answer);
             prop_assert_eq!(read.stop.map(|stop| stop.cause()), Some(cause), "{}", answer);
         }
-        prop_assert_eq!(protocol.said(cut_off.as_bytes()), None);
+        prop_assert_eq!(protocol.text_of_answer(cut_off.as_bytes()), None);
         for cut in (0..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
-            prop_assert_eq!(protocol.said(&whole.as_bytes()[..cut]), None);
+            prop_assert_eq!(protocol.text_of_answer(&whole.as_bytes()[..cut]), None);
         }
         Ok(())
     });
@@ -58,9 +58,9 @@ fn what_is_said_is_whole_or_nothing() {
         for nonsense in
             ["", "null", "[]", "{}", r#"{"error":{"message":"no"}}"#, r#"{"content":3,"choices":[1]}"#]
         {
-            assert_eq!(subject.protocol().said(nonsense.as_bytes()), None, "{nonsense}");
+            assert_eq!(subject.protocol().text_of_answer(nonsense.as_bytes()), None, "{nonsense}");
         }
-        assert_eq!(subject.protocol().said(subject.says("  \n", true).as_bytes()), None, "blank");
+        assert_eq!(subject.protocol().text_of_answer(subject.says("  \n", true).as_bytes()), None, "blank");
     }
 }
 

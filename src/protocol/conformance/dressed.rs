@@ -1,5 +1,5 @@
-//! Streams in other dress: whatever a server or a proxy makes of the lines of a stream, the same is learned from it, and
-//! from one that breaks off what it had said by then.
+//! Streams in other forms: however a server or a proxy writes the lines of a stream, the same is read from it. From a
+//! stream that breaks off, everything before the break is read.
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -75,7 +75,7 @@ fn plain(events: &[String]) -> String {
     events.iter().fold(String::new(), |stream, event| stream + "data: " + event + "\n\n")
 }
 
-/// What a stream breaks off in has not been said.
+/// An event in which a stream breaks off is ignored.
 #[test]
 fn a_stream_says_what_its_whole_events_say() {
     let strategy = |subject: &'static dyn Subject| {
@@ -91,7 +91,7 @@ fn a_stream_says_what_its_whole_events_say() {
     });
 }
 
-/// Not before, and no later.
+/// No sooner and no later.
 #[test]
 fn a_stream_is_over_with_the_event_that_says_so() {
     for subject in SUBJECTS {

@@ -1,8 +1,12 @@
 //! Requests and answers as clients and providers write them, cut down to what is peculiar about each.
 //!
-//! `fixtures/DIALECT/CASE/` holds `request.json` with `index.txt`, what is read from it, and, where `plan.json`
-//! says what to change, `expected.json`, compared as bytes (a request within another body: the request alone); or `response.sse` or `response.json` with
-//! `usage.json`. With `UPDATE_FIXTURES=1` what is expected is written anew: read the difference.
+//! `fixtures/DIALECT/CASE/` holds one of:
+//!
+//! - `request.json` and `index.txt`, its index. With `plan.json`, a plan to apply, also `expected.json`: the resulting
+//!   request, without its envelope, compared byte by byte.
+//! - `response.sse` or `response.json`, and `usage.json`, what is read from it.
+//!
+//! With `UPDATE_FIXTURES=1`, the expected files are written anew: review the difference.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -91,7 +95,7 @@ fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<Strin
     check(case, "index.txt", &describe(&conversation), wrong);
     let Some(wanted) = text(case, "plan.json") else { return };
     let plan = plan(&wanted);
-    // Where a plan marks, marks are passed on.
+    // A plan with marks is for a server that passes marks on.
     let marks = plan.ops.iter().any(|op| matches!(op, Op::Mark { .. }));
     let conversation = if marks { protocol.with_marks(conversation, Carriers::Texts) } else { conversation };
     let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
@@ -190,7 +194,7 @@ fn operation(op: &Value) -> Op {
     Op::Insert { before: number(&op["insert"]) as usize, role, text }
 }
 
-/// What was learned from an answer, the same however it is cut.
+/// What was read from an answer, however it is split into reads.
 fn answer(protocol: &dyn Protocol, framing: Framing, body: &str) -> String {
     let read = |size: usize| {
         let mut reader = protocol.answer(framing);

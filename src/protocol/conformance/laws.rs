@@ -30,7 +30,7 @@ fn planned_bodies(subject: &'static dyn Subject) -> BoxedStrategy<(String, Vec<W
     (bodies(subject), wishes()).boxed()
 }
 
-/// What is read, where marks are passed on.
+/// The index of a body whose server passes cache marks on.
 fn read(protocol: &dyn Protocol, body: &str) -> Conversation {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let read = protocol.index(&body, &NoMemo).unwrap_or_else(|unread| panic!("{unread}"));
@@ -176,7 +176,7 @@ fn law_03_commuting_square() {
     assert!(described.get() > 3, "hardly a plan has a text for an image: {}", described.get());
 }
 
-/// A mistake in lowering is seen: any other text, order or number of messages than planned.
+/// Verification finds any mistake in lowering: another text, order or number of messages than planned.
 #[test]
 fn law_03_mistakes_are_noticed() {
     let mistakes = Cell::new(0);
@@ -276,7 +276,7 @@ fn law_05_pairing() {
     assert!(carried_out.get() > 20, "hardly any plan moves messages: {}", carried_out.get());
 }
 
-/// Bodies of talks are what the provider accepts, or the law above would say nothing.
+/// The provider accepts the bodies of all talks; otherwise the law above would prove nothing.
 #[test]
 fn law_05_talks_are_valid() {
     for_all(
@@ -362,7 +362,7 @@ fn law_10_one_view() {
             prop_assert!(matches!(indexed, Err(Unread::Odd(_))), "{:?} was read: {:?}", flaw, body);
             return Ok(());
         }
-        // What nobody looks into is read as it would be without the flaw, or is data, and stays whole.
+        // A flaw where nothing is read does not change the index, or makes the value data, which is kept whole.
         prop_assert!(indexed.is_ok(), "{:?}: {:?}", indexed.err(), body);
         let (flawed, plain) =
             (indexed.unwrap(), self::read(subject.protocol(), &write(&node, spelling, seed)));
@@ -379,7 +379,7 @@ fn law_10_one_view() {
     });
 }
 
-/// Two bodies that say the same have the same fingerprints, and different talks have different ones.
+/// Bodies with the same content have the same fingerprints, and different talks have different ones.
 #[test]
 fn fingerprints_are_of_what_is_said() {
     let strategy = |_| (talks(any_text()), talks(any_text()), spellings()).boxed();
@@ -400,7 +400,7 @@ fn fingerprints_are_of_what_is_said() {
         }
         let marked = write(&subject.frame(&talk, marked), spelling, seed);
         prop_assert_eq!(of(compact.clone()), of(marked));
-        // The same choices: what may be written in two ways is no difference.
+        // With the same seed, so that free choices of form do not differ.
         let other = Talk { seed: talk.seed, ..other };
         let other = write(&subject.node(&other), super::write::Spelling::Compact, 0);
         let (one, another) = (told(&compact), told(&other));

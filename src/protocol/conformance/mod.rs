@@ -1,8 +1,8 @@
-//! What every dialect must do, whatever its wire format: the laws, over fixtures and over generated bodies.
+//! The laws that every dialect must obey, whatever its wire format, tested over fixtures and over generated bodies.
 //!
-//! A dialect joins with one line in [`SUBJECTS`] and one file that writes talks, edits them the slow and
-//! obvious way, and knows what its provider accepts. Nothing here may use the code that it judges to say what
-//! the right answer is.
+//! A dialect joins with one line in [`SUBJECTS`] and one file that writes talks (generated conversations), edits them
+//! in a slow and obvious way, and knows what its provider accepts. Expected results must never come from the code under
+//! test.
 
 mod anthropic;
 mod asks;
@@ -79,7 +79,7 @@ pub(crate) trait Subject: Sync {
         self.said(role, text)
     }
 
-    /// What the calls of a talk are told apart by, as far as the provider takes that.
+    /// The ids of the calls of a talk, as far as the provider accepts them.
     fn ids(&self, talk: &Talk) -> Ids {
         talk.ids
     }
@@ -146,8 +146,8 @@ impl dyn Subject + '_ {
         talk.messages(self.ids(talk), 0).iter().enumerate().map(write).collect()
     }
 
-    /// Takes images out of a result, by their number among those of it: none where anything else stands with them that is
-    /// no text.
+    /// Takes images out of a result, by their number among those of it: none where anything else stands with them that
+    /// is no text.
     pub(crate) fn take_images(
         &self,
         message: &mut Tree,

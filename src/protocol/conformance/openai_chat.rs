@@ -12,10 +12,10 @@ use super::write::{Dice, Node};
 
 pub(super) struct Completions;
 
-/// A model whose reasoning is bound to what stands before it, spoken to by way of a router.
+/// A model whose reasoning is bound to the text before it, reached through a router.
 const BOUND: &str = "anthropic/claude-opus-5.5";
 
-/// What servers and routers call reasoning that stands beside the content.
+/// Names that servers and routers give to reasoning beside the content.
 pub(crate) const THOUGHTS: &[&str] = &[
     "reasoning_content",
     "reasoning",
@@ -204,7 +204,8 @@ fn texts(text: &str, dice: &mut Dice) -> Node {
     Node::List(vec![block("text", [("text", Node::text(text))])])
 }
 
-/// Every server has its own name for it, and some have two. A client that says the same again has it from the same server.
+/// Every server has its own name for it, and some have two. A client that says the same again has it from the same
+/// server.
 fn thinking(message: Node, present: bool, says: &str, dice: &mut Dice) -> Node {
     if !present {
         return message;

@@ -12,7 +12,7 @@ use super::{Subject, is_text};
 
 pub(super) struct Responses;
 
-/// A model whose reasoning is bound to what stands before it.
+/// A model whose reasoning is bound to the text before it.
 const BOUND: &str = "gpt-6.2";
 
 impl Subject for Responses {

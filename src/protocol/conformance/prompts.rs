@@ -1,4 +1,4 @@
-//! What the cache sees of a request, and what a provider says of its history.
+//! Laws about prompts as the cache sees them, and about histories as providers accept them.
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What all providers demand of calls and results.
+//! The rules that all providers have for calls and results.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Conversations as such, before any dialect writes them: who says what, which tools are called, what they
-//! answer. Every talk is one that providers accept.
+//! Generated conversations, independent of any dialect: who says what, which tools are called, what they return.
+//! Providers accept every talk.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -14,7 +14,7 @@ pub(crate) struct Talk {
     pub(crate) seed: u64,
 }
 
-/// What calls are told apart by.
+/// How calls get their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ids {
     /// Each call has an id of its own.

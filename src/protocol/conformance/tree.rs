@@ -1,8 +1,8 @@
-//! A second reader of JSON, made of nothing but `serde_json`: what a rewritten body should be, said by someone
-//! who does not know how bodies are rewritten.
+//! A second reader of JSON, built on `serde_json` alone: an oracle for rewritten bodies that is independent of the code
+//! that rewrites them.
 //!
-//! Order, duplicates and the spelling of scalars are kept, so that two trees are the same only if nothing was
-//! changed but white space between values.
+//! Order, duplicates and the spelling of scalars are kept, so that two trees are equal only if nothing but white space
+//! between values was changed.
 
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -1,14 +1,14 @@
 //! Usage and endings of answers.
 //!
-//! A stream is made of whole responses, each with the figures so far: the last one holds. Without events the
-//! stream is one JSON array of them. Figures that are zero are left out. What a program in Python has written again has
-//! all names in snake case.
+//! A stream consists of whole responses, each with the figures so far: the last one counts. A stream without events is
+//! one JSON array of responses. Figures that are zero are left out. Proxies written in Python may spell all names in
+//! snake case.
 
 use memchr::memmem;
 
 use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
-use crate::protocol::reader::{self, Fold, count, text};
+use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
 use crate::usage::{Charge, Partial, Reasoning, Tier};
 
@@ -16,7 +16,7 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Responses::default())
 }
 
-/// A response, which may stand in another body as the request did.
+/// The response in a body, which may be in an envelope, like the request.
 fn opened<'v, 'd>(body: &'v Value<'d>) -> &'v Value<'d> {
     body.get("response").filter(|response| response.is_object()).unwrap_or(body)
 }
@@ -25,12 +25,11 @@ fn opened<'v, 'd>(body: &'v Value<'d>) -> &'v Value<'d> {
 struct Responses {
     answer: Answer,
     usage: Partial,
-    /// The provider says that there is no answer.
+    /// Whether the provider blocked the prompt, so that there is no answer.
     is_blocked: bool,
-    /// Names are in snake case.
+    /// Whether names are in snake case.
     is_snake: bool,
-    /// The newest event with figures among those that were not looked into, in which a stream may break off, and the one
-    /// before it.
+    /// The last two unparsed events with figures, the newest first. The newest may be cut off.
     newest: [Vec<u8>; 2],
 }
 
@@ -63,7 +62,7 @@ impl Responses {
         }
     }
 
-    /// Looks into the newest event that was remembered and is whole.
+    /// Reads the newest of the remembered events that is complete.
     fn settle(&mut self) {
         let newest = std::mem::take(&mut self.newest);
         if let Some(newest) = newest.iter().find_map(|event| serde_json::from_slice(event).ok()) {
@@ -72,8 +71,8 @@ impl Responses {
     }
 }
 
-impl Fold for Responses {
-    fn wants(&self, event: &[u8]) -> bool {
+impl AnswerVisitor for Responses {
+    fn is_relevant(&self, event: &[u8]) -> bool {
         let words: [&[u8]; 4] = if self.is_snake {
             [b"\"finish_reason\"", b"\"block_reason\"", b"\"error\"", b"\"grounding_metadata\""]
         } else {
@@ -82,7 +81,7 @@ impl Fold for Responses {
         self.answer.id.is_none() || words.iter().any(|word| memmem::find(event, word).is_some())
     }
 
-    fn pass(&mut self, event: &[u8]) {
+    fn skipped(&mut self, event: &[u8]) {
         let figures: &[u8] = if self.is_snake { b"\"usage_metadata\"" } else { b"\"usageMetadata\"" };
         if memmem::find(event, figures).is_some() {
             self.newest.swap(0, 1);
@@ -96,7 +95,7 @@ impl Fold for Responses {
         self.take(event);
     }
 
-    fn whole(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>) {
         self.take(document);
     }
 
@@ -114,16 +113,16 @@ impl Fold for Responses {
     }
 }
 
-/// Words by their numbers, as far as Gemini's own service and Vertex have the same.
+/// The words of two enumerations in the order of their numbers, as far as Gemini's own service and Vertex agree.
 const FINISH_REASONS: &[&str] = &[STOP, "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER"];
 const BLOCK_REASONS: &[&str] = &["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"];
 const MODALITIES: &[&str] = &["TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT"];
 
-/// How an answer ends that came to its natural end, as a word and as its number.
+/// The finish reason of an answer that ended naturally, as a word and as a number.
 pub(super) const STOP: &str = "STOP";
 pub(super) const STOP_NUMBER: u64 = 1;
 
-/// A member, by its name in camel case or in snake case.
+/// A member under its name in camel case or in snake case.
 fn get<'v, 'd>(holder: &'v Value<'d>, camel: &str) -> Option<&'v Value<'d>> {
     holder.get(camel).or_else(|| holder.get(&snake(camel)))
 }
@@ -141,8 +140,8 @@ fn word(holder: &Value<'_>, camel: &str) -> Option<String> {
     text(get(holder, camel)?, &[])
 }
 
-/// A word that may stand as its number, from 1 on, as Google's own transport for REST asks for it
-/// (`$alt=json;enum-encoding=int`); 0 is none. A number without a word here says itself.
+/// The value of an enumeration, which may be written as a number, from 1 on, if the request asked for that
+/// (`$alt=json;enum-encoding=int`); 0 is none. A number without a word here is returned as it is.
 fn named(holder: &Value<'_>, camel: &str, words: &[&str]) -> Option<String> {
     let Some(number) = figure(holder, camel) else { return word(holder, camel) };
     let known = words.get(usize::try_from(number.checked_sub(1)?).ok()?);
@@ -153,8 +152,8 @@ fn figure(holder: &Value<'_>, camel: &str) -> Option<u64> {
     count(get(holder, camel)?, &[])
 }
 
-/// Whether a search stands behind an answer. What is found in the user's own files is not charged for, and nor are
-/// searches for nothing.
+/// Whether an answer used a search that is charged for. Searches in the user's own files, and searches without results,
+/// are not.
 fn is_grounded(candidate: &Value<'_>) -> bool {
     let Some(metadata) = get(candidate, "groundingMetadata") else { return false };
     let list = |key| get(metadata, key).map(Value::items).unwrap_or_default();
@@ -183,7 +182,7 @@ fn usage(figures: &Value<'_>) -> Partial {
     }
 }
 
-/// The tokens of some modalities in a list of all; `None` where there is no list.
+/// The tokens of those modalities in a list that `counts` accepts; `None` without a list.
 fn modalities(figures: &Value<'_>, list: &str, counts: impl Fn(&str) -> bool) -> Option<u64> {
     let parts = get(figures, list)?.as_list()?.iter();
     let is_counted = |part: &str| counts(part);
@@ -262,7 +261,7 @@ mod tests {
         }
     }
 
-    /// As the request stood in another body, so does every event of the answer.
+    /// If the request was in an envelope, so is every event of the answer.
     #[test]
     fn an_answer_may_stand_in_other_bodies() {
         let end = event(&format!(",{FIGURES}"), r#","finishReason":"STOP""#);
@@ -275,7 +274,7 @@ mod tests {
         assert_eq!((broken.error.as_deref(), broken.complete), (Some("no"), false));
     }
 
-    /// What was written again by a program in Python says null of what is not there.
+    /// Proxies written in Python write null for missing members.
     #[test]
     fn names_may_be_in_snake_case() {
         let camel = [
@@ -354,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Some servers count what was thought among what was said: the total tells.
+    /// Some servers count reasoning as output too, which the total shows.
     #[test]
     fn thoughts_are_counted_once() {
         for (said, thought, tools, total, expected) in [

@@ -1,4 +1,4 @@
-//! Questions of the gateway's own. The model and the verb stand in the path.
+//! Requests that the gateway itself makes. The model and the verb are part of the path.
 
 use serde_json::Value;
 
@@ -24,13 +24,13 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     Asked { path, body, headers: &[] }
 }
 
-/// Whether a part of a query says in which form the client wants its answer.
+/// Whether a parameter of a query asks for a certain form of the answer.
 fn asks_for_a_form(pair: &str) -> bool {
     let name = pair.split('=').next().unwrap_or(pair);
     pair == "alt=sse" || name == "$alt" || name.eq_ignore_ascii_case("%24alt")
 }
 
-pub(super) fn said(answer: &[u8]) -> Option<String> {
+pub(super) fn text_of_answer(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let candidate = items(&answer, "candidates").first()?;
     let stop = candidate.get("finishReason")?;

@@ -1,4 +1,4 @@
-//! What Gemini's dialect is known by, and how its requests are made.
+//! The table of Gemini's dialect.
 
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
@@ -13,7 +13,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new(":generateContent", Generate).within("/models/"),
         Path::new(":streamGenerateContent", Generate).within("/models/"),
         Path::new(":countTokens", Count).within("/models/"),
-        // Vertex: models that are tuned, or deployed, for one's own.
+        // Vertex: models that users have tuned or deployed.
         Path::new(":generateContent", Generate).within("/endpoints/"),
         Path::new(":streamGenerateContent", Generate).within("/endpoints/"),
         Path::new(":countTokens", Count).within("/endpoints/"),

@@ -1,7 +1,7 @@
-//! Request bodies to conversations.
+//! Indexes request bodies.
 //!
-//! What a result says has no form of its own here: its texts are looked for where tools and frameworks put them, and
-//! all else in it is data, which stays whole.
+//! A tool result is an arbitrary JSON object in this dialect. Its texts are looked for where tools and frameworks put
+//! them (see [`fill_leaves`]); everything else in it is data and is kept whole.
 
 use super::dialect::DIALECT;
 use super::pair::pair;
@@ -15,7 +15,7 @@ use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{feed, seal_result, text_part, within};
 
-/// Left out of fingerprints: a signature does not change what is said, and clients spell it anew.
+/// Members that are left out of fingerprints: a signature does not change the content, and clients may respell it.
 const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
@@ -56,11 +56,14 @@ fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
-/// A part of a content: an object with one member that says what it is, and others beside it.
+/// An object whose members may be named in camel case or in snake case.
 struct Either<'a>(Object<'a>);
 
 impl Either<'_> {
-    /// A member under either of its names.
+    /// A member under either of its names; `None` if it is missing or null.
+    ///
+    /// # Errors
+    /// If it is there under both names.
     fn get(&self, camel: &str, snake: &str) -> Result<Option<Value>, Unread> {
         match (self.0.get(camel), self.0.get(snake)) {
             (Some(_), Some(_)) => Err(Odd::DuplicateKey.into()),
@@ -78,7 +81,7 @@ fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     if let Some(response) = part.get("functionResponse", "function_response")? {
         return result(&Object::read(raw, response)?, item, is_signed, hash);
     }
-    // What a model thought is not part of what was said: clients and providers drop it from old turns.
+    // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
     if part.0.is_true("thought") {
         return Ok(Part::new(PartKind::Thinking, item.span));
     }
@@ -90,7 +93,7 @@ fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(Part::new(if media.is_some() { PartKind::Media } else { PartKind::Opaque }, item.span))
 }
 
-/// Its id is no part of what it says: it may do without, and clients give it one of their own.
+/// The id of a call is not part of its fingerprint: it may be missing, and clients make up ids of their own.
 fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolCall, item.span);
     part.tool = call.text("name");
@@ -111,7 +114,7 @@ fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> R
     Ok(part)
 }
 
-/// An id that depends on the call alone, so that it stays what it is whatever becomes of its neighbours.
+/// An id made from the call alone, so that it does not change if its neighbours do.
 fn made_up(part: &Part, call: &Object<'_>) -> Result<Box<str>, Unread> {
     let mut hash = Hasher::default();
     if let Some(args) = call.get("args") {
@@ -147,7 +150,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
         }
         feed(response.bytes, said, MARKS, &mut digest)?;
     }
-    // Images of a result stand beside what it says.
+    // Images of a result are beside its response.
     if let Some(media) = response.get("parts").filter(|media| media.kind != Kind::Null) {
         feed(response.bytes, media, MARKS, &mut digest)?;
         part.media = self::media(response.bytes, media)?.map(Box::new);
@@ -160,8 +163,8 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     Ok(part)
 }
 
-/// What stands beside a response; `None`: nothing. It goes as a whole, and only where the response cannot refer to it. No
-/// text can stand there.
+/// The media beside a response; `None` if there are none. They can only be removed together, and only if the response
+/// cannot refer to any of them by name. No text can take their place.
 fn media(bytes: &[u8], beside: Value) -> Result<Option<Media>, Unread> {
     let list = if beside.kind == Kind::Array { scan::items(bytes, beside.span)? } else { vec![beside] };
     let block = |(slot, item): (usize, &Value)| {
@@ -173,7 +176,7 @@ fn media(bytes: &[u8], beside: Value) -> Result<Option<Media>, Unread> {
     Ok((!list.is_empty()).then(|| Media { slots, blocks: blocks.unwrap_or_default(), text: None }))
 }
 
-/// What encodes a part that is nothing else, and has no name.
+/// The encoded data of a part that consists of nothing else and has no name.
 fn unnamed_data(bytes: &[u8], part: Value) -> Option<Value> {
     let part = object(bytes, part).filter(|part| part.values().count() == 1)?;
     let data = ["inlineData", "inline_data"].into_iter().find_map(|name| within(&part, name))?;
@@ -181,27 +184,33 @@ fn unnamed_data(bytes: &[u8], part: Value) -> Option<Value> {
     data.of_kind("data", Kind::String).filter(|_| !is_named)
 }
 
-/// Whether an error is one: many tools name it in any case, and say nothing there when all went well.
+/// Whether the value of an `error` member states an error. Many tools always have the member, and leave it empty or
+/// false if nothing went wrong.
 fn says_something(error: &[u8]) -> bool {
     let said: Vec<u8> = error.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).take(6).collect();
     !matches!(&*said, b"false" | b"0" | br#""""# | b"[]" | b"{}")
 }
 
-/// The members of a response that frameworks put a list of text blocks into, as MCP does, or a whole result of MCP.
+/// Members of a response in which frameworks put a list of text blocks, as MCP does, or a whole result of MCP.
 const OF_BLOCKS: [&str; 4] = ["content", "output", "result", "error"];
 
-/// Members that the provider reads itself, of results of the calls that its browser tool has made: what the user has
-/// allowed, and, beside a picture of it, where the browser is.
+/// Whether the provider itself reads this member of a result of its browser tool: the user's permission and, if there
+/// is a screenshot (`shows`), the browser's URL.
 fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
     let is_at = |name: &str| said.get(name).is_some_and(|member| member.span == value.span);
     ["safety_acknowledgement", "safetyAcknowledgement"].into_iter().any(is_at) || shows && is_at("url")
 }
 
-/// The texts of a response are its own members; if there are none, the first list of nothing but texts; if there is
-/// none either, the text blocks of MCP and frameworks in its manner, also of a result of MCP within a member. What else
-/// lies deeper is data, whose single texts make no sense when they are cut.
+/// Finds the texts of a response, in the first of these places that has any:
+///
+/// 1. its own members,
+/// 2. the first list of nothing but strings,
+/// 3. the text blocks of MCP, or of frameworks that imitate it, in a member of [`OF_BLOCKS`],
+/// 4. the same in an MCP result that is the value of such a member.
+///
+/// Texts elsewhere are data, which makes no sense when it is truncated.
 fn fill_leaves(part: &mut Part, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
-    // Beside a list of blocks, MCP's `resultType` is not a text of the result.
+    // If there is a list of blocks, MCP's `resultType` is not a text of the result.
     let kind = said.get("resultType").or_else(|| said.get("result_type"));
     let kind = said.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
     let is_said = |value: &Value| {
@@ -238,7 +247,7 @@ fn fill_from_blocks(part: &mut Part, said: &Object<'_>) -> Result<bool, Unread> 
     Ok(false)
 }
 
-/// Takes the texts of a list's items for the leaves, if there are any.
+/// Makes the texts of a list's items the leaves of a part. Returns `false` if there are none.
 fn fill_from(part: &mut Part, list: Value, items: &[Value], texts: &[Value]) -> bool {
     if texts.is_empty() {
         return false;
@@ -249,14 +258,14 @@ fn fill_from(part: &mut Part, list: Value, items: &[Value], texts: &[Value]) -> 
     true
 }
 
-/// The text of a block that says that it is one, or has nothing else.
+/// The text of a block that is of type `text` or has no other member.
 fn text(bytes: &[u8], item: Value) -> Option<Value> {
     let block = object(bytes, item)?;
     let is_text = block.is_one_of(&["text"]) || block.values().count() == 1;
     block.of_kind("text", Kind::String).filter(|_| is_text)
 }
 
-/// An object; `None` if it is something else, or one that may be read in two ways: then it is data.
+/// An object; `None` if the value is something else, or an object with duplicate keys: then it is data.
 fn object(bytes: &[u8], value: Value) -> Option<Object<'_>> {
     Object::read(bytes, value).ok()
 }
@@ -272,7 +281,7 @@ mod tests {
         super::super::Gemini.index(&body.into(), &NoMemo).unwrap()
     }
 
-    /// A decision names leaves by number: two parts that say the same must have the same leaves.
+    /// A decision names leaves by number: two parts with the same digest must have the same leaves.
     #[test]
     fn leaves_do_not_depend_on_the_order_of_members() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
@@ -292,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A response that names no error, or an empty one, is none.
+    /// A response without an `error`, or with an empty one, is no error.
     #[test]
     fn an_error_says_something() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
@@ -323,7 +332,7 @@ mod tests {
         }
     }
 
-    /// What the provider reads itself of a browser's results stays.
+    /// Members of a browser's results that the provider itself reads are not edited.
     #[test]
     fn leaves_of_browsers() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
@@ -333,7 +342,7 @@ mod tests {
             (r#""url":"u","page":"a""#, picture, &["a"]),
             (r#""url":"u","safety_acknowledgement":"true""#, picture, &[]),
             (r#""safetyAcknowledgement":"true","page":"a""#, "", &["a"]),
-            // Of another tool it is a text like any other.
+            // In a result of another tool it is a text like any other.
             (r#""url":"u","page":"a""#, "", &["a", "u"]),
             (r#""url":"u""#, r#","parts":null"#, &["u"]),
         ] {
@@ -431,7 +440,7 @@ mod tests {
         }
     }
 
-    /// What is signed is not edited, so it is not what was decided about without a signature.
+    /// A signed result is not edited, so decisions about the same result without a signature do not apply to it.
     #[test]
     fn a_signed_result_is_another_one() {
         let result = r#""functionResponse":{"name":"f","response":{"output":"a"}}"#;

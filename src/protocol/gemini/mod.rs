@@ -1,8 +1,8 @@
 //! Google Gemini: `generateContent`, streamed and not.
 //!
-//! The model stands in the path. Calls and results may do without ids, and pair by name and order; a signature
-//! stands beside the part that it is for, which is then never edited. Names are written in camel case or with
-//! underscores; a part that uses both for one thing is not read.
+//! The model is named in the path. Calls and results may have no ids, and are then paired by name and order. A
+//! signature stands beside the part that it signs, which is then never edited. Names are written in camel case or in
+//! snake case; a request with a part that uses both for one member is not read.
 
 mod answer;
 mod ask;
@@ -39,13 +39,13 @@ impl Protocol for Gemini {
         between(path, "models", ':')
     }
 
-    /// `{"generateContentRequest": …}`, in which alone instructions and tools are counted, and `{"request": …}`, as Code
-    /// Assist (the login of Google's own clients) expects it.
+    /// `{"generateContentRequest": …}`, in which alone instructions and tools are counted, and `{"request": …}`, as
+    /// Code Assist (the login of Google's own clients) expects it.
     fn envelope(&self, body: &Bytes) -> Option<Envelope> {
         Envelope::read(body, self.list(), &["request", "generateContentRequest", "generate_content_request"])
     }
 
-    /// There are no instructions within a history here.
+    /// This dialect has no instructions within the history: they become the user's.
     fn message(&self, role: Role, text: &str) -> String {
         let role = if role == Role::Assistant { "model" } else { "user" };
         format!(r#"{{"role":"{role}","parts":[{{"text":{}}}]}}"#, string::encode(text))
@@ -64,8 +64,8 @@ impl Protocol for Gemini {
         ask::ask(question)
     }
 
-    fn said(&self, answer: &[u8]) -> Option<String> {
-        ask::said(answer)
+    fn text_of_answer(&self, answer: &[u8]) -> Option<String> {
+        ask::text_of_answer(answer)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

@@ -1,10 +1,14 @@
 //! Pairs calls with results where ids are missing.
 //!
-//! The provider pairs by name and order within one exchange: the calls of the model, and the results right
-//! behind them. A result without an id takes that of the first open call of its name. A call without one has
-//! an id that was made up from what it says; only those that have the same in one exchange are numbered, each with
-//! the first number that is free, and so are results by an id that several calls came with. So no id is given twice,
-//! and messages that were paired before stay as they are where others among them are read anew.
+//! The provider pairs by name and order within one exchange, which is the model's calls and the results right behind
+//! them:
+//!
+//! - A result without an id gets the id of the first open call of the same tool.
+//! - A call without an id has one made up from its content. If several calls of an exchange have the same id, all but
+//!   the first get a number appended, the first that is free, and so do the results with that id, in order.
+//!
+//! So no id is given twice. Since numbers are the exception, messages that were paired before keep their ids when
+//! others among them are read anew.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -33,16 +37,16 @@ pub(super) fn pair(messages: &mut [Message]) {
 
 #[derive(Default)]
 struct Exchange {
-    /// The ids that were given to calls, each with the last number that was tried for it.
+    /// For each id that a call has: the last number that was tried for it.
     given: HashMap<Box<str>, u32>,
-    /// The calls of each tool that may have no result yet, in order.
+    /// For each tool: the ids of its calls that may have no result yet, in order.
     open: HashMap<Option<Box<str>>, VecDeque<Box<str>>>,
-    /// Those that have one, each with the last number that was tried for it.
+    /// For each id of a call with a result: the last number that was tried for it.
     answered: HashMap<Box<str>, u32>,
 }
 
 impl Exchange {
-    /// The id that a part should have, if it has another or none.
+    /// The id that a part should get in place of its own or of none; `None` if it can stay as it is.
     fn new_id(&mut self, part: &Part) -> Option<Box<str>> {
         match (part.kind, &part.call_id) {
             (PartKind::ToolCall, Some(own)) => {
@@ -68,7 +72,7 @@ impl Exchange {
         }
     }
 
-    /// The id of the next call that came with a result's own, if that one has a result.
+    /// For a result with the id `own`, whose call has a result already: the id of the next call that came with `own`.
     fn next_of(&mut self, own: &str) -> Option<Box<str>> {
         let tried = *self.answered.get(own)?;
         let numbered = (tried + 1..).map(|number| (number, format!("{own}/{number}").into_boxed_str()));
@@ -78,7 +82,7 @@ impl Exchange {
         Some(next)
     }
 
-    /// A call's own id with a number, if it was given before.
+    /// For a call with the id `own`: that id with a number, if an earlier call has it.
     fn numbered(&mut self, own: &str) -> Option<Box<str>> {
         let mut number = *self.given.get(own)?;
         let free = loop {
@@ -101,7 +105,7 @@ mod tests {
     use crate::protocol::gemini::Gemini;
     use crate::protocol::{self, Protocol as _};
 
-    /// Messages of calls by their ids, of results by theirs behind `=`, and `.` for a result that has none.
+    /// Messages of calls and results: a call as its id, a result as `=` and its id, or `.` if it has none.
     fn read(messages: &[(&str, &str)]) -> Conversation {
         let part = |word: &str| match (word, word.strip_prefix('=')) {
             (".", _) => r#"{"functionResponse":{"response":{"output":"long"}}}"#.to_owned(),
@@ -123,7 +127,7 @@ mod tests {
         parts.map(|part| part.call_id.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(" ")
     }
 
-    /// Ids stay what they are, whichever message is read anew beside those that were paired before.
+    /// Ids do not change if some messages are read anew and the others were paired before.
     #[test]
     fn ids_are_given_once_and_stay() {
         for (messages, expected) in [

@@ -1,8 +1,9 @@
 //! Usage and endings of answers, of OpenAI and of the servers that speak its dialect.
 //!
-//! Streams state usage in one extra chunk, in the last chunk, or in every chunk, cumulative: the last one holds. What
-//! stands in a chunk as usage goes before what else stands there; what stands in a choice is of that choice. Gateways in
-//! front of other dialects tell what was written to the cache by their names, as a part of the prompt.
+//! Streams state cumulative usage in an extra chunk, in the last chunk or in every chunk: the last one counts. The
+//! `usage` of a chunk has priority over other figures in it; the usage of a choice is that of this choice only.
+//! Gateways that translate from other dialects report cache writes under those dialects' names, as a part of the
+//! prompt.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use memchr::memmem;
 
 use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
-use crate::protocol::reader::{self, Fold, at, count, text};
+use crate::protocol::reader::{self, AnswerVisitor, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
 use crate::usage::{self, Charge, Partial, Reasoning, Tier};
 
@@ -22,7 +23,7 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Completion {
     answer: Answer,
     usage: Partial,
-    /// What each choice states of itself, by its number.
+    /// For each choice, by its number: the usage that it states.
     inside: BTreeMap<u64, Partial>,
 }
 
@@ -66,7 +67,7 @@ impl Completion {
         }
     }
 
-    /// Takes what choices state of themselves: each has an answer of its own to one prompt.
+    /// Notes the usage that choices state: each is an answer of its own to the same prompt.
     fn take_inside(&mut self, choices: &[Value<'_>]) {
         let mut is_stated = false;
         for choice in choices {
@@ -82,11 +83,11 @@ impl Completion {
     }
 }
 
-/// The number of `MiniMax` for a request that is wrong.
+/// `MiniMax`'s error code for an invalid request.
 const BAD_PARAMETERS: u64 = 2013;
 
-impl Fold for Completion {
-    fn wants(&self, event: &[u8]) -> bool {
+impl AnswerVisitor for Completion {
+    fn is_relevant(&self, event: &[u8]) -> bool {
         self.answer.id.is_none()
             || memmem::find_iter(event, b"\"usage\"").any(|at| !is_null(&event[at + 7..]))
             || memmem::find_iter(event, b"\"finish_reason\"").any(|at| !is_null(&event[at + 15..]))
@@ -99,11 +100,11 @@ impl Fold for Completion {
         self.take(event);
     }
 
-    fn word(&mut self, word: &[u8]) {
+    fn literal(&mut self, word: &[u8]) {
         self.answer.complete |= word.trim_ascii() == b"[DONE]";
     }
 
-    fn whole(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>) {
         self.take(document);
         // A list of embeddings is a complete answer, and only its prompt is counted.
         if document.get("data").is_some_and(|data| data.as_list().is_some()) {
@@ -119,7 +120,7 @@ impl Fold for Completion {
     }
 
     fn answer(&mut self) -> Answer {
-        // Google counts the thoughts of its models in the total only.
+        // Google counts its models' reasoning in the total only.
         if self.answer.model.as_deref().is_some_and(usage::is_gemini) {
             self.usage.reason_with_the_rest();
         }
@@ -127,7 +128,7 @@ impl Fold for Completion {
     }
 }
 
-/// What a choice shows of tools that the provider ran: pages that it cites, and Groq's list of them.
+/// Charges for tools that the provider ran, judged by what a choice shows: cited pages, and Groq's list of tools.
 fn charges(choice: &Value<'_>) -> impl Iterator<Item = Charge> + use<> {
     let said = choice.get("message").or_else(|| choice.get("delta"));
     let list = |key| said.and_then(|said| said.get(key)).map(Value::items).unwrap_or_default();
@@ -185,7 +186,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         total,
         cache_write_5m: lasting("ephemeral_5m_input_tokens"),
         cache_write_1h: lasting("ephemeral_1h_input_tokens"),
-        // Where Vertex reports the tier.
+        // Vertex reports the tier here.
         tier: text(figures, &["extra_properties", "google", "traffic_type"])
             .map(|word| Tier::from_wire(&word)),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
@@ -198,7 +199,7 @@ fn usage(figures: &Value<'_>) -> Partial {
     }
 }
 
-/// What choices come to, of which each states its own answer.
+/// The sum of the figures of choices, of which each states its own answer.
 fn together<'p>(choices: impl Iterator<Item = &'p Partial>) -> Partial {
     choices.cloned().reduce(|one, other| sum(&one, other)).unwrap_or_default()
 }
@@ -219,14 +220,14 @@ fn sum(one: &Partial, other: Partial) -> Partial {
     Partial { output: both(one.output, other.output), total: None, reasoning, ..other }
 }
 
-/// What llama.cpp's server says beside the end of a stream, also unasked: tokens with their times.
+/// The figures in llama.cpp's timings, which its server sends at the end of a stream even if usage was not asked for.
 fn timed(timings: &Value<'_>) -> Option<Partial> {
     let cached = count(timings, &["cache_n"])?;
     let prompt = count(timings, &["prompt_n"])?.saturating_add(cached);
     Some(Partial::from_inclusive(Some(prompt), Some(cached), None, count(timings, &["predicted_n"])))
 }
 
-/// Some servers leave reasoning out of the output figure; their total tells.
+/// Whether the reasoning tokens are not part of the output figure, as the total shows. Some servers state them so.
 fn stated_beside(
     prompt: Option<u64>,
     output: Option<u64>,
@@ -265,7 +266,7 @@ mod tests {
              : comment\n\ndata: {{\"choices\":[{{\"finish_reason\":\"stop\"}}]}}\n\n\
              data: {{\"choices\":[],\"usage\":{figures}}}\n\ndata: [DONE]\n\n"
         );
-        // Servers also call a stream something else, mark it, or indent what is in it.
+        // Servers also declare streams as something else, begin them with a byte order mark, or indent the JSON.
         let marked = format!("\u{feff}{stream}");
         let indented = format!("\r\n{}", stream.replace("data: ", "data:  \t"));
         let by_line = stream.replace("\n\n", "\n");
@@ -333,7 +334,7 @@ mod tests {
         );
     }
 
-    /// Google's own server has them in the total alone.
+    /// Google's own server counts reasoning in the total only.
     #[test]
     fn thoughts_of_gemini_are_the_rest_of_the_total() {
         for (model, figures, expected) in [
@@ -349,7 +350,7 @@ mod tests {
                 r#"{"prompt_tokens":9,"completion_tokens":94,"total_tokens":103,"completion_tokens_details":{"reasoning_tokens":93}}"#,
                 (94, 93),
             ),
-            // The rest is what was read from the cache, counted beside the prompt.
+            // The rest of the total is cached tokens, which are not counted in the prompt.
             (
                 "gemini-3-flash",
                 r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103,"prompt_tokens_details":{"cached_tokens":93}}"#,
@@ -364,7 +365,7 @@ mod tests {
         }
     }
 
-    /// What is said to be kept for minutes is not taken for what is kept for an hour.
+    /// Cache writes are split by lifetime if the details state it.
     #[test]
     fn lifetimes_of_writes_are_told() {
         for (details, expected) in [
@@ -389,7 +390,8 @@ mod tests {
         }
     }
 
-    /// The names of the others mean what they mean there, and zeros in names that a server does not use mean nothing.
+    /// Names of other dialects have the meaning that they have there, and zeros under names that a server does not use
+    /// are ignored.
     #[test]
     fn figures_in_the_words_of_other_dialects() {
         let expected = Tokens { input: 100, output: 7, ..Tokens::default() };
@@ -520,7 +522,7 @@ mod tests {
         }
     }
 
-    /// Texts alone, and embeddings of them.
+    /// Answers to requests with bare texts: completions and embeddings.
     #[test]
     fn answers_without_messages() {
         const LIST: &str = r#""object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1,-2e-3]}],"model":"e""#;
@@ -546,7 +548,7 @@ mod tests {
         }
     }
 
-    /// What is stated last is billed, wherever it stands and whatever becomes of the stream.
+    /// The last figures that are stated are billed, wherever they are stated and even if the stream breaks off.
     #[test]
     fn the_last_figures_hold() {
         const STATED: &str =
@@ -687,7 +689,7 @@ mod tests {
         };
         let open = r#","finish_reason":null"#;
         let mut completion = Completion::default();
-        assert!(completion.wants(chunk("{}", open).as_bytes()));
+        assert!(completion.is_relevant(chunk("{}", open).as_bytes()));
         completion.answer.id = Some("c".to_owned());
         for (event, expected) in [
             (chunk(r#"{"content":"Hello"}"#, open), false),
@@ -699,7 +701,7 @@ mod tests {
             (chunk(r#"{"annotations":[{"type":"url_citation"}]}"#, open), true),
             (chunk("{}", r#","finish_reason":"stop""#), true),
         ] {
-            assert_eq!(completion.wants(event.as_bytes()), expected, "{event}");
+            assert_eq!(completion.is_relevant(event.as_bytes()), expected, "{event}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Questions of the gateway's own. Servers disagree about the word for the most tokens: none is used.
+//! Requests that the gateway itself makes. Servers disagree about the name of the token limit, so none is sent.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     Asked { path, body, headers: &[] }
 }
 
-pub(super) fn said(answer: &[u8]) -> Option<String> {
+pub(super) fn text_of_answer(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let choice = items(&answer, "choices").first()?;
     if choice.get("finish_reason").and_then(Value::as_str)? != "stop" {

@@ -1,4 +1,4 @@
-//! What the dialect of Chat Completions is known by, and how its requests are made.
+//! The table of the dialect of Chat Completions.
 
 use super::index::MARKS;
 use crate::protocol::Cause;

@@ -1,11 +1,11 @@
-//! Streams state their usage only when they are asked to.
+//! Asking for usage figures, which streams report only on request.
 
 use crate::json::Edit;
 use crate::json::scan::Kind;
 use crate::protocol::additions::Frame;
 use crate::protocol::body::Object;
 
-/// The question, if the request is a stream's and leaves it open.
+/// The edit that asks for usage, if the request asks for a stream and does not say whether it wants usage.
 pub(super) fn ask(frame: Frame<'_>) -> Option<Edit> {
     const ASKED: &str = r#""include_usage":true"#;
     frame.get("messages").filter(|list| list.kind == Kind::Array && frame.is_true("stream"))?;
@@ -24,7 +24,7 @@ pub(super) fn ask(frame: Frame<'_>) -> Option<Edit> {
     }
 }
 
-/// A chunk without choices that has figures.
+/// Whether an event is a chunk with figures and without choices.
 pub(super) fn only_states_usage(event: &[u8]) -> bool {
     let Ok(chunk) = serde_json::from_slice::<serde_json::Value>(event) else { return false };
     let no_choices = chunk.get("choices").and_then(serde_json::Value::as_array).is_some_and(Vec::is_empty);

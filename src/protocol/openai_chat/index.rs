@@ -1,7 +1,7 @@
-//! Request bodies to conversations.
+//! Indexes request bodies.
 //!
-//! Servers have roles of their own. A message of one that is not known is kept whole, and taken for the model's: then
-//! at worst something newborn before it is taken for old, and stays as it is.
+//! Some servers have roles of their own. A message with an unknown role is kept whole, and counts as the model's. At
+//! worst, newborn results before it then count as old, and are not shortened.
 
 use super::dialect::DIALECT;
 use super::single_call;
@@ -18,7 +18,7 @@ use crate::protocol::content::{Blocks, data_url, feed, fill_result, text_part, w
 use crate::protocol::{Unread, openai, request_marks};
 use crate::usage::cache_model::Ttl;
 
-/// Left out of fingerprints: marks that some servers pass on to other providers.
+/// Members that are left out of fingerprints: cache marks, which some servers pass on to other providers.
 pub(super) const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
 
 /// The blocks of results.
@@ -34,7 +34,7 @@ const REASONING: &[&str] = &[
     "reasoning_opaque",
 ];
 
-/// Those that may hold the signatures of calls.
+/// Those members of [`REASONING`] that may hold the signatures of calls.
 const SIGNING: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
@@ -54,8 +54,8 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     })
 }
 
-/// With the marks of blocks, and the one of the body, as a router passes them on to Claude's provider. What marks its first
-/// messages, if these are instructions, stands before the messages there.
+/// Adds the cache marks of blocks and of the body itself, as a router passes them on to Claude's provider. If the first
+/// messages are instructions, the router moves them before the messages, with their marks.
 pub(super) fn with_marks(conversation: Conversation, carriers: Carriers) -> Conversation {
     let Conversation { body, members, array, messages, .. } = &conversation;
     let automatic = scan::get(body, members, "cache_control").filter(|mark| mark.kind == Kind::Object);
@@ -81,7 +81,7 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         Some("user") => Role::User,
         Some("assistant") => Role::Assistant,
         Some("tool" | "function") => Role::Tool,
-        Some(_) => return stranger(&object),
+        Some(_) => return unknown_role(&object),
         None => return Err(Unread::Shape),
     };
     let mut hash = Hasher::default();
@@ -94,12 +94,13 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         parts.extend(calls(&object, &mut hash)?);
         parts
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_stand_in(raw)))
+    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_be_in(raw)))
 }
 
-/// Whether answers that a plan leaves out have reasoning in a member that some servers want with each answer: they take an
-/// empty one. Only what is left out is asked: it is old, and what clients drop of old answers is gone from it by then.
-pub(super) fn takes_the_place_of_reasoning(conversation: &Conversation, plan: &Plan) -> bool {
+/// Whether a plan drops answers with a `reasoning_content`. Some servers require that member in every answer, and
+/// accept an empty one. Only dropped answers are asked: they are old, so what clients drop from old answers is gone
+/// from them.
+pub(super) fn drops_reasoning_content(conversation: &Conversation, plan: &Plan) -> bool {
     let has_reasoning = |message: &Message| {
         let raw = message.span.of(&conversation.body);
         message.index.role == Role::Assistant && memmem::find(raw, b"\"reasoning_content\"").is_some()
@@ -110,13 +111,13 @@ pub(super) fn takes_the_place_of_reasoning(conversation: &Conversation, plan: &P
     })
 }
 
-/// A message in a role that nobody knows.
-fn stranger(object: &Object<'_>) -> Result<MessageIndex, Unread> {
+/// A message with an unknown role.
+fn unknown_role(object: &Object<'_>) -> Result<MessageIndex, Unread> {
     let mut hash = Hasher::default();
     hash.update(&[Role::Assistant as u8]);
     let part = opaque(object.bytes, object.value, &mut hash)?;
     Ok(MessageIndex::new(Role::Assistant, vec![part], hash.finish())
-        .marked(request_marks::may_stand_in(object.bytes)))
+        .marked(request_marks::may_be_in(object.bytes)))
 }
 
 fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
@@ -124,12 +125,12 @@ fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(Part::new(PartKind::Opaque, value.span))
 }
 
-/// Reasoning has no part in a fingerprint: clients drop it from old turns. Only a form of Claude's can go: other models
-/// are refused without what they have thought, or have signed their calls in it.
+/// Reasoning is not part of the fingerprint, since clients drop it from old turns. Only Claude's can be removed: other
+/// providers refuse answers without their reasoning, or sign calls in it.
 fn reasoning(object: &Object<'_>) -> Result<Vec<Part>, Unread> {
     let found = REASONING.iter().filter_map(|key| says(object, key));
     let mut parts: Vec<Part> = found.map(|value| Part::new(PartKind::Thinking, value.span)).collect();
-    if !parts.is_empty() && is_of_claude(object)? {
+    if !parts.is_empty() && is_from_claude(object)? {
         for part in &mut parts {
             part.slots = Some(object.slots());
         }
@@ -137,15 +138,15 @@ fn reasoning(object: &Object<'_>) -> Result<Vec<Part>, Unread> {
     Ok(parts)
 }
 
-/// A member that is there and not empty.
+/// A member, if it is not null or empty.
 fn says(object: &Object<'_>, key: &str) -> Option<Value> {
     let is_empty =
         |value: &Value| value.kind == Kind::Null || matches!(value.span.of(object.bytes), b"\"\"" | b"[]");
     object.get(key).filter(|value| !is_empty(value))
 }
 
-/// Whether it has LiteLLM's blocks, or OpenRouter's that say whose they are.
-fn is_of_claude(object: &Object<'_>) -> Result<bool, Unread> {
+/// Whether the reasoning is Claude's: in LiteLLM's blocks, or in OpenRouter's blocks that say so.
+fn is_from_claude(object: &Object<'_>) -> Result<bool, Unread> {
     if says(object, "thinking_blocks").is_some() {
         return Ok(true);
     }
@@ -172,7 +173,7 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
             let parts = items.iter().map(|item| block(object.bytes, *item, hash));
             let mut parts = parts.collect::<Result<Vec<Part>, Unread>>()?;
             let list = || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
-            // What is taken out must leave something in the list.
+            // The list must not become empty.
             if parts.iter().any(|part| part.kind != PartKind::Thinking) {
                 for (part, item) in parts.iter_mut().zip(&items) {
                     if is_signed_thought(object.bytes, part, *item)? {
@@ -198,7 +199,7 @@ fn is_signed_thought(raw: &[u8], part: &Part, item: Value) -> Result<bool, Unrea
 fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     match item.kind {
         Kind::Object => {}
-        // Some servers take texts alone.
+        // Some servers accept bare strings.
         Kind::String => return Ok(text_part(raw, item, item.span, hash)),
         _ => return opaque(raw, item, hash),
     }
@@ -230,7 +231,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
             parts.push(part);
         }
     }
-    // The old single call, until its result is seen, a refusal, audio: kept as they are.
+    // Kept as they are: a single call of the old form (until its result is seen), a refusal, audio.
     for key in ["function_call", "refusal", "audio"] {
         if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
             let mut part = opaque(object.bytes, value, hash)?;
@@ -245,7 +246,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     Ok(parts)
 }
 
-/// Whether another provider's signature comes with a call: beside it, or, as some gateways have it, in its id.
+/// Whether a call comes with another provider's signature: beside it or, through some gateways, in its id.
 fn is_signed(item: &Object<'_>) -> bool {
     let beside = ["extra_content", "provider_specific_fields", "thought_signature"];
     beside.iter().any(|key| item.get(key).is_some())
@@ -277,7 +278,7 @@ fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(part)
 }
 
-/// What encodes an image, a sound or a file that stands in a block.
+/// The encoded data of an image, a sound or a file in a block.
 fn media(block: &Object<'_>) -> Option<Value> {
     let kind = block.text("type")?;
     let inner = within(block, &kind)?;
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
     use crate::conversation::Hold;
 
-    /// Whatever it is called: what stands before it is bound to it, and what is signed in it may be the calls.
+    /// Under all of its names. Signatures in it may be those of the calls beside it.
     #[test]
     fn reasoning_is_known_by_its_names() {
         const CALL: &str =
@@ -319,7 +320,7 @@ mod tests {
             let of = |kind: PartKind| read.parts.iter().filter(move |part| part.kind == kind);
             assert_eq!(of(PartKind::Thinking).count(), thoughts, "{member}");
             assert!(of(PartKind::ToolCall).all(|part| part.is_sealed == is_sealed), "{member}");
-            // Reasoning has no part in a fingerprint.
+            // Reasoning is not part of the fingerprint.
             assert_eq!(
                 read.fingerprint,
                 message(format!(r#"{{"role":"assistant",{CALL}}}"#).as_bytes()).unwrap().fingerprint
@@ -327,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Marks of blocks and of messages, and the one of the body, where a router passes them on.
+    /// Marks of blocks, of messages and of the body itself, if a router passes them on.
     #[test]
     fn marks_are_read_where_they_are_passed_on() {
         const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
@@ -354,7 +355,7 @@ mod tests {
                 None,
                 true,
             ),
-            // The order of members is not that of parts.
+            // The order of members is not that of the parts.
             (
                 format!(r#"{{"role":"assistant",{thoughts},"content":{}}}"#, text(SHORT)),
                 String::new(),
@@ -390,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Only texts carry a mark, and none that is empty, or whose form may matter.
+    /// Marks are put on texts only, and not on empty ones, nor on those whose form may matter.
     #[test]
     fn marks_are_put_on_texts() {
         let protocol = crate::protocol::named("openai-chat").unwrap();
@@ -447,8 +448,7 @@ mod tests {
         }
     }
 
-    /// Moonshot's tools give clients what only its server can read, and only whole. What it says tells it from others all
-    /// the same.
+    /// The results of Moonshot's tools are encrypted, so they have no text to edit. Their digests differ all the same.
     #[test]
     fn encrypted_results_are_kept_as_they_are() {
         let read =
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(read(&one).fingerprint, read(&list(&one)).fingerprint);
     }
 
-    /// DeepSeek refuses an answer without the member that the others have, and takes an empty one.
+    /// DeepSeek refuses an answer without `reasoning_content` if others have it, and accepts an empty one.
     #[test]
     fn an_answer_stands_for_others_with_an_empty_member() {
         let protocol = crate::protocol::named("openai-chat").unwrap();
@@ -479,7 +479,7 @@ mod tests {
         ] {
             let user = r#"{"role":"user","content":"go"}"#;
             let old = format!(r#"{{"role":"assistant","content":"a"{member}}}"#);
-            // What stays says nothing of it: clients may leave it out later.
+            // The answers that are kept do not count: clients may remove their reasoning later.
             let new = r#"{"role":"assistant","content":"b","reasoning_content":"hm"}"#;
             let body = format!(r#"{{"messages":[{user},{old},{user},{new},{user}]}}"#);
             let read = protocol.index(&body.into(), &crate::conversation::NoMemo).unwrap();
@@ -492,7 +492,7 @@ mod tests {
         }
     }
 
-    /// Where what stands within a result is left as it is, the message carries the mark, whatever its content is made of.
+    /// The mark is put on the message, not on its content, whatever the form of the content.
     #[test]
     fn results_are_marked_beside_their_content() {
         let protocol = crate::protocol::named("openai-chat").unwrap();
@@ -523,7 +523,7 @@ mod tests {
         }
     }
 
-    /// What is left of a message without its reasoning, wherever that stands.
+    /// A message without its reasoning, which may be in several places.
     #[test]
     fn reasoning_is_taken_from_where_it_stands() {
         const THOUGHT: &str = r#"{"type":"thinking","thinking":"hm","signature":"x"}"#;
@@ -544,10 +544,10 @@ mod tests {
                 format!(r#""role":"assistant","content":[{THOUGHT},{SAID}],"thinking_blocks":[{THOUGHT}]"#),
                 Some(format!(r#""role":"assistant","content":[{SAID}]"#)),
             ),
-            // Nothing would be left of the list, or of the message.
+            // The list, or the message, would become empty.
             (format!(r#""role":"assistant","content":[{THOUGHT}],"refusal":"no""#), None),
             (format!(r#""role":"assistant","content":null,{DETAILS}"#), None),
-            // Models other than Claude's want their reasoning back, or it is unknown whose model it is.
+            // The model is unknown, or not Claude: other models require their reasoning.
             (format!(r#"{said},"reasoning_content":"hm""#), None),
             (format!(r#"{said},"reasoning":"hm",{OTHERS}"#), None),
             (format!(r#"{said},"reasoning_details":[{{"type":"reasoning.text","text":"hm"}}]"#), None),

@@ -1,7 +1,7 @@
 //! OpenAI Chat Completions, and the many servers that speak it.
 //!
-//! A tool result is a message of its own. Reasoning stands in members beside the content or in
-//! blocks of it, and stays as it is or is left out whole.
+//! A tool result is a message of its own. Reasoning is in members beside the content or in blocks of it, and is kept
+//! unchanged or removed whole.
 
 mod answer;
 mod ask;
@@ -36,7 +36,7 @@ impl Protocol for OpenAiChat {
 
     fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
         plan::check(conversation, plan)?;
-        let has_reasoning = index::takes_the_place_of_reasoning(conversation, plan);
+        let has_reasoning = index::drops_reasoning_content(conversation, plan);
         splice::lower(conversation, plan, &|role, text| match role {
             Role::Assistant if has_reasoning => {
                 format!(r#"{{{},"reasoning_content":""}}"#, said_by(role, text))
@@ -49,8 +49,8 @@ impl Protocol for OpenAiChat {
         ask::ask(question)
     }
 
-    fn said(&self, answer: &[u8]) -> Option<String> {
-        ask::said(answer)
+    fn text_of_answer(&self, answer: &[u8]) -> Option<String> {
+        ask::text_of_answer(answer)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {

@@ -1,8 +1,8 @@
-//! The old way to call: an answer has one call (`function_call`), and a message in the role `function` its result, with the
-//! tool's name for an id.
+//! The old form of tool calls: an answer has one call (`function_call`), and a message with the role `function` has its
+//! result, with the tool's name in place of an id.
 //!
-//! Only a call whose result stands right behind it is one. All else is kept as it came: some ask for a call alone, and
-//! never answer it.
+//! Only a call with its result right behind it counts as one. Any other is kept as it is: some clients use calls only
+//! to get structured output, and never answer them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::conversation::{Arguments, Message, MessageIndex, Part, PartKind, Role
 use crate::json::scan::Kind;
 use crate::protocol::body::Object;
 
-/// Notes what a call says in the part that keeps it.
+/// Notes the name and the arguments of a call in its part, which stays opaque until its result is seen.
 pub(super) fn note(part: &mut Part, call: &Object<'_>) {
     let (name, arguments) = (call.text("name"), call.of_kind("arguments", Kind::String));
     let Some((name, arguments)) = name.zip(arguments) else { return };
@@ -19,12 +19,12 @@ pub(super) fn note(part: &mut Part, call: &Object<'_>) {
     part.arguments = Some(Arguments::Encoded(arguments.span));
 }
 
-/// The id of the call that a message answers in this way.
+/// The id of the call that a message of the role `function` answers: the tool's name.
 pub(super) fn id_of_result(message: &Object<'_>) -> Option<Box<str>> {
     message.text("name").filter(|_| message.says("role", "function"))
 }
 
-/// Makes calls of those whose results follow.
+/// Turns single calls whose results follow into tool calls.
 pub(super) fn pair(messages: &mut [Message]) {
     for at in 1..messages.len() {
         if let Some(call) = answered(&messages[at - 1].index, &messages[at].index) {
@@ -33,7 +33,7 @@ pub(super) fn pair(messages: &mut [Message]) {
     }
 }
 
-/// The call of an answer that a message is the result of.
+/// The part of an answer that is the call with this result.
 fn answered(answer: &MessageIndex, result: &MessageIndex) -> Option<usize> {
     let result = result.parts.first().filter(|part| part.kind == PartKind::ToolResult)?;
     let is_answered = |call: &Part| {

@@ -1,23 +1,23 @@
 //! Usage and endings of answers.
 //!
-//! An answer that is not streamed is the response itself; in a stream, events carry it whole, and the last one
-//! has the usage. There is no end mark beside that event.
+//! An answer that is not streamed is the response itself. In a stream, some events carry the whole response; the last
+//! one has the usage and is the only end mark.
 //!
-//! Where the provider's own tools ran, its figures are a sum over all calls of the model, in each of which the prompt was
-//! read again: see <https://community.openai.com/t/massive-input-token-inflation-50x-with-o3-web-search/1317167>.
+//! If the provider's own tools ran, the figures are a sum over all calls of the model, each of which read the prompt
+//! again: see <https://community.openai.com/t/massive-input-token-inflation-50x-with-o3-web-search/1317167>.
 
 use memchr::memmem;
 
 use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
-use crate::protocol::reader::{self, Fold, count, text};
+use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
 use crate::usage::{Charge, Own, Partial, Reasoning, Tier};
 
 /// Events that end a stream, behind `"response.`.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
 
-/// Items behind which the model was called again, within the same answer.
+/// Types of items after which the model was called again within the same answer.
 const SERVED: &[&str] = &[
     "web_search_call",
     "file_search_call",
@@ -27,7 +27,7 @@ const SERVED: &[&str] = &[
     "program_output",
 ];
 
-/// What a compacted history calls itself.
+/// The `object` of a compacted history.
 const COMPACTION: &str = "response.compaction";
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
@@ -55,7 +55,7 @@ impl Responses {
                 self.answer.stop = reason.or(status).map(|word| DIALECT.stop(word));
             }
             Some("failed" | "cancelled") => self.answer.stop = status.map(|word| DIALECT.stop(word)),
-            // A compacted history has no status: it is there, or there is an error.
+            // A compacted history has no status: without an error it is complete.
             None if text(response, &["object"]).as_deref() == Some(COMPACTION) => self.answer.complete = true,
             _ => {}
         }
@@ -78,8 +78,8 @@ impl Responses {
     }
 }
 
-impl Fold for Responses {
-    fn wants(&self, event: &[u8]) -> bool {
+impl AnswerVisitor for Responses {
+    fn is_relevant(&self, event: &[u8]) -> bool {
         let ends = |at: usize| {
             let rest = &event[at + b"\"response.".len()..];
             ENDINGS.iter().any(|ending| rest.starts_with(ending))
@@ -100,7 +100,7 @@ impl Fold for Responses {
         }
     }
 
-    fn whole(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>) {
         self.response(document);
         let status = text(document, &["status"]);
         self.answer.pending = matches!(status.as_deref(), Some("queued" | "in_progress"));
@@ -115,7 +115,7 @@ impl Fold for Responses {
     }
 }
 
-/// What the provider did that it charges for by itself.
+/// The provider's own actions that it charges for separately.
 fn charges(response: &Value<'_>) -> impl Iterator<Item = Charge> {
     let items = response.get("output").map(Value::items).unwrap_or_default();
     items.iter().filter_map(|item| match item.get("type")?.as_str()? {
@@ -127,7 +127,7 @@ fn charges(response: &Value<'_>) -> impl Iterator<Item = Charge> {
     })
 }
 
-/// Whether the provider's own tools ran. Its own search for tools has the same item as a client's.
+/// Whether the provider's own tools ran. Its tool search has the same type of item as a client's.
 fn has_served(response: &Value<'_>) -> bool {
     let mut items = response.get("output").map(Value::items).unwrap_or_default().iter();
     items.any(|item| {
@@ -137,7 +137,7 @@ fn has_served(response: &Value<'_>) -> bool {
     })
 }
 
-/// Whether a call searches: to open a page, or to look something up in it, is not charged for.
+/// Whether a call is a search. Opening a page, or searching in it, is not charged for.
 fn is_search(call: &Value<'_>) -> bool {
     let action = text(call, &["action", "type"]);
     !matches!(action.as_deref(), Some("open_page" | "find_in_page"))
@@ -148,8 +148,8 @@ fn is_removed(change: &Value<'_>) -> bool {
     says("type", "reasoning") && says("action", "removed")
 }
 
-/// Whether it is removed, with all that follows, because of what stands before it: other reasons concern single ones,
-/// whatever stands there.
+/// Whether a reasoning item was dropped because the text before it has changed, which also drops all later ones. Other
+/// reasons concern single items only.
 fn is_unbound(change: &Value<'_>) -> bool {
     text(change, &["reason"]).is_none_or(|reason| reason == "prefix_mismatch")
 }
@@ -157,7 +157,7 @@ fn is_unbound(change: &Value<'_>) -> bool {
 fn usage(figures: &Value<'_>) -> Partial {
     let detail = |key| count(figures, &["input_tokens_details", key]);
     let kept = |key| count(figures, &["input_tokens_details", "cache_write_tokens_details", key]);
-    // Gateways in front of other dialects have a name of their own.
+    // Gateways that translate from other dialects use another name.
     let written = reader::first_count(
         figures,
         &[
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Some servers have a word of their own for the end, and leave out what is null.
+    /// Some servers have a type of their own for the last event, and leave out members that are null.
     #[test]
     fn endings_by_other_names() {
         for (end, status, complete) in
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Where the provider's own tools ran, nobody knows what the next prompt begins with.
+    /// If the provider's own tools ran, the size of the prompt itself is unknown.
     #[test]
     fn a_sum_over_calls_is_no_prompt() {
         for (output, expected) in [

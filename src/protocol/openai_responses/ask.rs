@@ -1,4 +1,4 @@
-//! Questions of the gateway's own. The provider is told not to keep them.
+//! Requests that the gateway itself makes. They ask the provider not to store them.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     Asked { path, body, headers: &[] }
 }
 
-pub(super) fn said(answer: &[u8]) -> Option<String> {
+pub(super) fn text_of_answer(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     if answer.get("status").and_then(Value::as_str)? != "completed" {
         return None;

@@ -1,8 +1,8 @@
-//! Request bodies to conversations.
+//! Indexes request bodies.
 //!
-//! Who speaks decides what is newborn: what stands behind the last item of the model was put there by the
-//! client. So items that clients add (results, instructions, settings) are never the model's, and an item of an
-//! unknown type always is: then at worst something newborn is taken for old, and stays as it is.
+//! The roles of items decide what is newborn: everything behind the model's last item was added by the client. So items
+//! that clients add (results, instructions, settings) never count as the model's, and an item of an unknown type always
+//! does. At worst, newborn results before it then count as old, and are not shortened.
 
 use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
@@ -16,13 +16,13 @@ use crate::protocol::content::{Blocks, data_url, feed, fill_result, is_of_code, 
 use crate::protocol::{Unlisted, Unread, openai};
 use crate::usage;
 
-/// Left out of fingerprints: where marks stand does not change what is said.
+/// Members that are left out of fingerprints: cache marks do not change the content.
 pub(super) const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 
 /// Types of parts with text.
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
 
-/// The most bytes of an item that is no more than a name.
+/// The longest item, in bytes, that may be a mere reference.
 const REFERENCE: usize = 1024;
 
 /// The blocks of results.
@@ -35,17 +35,17 @@ enum Item {
     Message,
     /// Reasoning, readable or not.
     Reasoning,
-    /// The model's call of a tool that the client runs; the member with what it calls it with.
+    /// The model's call of a tool that the client runs, and the member with its arguments.
     Call(&'static str),
-    /// What the tool answers: a text, a list of parts, or something that is no text.
+    /// The result of a tool: a text, a list of parts, or something else.
     Output,
-    /// What commands printed, each on its two channels.
+    /// The output of shell commands, with stdout and stderr of each.
     Printed,
-    /// An answer in a form of its own, which is not looked into.
+    /// A result in a form of its own, which is opaque, and the member that holds it.
     Sealed(&'static str),
-    /// Something that the client adds and that is not looked into.
+    /// An opaque item that the client adds.
     Aside,
-    /// What the provider ran by itself, with what came of it.
+    /// A call of a tool that the provider itself ran, with its result.
     Hosted,
     /// Anything else.
     Unknown,
@@ -60,7 +60,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("custom_tool_call_output", Item::Output),
     ("shell_call", Item::Call("action")),
     ("shell_call_output", Item::Printed),
-    // Its output is a JSON document in a string, which would be invalid if it were cut.
+    // Its output is a JSON document in a string, which would be invalid if it were truncated.
     ("local_shell_call", Item::Call("action")),
     ("local_shell_call_output", Item::Sealed("output")),
     ("apply_patch_call", Item::Call("operation")),
@@ -81,7 +81,7 @@ const ITEMS: &[(&str, Item)] = &[
     ("mcp_approval_response", Item::Aside),
 ];
 
-/// What the provider has made of all before, as it and its clients call it.
+/// Types of items that are the provider's own summary of everything before them.
 const SUMMARIES: &[&str] = &["compaction", "compaction_summary", "context_compaction"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
@@ -102,7 +102,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_output_tokens"),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
-        grows: names(&frame, "conversation"),
+        grows: has_member(&frame, "conversation"),
         is_kept: is_kept(&frame),
         refers,
         asks_for_summary,
@@ -113,26 +113,26 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
     })
 }
 
-/// A request without items, if it goes on from a history that has a name.
+/// A request without items, if it continues a history that it names.
 pub(super) fn unlisted(frame: &Document) -> Option<Unlisted> {
     let continues = continues(frame).ok()?.filter(|name| !name.is_empty())?;
     let session = session(frame).ok()?;
     Some(Unlisted { model: frame.name("model"), session, continues, is_kept: is_kept(frame) })
 }
 
-/// Whether the provider keeps the answer, as it does where nothing is said of that.
+/// Whether the provider keeps the answer, which is its default.
 fn is_kept(frame: &Document) -> bool {
     !frame.is_false("store")
 }
 
-/// The instructions, where the model reads them behind the items.
+/// The instructions, if the model reads them behind the items.
 fn late(frame: &Document) -> Option<Span> {
     let is_late = frame.name("model").is_some_and(|model| usage::reads_instructions_last(&model));
     Some(frame.get("instructions").filter(|said| is_late && said.kind != Kind::Null)?.span)
 }
 
 fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
-    if !names(frame, "previous_response_id") && !names(frame, "conversation") {
+    if !has_member(frame, "previous_response_id") && !has_member(frame, "conversation") {
         return Ok(None);
     }
     let named = [
@@ -143,22 +143,22 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
 }
 
-/// Whether the body has such a member, other than null.
-fn names(frame: &Document, key: &str) -> bool {
+/// Whether the body has this member, and it is not null.
+fn has_member(frame: &Document, key: &str) -> bool {
     frame.get(key).is_some_and(|value| value.kind != Kind::Null)
 }
 
-/// Whether the provider is to compact the history, or to drop the oldest of it, by itself.
+/// Whether the provider is asked to compact the history, or to drop its oldest items.
 fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
     Ok(truncates(frame) || frame.lists_type(frame.get("context_management"), &["compact"])?)
 }
 
-/// Whether the provider is to drop the oldest of the history by itself.
+/// Whether the provider is asked to drop the oldest items of a history that is too long.
 fn truncates(frame: &Document) -> bool {
     frame.text("truncation").as_deref() == Some("auto")
 }
 
-/// From how many tokens on the provider compacts the history by itself; 0: the request does not say it.
+/// The prompt size in tokens from which the provider is asked to compact the history; 0 if the request states none.
 pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
     let body = &*conversation.body;
     let asked = scan::get(body, &conversation.members, "context_management")?;
@@ -169,12 +169,12 @@ pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
     edits.map(|edit| edit["compact_threshold"].as_u64().unwrap_or(0)).min()
 }
 
-/// Whether an item asks for a compaction of all before it.
+/// Whether an item asks for a compaction of everything before it.
 fn is_trigger(item: &[u8]) -> bool {
     Object::of(item).is_ok_and(|object| object.says("type", "compaction_trigger"))
 }
 
-/// Whether an item is there by its id alone. Where the type is left out, that is all it has.
+/// Whether an item is a mere reference to a stored one. If its type is left out, the id is all that it has.
 fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
     if item.len() > REFERENCE || !matches!(&*index.parts, [part] if part.kind == PartKind::Opaque) {
         return false;
@@ -186,7 +186,7 @@ fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
     })
 }
 
-/// What is called a session is believed before the key of a cache, which may be shared.
+/// The session id. Members called a session have priority over the cache key, which several sessions may share.
 fn session(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     let given = [
         frame.inner_text("client_metadata", "session_id")?,
@@ -196,7 +196,7 @@ fn session(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     Ok(given.into_iter().flatten().find(|id| !id.is_empty()))
 }
 
-/// A history that is a single text: the same as one message of the user.
+/// A history that is a single text, which equals one message of the user.
 fn prompt(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let text = scan::document(raw)?;
     let mut hash = Hasher::default();
@@ -219,7 +219,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     hash.update(&[role as u8]);
     let mut parts = match item {
         Item::Message => message(&object, &mut hash)?,
-        // What a model thought is not part of what was said: clients and providers drop it from old turns.
+        // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
         Item::Reasoning => vec![Part::new(PartKind::Thinking, object.value.span)],
         Item::Call(arguments) => vec![call(&object, kind, arguments, &mut hash)?],
         _ if role == Role::Tool => vec![result(&object, item, &mut hash)?],
@@ -232,7 +232,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     Ok(MessageIndex::new(role, parts, hash.finish()))
 }
 
-/// Who says something. What nobody known says is an item of an unknown type, and so is what says no more than its id.
+/// The role that an item states; `None` if it states none, or an unknown one, and so counts as of an unknown type.
 fn speaker(object: &Object<'_>) -> Option<Role> {
     match object.text("role")?.as_ref() {
         "user" => Some(Role::User),
@@ -279,7 +279,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(Part::new(if media { PartKind::Media } else { PartKind::Opaque }, item.span))
 }
 
-/// Its own id and its state are no part of what it says: clients that keep no state on the server leave them out.
+/// Its id and its status are not part of the fingerprint: clients that store nothing with the provider leave them out.
 fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> Result<Part, Unread> {
     let mut part = Part::new(PartKind::ToolCall, object.value.span);
     part.call_id = call_id(object);
@@ -335,7 +335,7 @@ fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Un
     Ok(part)
 }
 
-/// What encodes an image or a file that stands in a part of an output.
+/// The encoded data of an image or a file in a part of an output.
 fn media(part: &Object<'_>) -> Option<Value> {
     match &*part.text("type")? {
         "input_image" => data_url(part, "image_url"),
@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Behind the last item of the model stands what the client added, whatever its type.
+    /// Everything behind the model's last item was added by the client, whatever its type.
     #[test]
     fn what_clients_add_is_newborn() {
         let before = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
@@ -436,7 +436,7 @@ mod tests {
         }
     }
 
-    /// What a client's own search has found defines what is called later.
+    /// The result of a client's own tool search defines the tools of later calls.
     #[test]
     fn tools_that_were_found() {
         for (item, expected) in [
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// What names an item, its state, and how a text is written are no part of what it says.
+    /// Neither an item's id and status nor the form of a text is part of the fingerprint.
     #[test]
     fn fingerprints_are_of_what_is_said() {
         let of = |item: &str| read(&[item]).messages[0].index.fingerprint;

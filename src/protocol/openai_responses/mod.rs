@@ -1,7 +1,7 @@
 //! OpenAI Responses over HTTP.
 //!
-//! The history is a list of items, or a single text; each item is a message of its own, and reasoning belongs to
-//! the item behind it. Items that are not known, compactions and references go as they came.
+//! The history is a list of items, or a single text. Each item counts as a message, and reasoning belongs to the item
+//! behind it. Unknown items, compactions and references are never edited.
 
 mod answer;
 mod ask;
@@ -44,8 +44,8 @@ impl Protocol for OpenAiResponses {
         ask::ask(question)
     }
 
-    fn said(&self, answer: &[u8]) -> Option<String> {
-        ask::said(answer)
+    fn text_of_answer(&self, answer: &[u8]) -> Option<String> {
+        ask::text_of_answer(answer)
     }
 
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader> {
