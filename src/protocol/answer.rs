@@ -25,8 +25,8 @@ pub struct Answer {
     pub seals: Vec<u128>,
     /// Reasoning blocks that the provider reports to have dropped.
     pub reasoning_dropped: u32,
-    /// How many of these are the last ones of the prompt: they were dropped because what stands before the first of
-    /// them has changed.
+    /// How many of these are the last ones of the prompt, which were dropped because the text before the first of them
+    /// has changed.
     pub reasoning_unbound: u32,
 }
 

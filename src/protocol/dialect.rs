@@ -1,6 +1,6 @@
 //! What is known of a dialect before any body is read, and how its requests differ from those of others, as tables.
 //!
-//! Each dialect has its own in its folder. Whoever consults them goes through all and names none.
+//! Each dialect has its table in its folder. The rest of the program goes through all tables and names no dialect.
 
 use super::answer::{Cause, Stop};
 use super::prompt::Layout;
@@ -123,7 +123,7 @@ pub struct Sign {
 /// How reliable a sign is. The most reliable one decides; among equals, the dialect that comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignKind {
-    /// A login for one provider, which is for no other, in whatever header it stands.
+    /// A login that is valid for one provider only, in whatever header.
     Login,
     /// The name of a provider's own client program.
     Program,

@@ -187,8 +187,8 @@ mod tests {
         assert_ne!(key(r#""a""#, "one"), key(r#""b""#, "one"));
     }
 
-    /// What a request asks for beside what it says, and from which of its blocks on (tools, instructions, messages) it
-    /// is read anew where that changes; without it, nothing is.
+    /// Parameters of a request, and the blocks (0: tools, then instructions and messages) whose cache entries depend on
+    /// them.
     #[test]
     fn prompts_are_bound_to_how_they_are_asked() {
         const IMAGE: &str = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;

@@ -101,23 +101,23 @@ impl Block {
 
 /// Bytes per token, as a rule of thumb.
 const USUAL: f64 = 4.0;
-/// If a token is shorter than so many bytes, or than so many counted tokens, then the provider holds more of the
-/// prompt than the body does.
+/// The fewest bytes, and the fewest counted tokens, that the body may have per billed token. With fewer, the provider
+/// holds a part of the prompt that is not in the body.
 const SHORTEST: (f64, f64) = (1.5, 0.4);
 
 /// How the size of a prompt is converted to tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// By bytes: so many to a token.
+    /// By length: bytes per token.
     Bytes(f64),
-    /// By weight: so many bytes of it to a token.
+    /// By weight: bytes of weight per token.
     Weights(f64),
-    /// By counted tokens: so many to one of the provider's.
+    /// By counted tokens: counted tokens per token of the provider's.
     Counts(f64),
 }
 
 impl Prompt {
-    /// The scale by which the prompt has the tokens that the provider billed; 0: the provider reported none.
+    /// The scale by which the size of the prompt equals the `billed` tokens; 0 if the provider reported none.
     pub fn scale(&self, billed: u64) -> Scale {
         let counted: Option<u64> = self.blocks.iter().map(|block| block.counted.map(u64::from)).sum();
         let unit = |size: u64| size.max(1) as f64 / billed.max(1) as f64;
@@ -127,8 +127,8 @@ impl Prompt {
         }
     }
 
-    /// The scale for what the body holds of a billed prompt, and the tokens of the rest: a history, document or
-    /// cached prefix that the provider holds. `hides`: it is known to hold some.
+    /// The scale for the part of a billed prompt that is in the body, and the tokens of the rest: a history, a document
+    /// or a cached prefix that the provider holds. `hides`: whether the provider is known to hold such a part.
     pub fn held(&self, billed: u64, hides: bool) -> (Scale, u64) {
         let (weight, count) = if hides { (USUAL, 1.0) } else { SHORTEST };
         let usual = match self.scale(billed) {

@@ -346,7 +346,7 @@ impl<G: Gateway> Handler<G> {
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
         tap.sent(outgoing.form);
         let response = self.clients.send(upstream, outgoing.request(uri, head, upstream)).await?;
-        // Nobody asked for such a coding. If it were not declared, the client would take it for the body.
+        // Only HTTP/1.1 can declare a transfer coding. Otherwise the client would take the encoded bytes for the body.
         let is_told = head.version == Version::HTTP_11 || response.body().is_end_stream();
         match headers::transfer_coding(response.headers()).filter(|_| !is_told) {
             Some(coding) => Err(SendError::Encoded(coding)),

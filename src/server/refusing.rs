@@ -49,7 +49,7 @@ impl<G: Gateway> Handler<G> {
         response
     }
 
-    /// What such an answer says.
+    /// The body of an error answer, in the client's dialect. Counts and logs the error.
     pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
         self.stats.refusals.increment();
         let (status, why) = (fault.status.as_u16(), &fault.message);
@@ -64,7 +64,7 @@ impl<G: Gateway> Handler<G> {
         })
     }
 
-    /// Reads a body that nobody wants, so that the client gets to read the answer and the connection can go on.
+    /// Reads and drops a request body, so that the client can read the answer and the connection can be kept.
     pub(super) async fn discard(&self, body: Upload) {
         if !body.is_end_stream() {
             let reading = body::discard(body, self.settings.max_body);
@@ -73,7 +73,7 @@ impl<G: Gateway> Handler<G> {
     }
 }
 
-/// Whose fault it is that there is no answer, and what the caller is told of it.
+/// The fault to report for a request that got no answer.
 pub(super) fn describe(error: &SendError, target: &Target) -> Fault {
     let upstream = &target.upstream;
     let (status, at_fault) = match error {

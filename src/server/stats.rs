@@ -1,4 +1,4 @@
-//! Counters of the server: what it did that nobody asked for.
+//! Counters of the server, mostly of what went other than asked for.
 //!
 //! Plain atomics that any thread may read at any time. Nothing here is on the path of a byte.
 
