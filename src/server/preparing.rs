@@ -26,7 +26,7 @@ const LARGE: usize = 1024 * 1024;
 /// Size in bytes from which a body takes milliseconds to decode or encode.
 const LARGE_CODED: usize = 128 * 1024;
 
-/// Runs work on the runtime's blocking pool, and on request as tasks, and knows when all of it is done.
+/// Runs work on the runtime's blocking pool. Its tokens let the server wait until all work is done.
 #[derive(Clone)]
 pub(super) struct Offload(WorkToken);
 

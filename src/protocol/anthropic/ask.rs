@@ -6,7 +6,8 @@ use crate::json::string;
 use crate::protocol::ask::{items, joined, with_model};
 use crate::protocol::{Ask, Asked, Protocol as _};
 
-/// Resellers have the model in the path, and require a version in the body: by a part of the path.
+/// Resellers have the model in the path and require a version in the body. For each: a part of its paths, and the
+/// version.
 const VERSIONS: &[(&str, &str)] = &[("/publishers/", "vertex-2023-10-16"), ("/model/", "bedrock-2023-05-31")];
 
 /// The header that the provider's own API requires. Resellers ignore it.
