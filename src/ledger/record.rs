@@ -10,10 +10,7 @@ use super::cost::{Cost, Counterfactual};
 use super::line::forms;
 use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
-use crate::usage::{self, Bill, Tokens, Usage};
-
-/// Assumed for text that was not counted with a tokenizer.
-const BYTES_PER_TOKEN: u64 = 4;
+use crate::usage::{self, BYTES_PER_TOKEN, Bill, Tokens, Usage};
 
 /// One of a few words of the gateway's own: borrowed, unless it was read from a store or contains a date.
 pub type Word = Cow<'static, str>;

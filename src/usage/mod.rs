@@ -39,6 +39,6 @@ pub use money::Money;
 pub use partial::{Partial, Prompt, Reasoning};
 pub use price::{Above, Price, Rates, Source};
 pub use rate::{Factor, Rate};
-pub use ratio::BytesPerToken;
+pub use ratio::{BYTES_PER_TOKEN, BytesPerToken};
 pub use tokens::{Extra, Geo, Own, Speed, Tier, Tokens, Usage};
 pub use vendor::Vendor;

@@ -1,21 +1,21 @@
-//! How many bytes of a request make a token of a model: learned from what providers billed.
+//! The ratio of bytes to tokens of a model, learned from what its provider billed.
 
-/// The share of the newest ratio in the learned one.
+/// Bytes of text assumed per token where no tokenizer and no bill has counted them.
+pub const BYTES_PER_TOKEN: u64 = 4;
+/// The weight of the newest ratio in the moving average.
 const FOLLOW: f64 = 0.2;
-/// What is assumed before anything is learned.
-const USUAL: f64 = 4.0;
-/// Ratios outside of this are no text, or not all of it: numbers and other alphabets have two bytes to a token, what is
-/// escaped six.
+/// The plausible ratios: numbers and other alphabets have about two bytes per token, escaped text about six. A request
+/// with another ratio is not only text, or its body is not the whole prompt.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.5..=8.0;
-/// Shorter prompts teach nothing: their frame is not in the body.
+/// The fewest tokens of a prompt to learn from: of a shorter one too much is added by the provider.
 const LEAST_TOKENS: u64 = 1024;
 
-/// A ratio that follows what is billed.
+/// A moving average of the billed ratios; [`BYTES_PER_TOKEN`] before the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct BytesPerToken(Option<f64>);
 
 impl BytesPerToken {
-    /// A request of so many bytes was billed for a prompt of so many tokens.
+    /// Records that a request of so many bytes was billed for a prompt of so many tokens.
     pub fn learn(&mut self, bytes: u64, tokens: u64) {
         let ratio = bytes as f64 / tokens as f64;
         if tokens >= LEAST_TOKENS && PLAUSIBLE.contains(&ratio) {
@@ -23,9 +23,9 @@ impl BytesPerToken {
         }
     }
 
-    /// Bytes of a request to a token.
+    /// Bytes per token.
     pub fn value(self) -> f64 {
-        self.0.unwrap_or(USUAL)
+        self.0.unwrap_or(BYTES_PER_TOKEN as f64)
     }
 }
 

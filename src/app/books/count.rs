@@ -16,6 +16,7 @@ use tiktoken_rs::{CoreBPE, O200K_BASE_PAT_STR};
 
 use crate::conversation::boundary;
 use crate::protocol::Prompt;
+use crate::usage::BYTES_PER_TOKEN;
 
 /// The longest piece that is tokenized at once, in bytes.
 const PIECE: usize = 4096;
@@ -26,8 +27,6 @@ const WHOLE: usize = 256 << 10;
 const SAMPLED: usize = 8;
 /// Texts whose counts are remembered, in each of two generations.
 const TEXTS: usize = 1 << 16;
-/// Bytes that are taken for a token where nothing is counted.
-const BYTES_PER_TOKEN: u32 = 4;
 
 /// The vocabulary, packed by `build.rs`.
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.deflate"));
@@ -46,7 +45,7 @@ impl Counter {
         for block in &mut prompt.blocks {
             block.counted = Some(match block.text(body) {
                 Some(text) => self.text(block.key, text),
-                None => (block.bytes / BYTES_PER_TOKEN).max(1),
+                None => assumed(block.bytes),
             });
         }
     }
@@ -74,8 +73,13 @@ impl Counter {
         }
         let text = unescaped(text);
         let counted = self.tokenizer.as_ref().and_then(|tokenizer| count(tokenizer, &text));
-        counted.unwrap_or_else(|| u32::try_from(text.len()).unwrap_or(u32::MAX) / BYTES_PER_TOKEN).max(1)
+        counted.unwrap_or_else(|| assumed(u32::try_from(text.len()).unwrap_or(u32::MAX))).max(1)
     }
+}
+
+/// The tokens assumed for this many bytes that are not counted, at least one.
+fn assumed(bytes: u32) -> u32 {
+    (bytes / BYTES_PER_TOKEN as u32).max(1)
 }
 
 /// `tiktoken_rs::o200k_base`, without special tokens.

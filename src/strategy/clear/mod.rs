@@ -16,7 +16,7 @@ pub use placeholder::placeholder;
 pub use settings::{Arguments, Policy, Protect, Settings, Weights, Within};
 pub use worth::{Passed, rent, weight};
 
-/// Bytes of text per token, where policies weigh sizes against each other.
+/// Bytes of text assumed per token, where policies weigh sizes against each other and lengths are asked for in tokens.
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// Approximate size of a placeholder in bytes.
 pub const PLACEHOLDER: u32 = 160;

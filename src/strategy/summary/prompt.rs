@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
+use super::super::clear::BYTES_PER_TOKEN;
 use super::outline::{CLOSE, OPEN, Section};
 use super::{Settings, transcript};
 use crate::conversation::Digest;
 
 /// Bytes of the user's task that the writer is shown.
 const GOAL: usize = 8 << 10;
-/// Bytes per token, for requested lengths.
-const BYTES_PER_TOKEN: u64 = 4;
 
 /// What a summary is written from.
 #[derive(Debug, Clone, Copy)]
