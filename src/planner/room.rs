@@ -10,7 +10,7 @@ use crate::plan::LeafEdit;
 use crate::shape::settings::{Keep, NamePatterns, TruncateRule};
 use crate::shape::{self, Subject};
 use crate::strategy::clear;
-use crate::strategy::gate::{Candidate, Reason};
+use crate::strategy::gate::{Candidate, MOST_LOSS, Reason};
 use crate::strategy::ladder::{self, Need, Place, Rung};
 use crate::strategy::window::Gauge;
 
@@ -36,7 +36,7 @@ const WRONG_BY: u64 = 1200;
 const TRIES: usize = 8;
 /// How much more than the untouched thread a thread may cost if it ends with an event that makes room, as a share,
 /// while a later event would do as well or there is time.
-pub(super) const LOSS: f64 = 0.15;
+pub(super) const LOSS: f64 = MOST_LOSS;
 /// The agent's last plan may take one part in so many of the room that a note leaves free beyond what is needed.
 const PLAN_OF: u64 = 4;
 /// Approximate bytes of a marker.

@@ -1,8 +1,13 @@
 //! The gate: whether an event is due, and how deep it may cut.
 //!
-//! Breaking a cached prefix costs what is behind the cut: it must be written again instead of read. An event happens
-//! only for one of the [`Reason`]s. The most common one follows the ski-rental rule, which bounds the loss: whatever
-//! the conversation does afterwards, it costs at most twice the best choice in hindsight.
+//! Changing an old part breaks the cached prefix: everything behind it must be written to the cache again instead of
+//! read. An event happens only for one of the [`Reason`]s. The most common one follows the ski-rental rule, which
+//! bounds the loss: whatever the conversation does afterwards, it costs at most twice the best choice in hindsight.
+
+/// How much more than without the gateway a thread may cost, whichever request is its last, as a share. It bounds both
+/// events that do not have to be now and cache marks on the history of a client that sets none. For marks it is enough
+/// to cache the whole of an agent's second and third request; without a bound they could cost up to a quarter more.
+pub const MOST_LOSS: f64 = 0.15;
 
 /// Why an event is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,9 +16,9 @@ pub enum Reason {
     Window,
     /// The provider's cache of this thread has expired.
     Cold,
-    /// The prompt is paid in full every time.
+    /// The provider reads prompts from its cache at no discount, so that every token is paid in full every time.
     Uncached,
-    /// What the stale tokens have cost has reached what clearing them costs.
+    /// What resending the stale tokens has cost so far has reached what clearing them costs.
     BreakEven,
     /// The conversation's own budget demands it.
     Budget,
@@ -44,7 +49,7 @@ impl Reason {
 pub struct Rates {
     /// Reading from the provider's cache.
     pub read: f64,
-    /// Writing to it; plain input if writing is free.
+    /// Writing to it; 1 if writing costs no more than plain input.
     pub write: f64,
 }
 
@@ -91,6 +96,18 @@ impl Account {
     }
 }
 
+/// The candidates from one on.
+struct Suffix {
+    /// The index of the first of them.
+    from: usize,
+    /// The sum of their rents.
+    rent: f64,
+    /// The bytes that clearing them saves with each later request.
+    freed: u64,
+    /// What clearing them costs, in bytes of plain input.
+    price: f64,
+}
+
 /// A cut that pays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {
@@ -102,12 +119,28 @@ pub struct Cut {
     pub price: f64,
 }
 
-/// The suffix of `candidates`, which are in order of position, whose rent exceeds the price of cutting in front of it
-/// by the most.
+/// The suffixes of `candidates`, the shortest first. The price of each is that of writing again what stands behind the
+/// cut; `tail` as in [`break_even`].
+fn suffixes(
+    candidates: &[Candidate],
+    tail: impl Fn(usize) -> u64,
+    rates: Rates,
+) -> impl Iterator<Item = Suffix> {
+    let (mut rent, mut freed) = (0.0, 0_u64);
+    candidates.iter().enumerate().rev().map(move |(from, candidate)| {
+        rent += candidate.rent;
+        freed += u64::from(candidate.frees);
+        let price = tail(candidate.item).saturating_sub(freed) as f64 * rates.rewrite();
+        Suffix { from, rent, freed, price }
+    })
+}
+
+/// The cut to make: clears the suffix of `candidates` whose rent exceeds the price of cutting in front of it by the
+/// most. `None` if there is none whose rent reaches `alpha` times that price.
 ///
-/// `tail(item)` returns the bytes from the start of an item to the end of what was sent, as they were sent; what is
-/// freed there need not be written again. `may_go(bytes)` tells whether so many bytes may be freed. No cut costs more
-/// than `most`.
+/// The candidates are in order of position. `tail(item)` returns the bytes from the start of an item to the end of
+/// what was sent, as they were sent; what is freed there need not be written again. `may_go(bytes)` tells whether so
+/// many bytes may be freed. No cut costs more than `most`, in bytes of plain input.
 pub fn break_even(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -116,13 +149,10 @@ pub fn break_even(
     alpha: f64,
     most: f64,
 ) -> Option<Cut> {
-    let (mut best, mut rent, mut freed) = (None::<Cut>, 0.0, 0_u64);
-    for (from, candidate) in candidates.iter().enumerate().rev() {
-        rent += candidate.rent;
-        freed += u64::from(candidate.frees);
-        let price = tail(candidate.item).saturating_sub(freed) as f64 * rates.rewrite();
+    let mut best = None::<Cut>;
+    for Suffix { from, rent, freed, price } in suffixes(candidates, tail, rates) {
         let gain = rent - alpha * price;
-        let pays = gain >= 0.0 && candidate.rent > 0.0 && price <= most && may_go(freed);
+        let pays = gain >= 0.0 && candidates[from].rent > 0.0 && price <= most && may_go(freed);
         if pays && best.as_ref().is_none_or(|best| gain >= best.gain) {
             best = Some(Cut { from, gain, price });
         }
@@ -130,8 +160,8 @@ pub fn break_even(
     best
 }
 
-/// Where to expect the next cut: the suffix that comes nearest to paying, among those that cost little more than
-/// `most`.
+/// The first candidate that the next event is expected to clear: that of the suffix that comes nearest to paying, among
+/// those that cost little more than `most`.
 pub fn nearest(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -139,11 +169,8 @@ pub fn nearest(
     most: f64,
 ) -> Option<usize> {
     const SOON: f64 = 1.1;
-    let (mut best, mut rent, mut freed) = (None::<(usize, f64)>, 0.0, 0_u64);
-    for (from, candidate) in candidates.iter().enumerate().rev() {
-        rent += candidate.rent;
-        freed += u64::from(candidate.frees);
-        let price = tail(candidate.item).saturating_sub(freed) as f64 * rates.rewrite();
+    let mut best = None::<(usize, f64)>;
+    for Suffix { from, rent, price, .. } in suffixes(candidates, tail, rates) {
         let share = rent / price.max(1.0);
         if price <= most * SOON && best.is_none_or(|(_, most)| share >= most) {
             best = Some((from, share));
