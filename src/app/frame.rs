@@ -7,15 +7,15 @@ use crate::conversation::{Conversation, Digest, Marks, Prelude};
 use crate::lineage::Place;
 use crate::planner::Outcome;
 use crate::protocol;
-use crate::strategy::system::{EntryKey, Expected, Frame, Source, Stable};
+use crate::strategy::clear::BYTES_PER_TOKEN;
+use crate::strategy::marks::CacheClock;
+use crate::strategy::system::{Access, CacheUse, EntryKey, Expected, Frame, Source, Stable};
 use crate::usage::Usage;
 use crate::usage::cache_model::CacheKind;
 
-/// Bytes assumed for a token of instructions.
-const BYTES_PER_TOKEN: usize = 4;
-
 impl Request<'_> {
-    /// Learns where the frame stops being stable, if the client sets no marks of its own.
+    /// Learns up to where the frame is the same in all conversations, and returns what a mark there would do. `None` if
+    /// the client sets marks of its own, or if the gateway may set none there.
     pub(super) fn learn(&self) -> Option<(Stable, EntryKey)> {
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         if self.conversation.continues.is_some() {
@@ -29,7 +29,8 @@ impl Request<'_> {
         let alike = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
         let alike = Digest::of(&alike);
         let from = Source { kind: alike, sender: Digest::of(&[&alike.0, &self.principal.0]) };
-        let least = usize::try_from(min_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+        let least =
+            usize::try_from(u64::from(min_tokens).saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let Conversation { body, system, .. } = &self.conversation;
         let before = protocol::before_messages(self.protocol, &self.conversation).into_iter();
@@ -37,11 +38,12 @@ impl Request<'_> {
             before.filter(|span| Some(*span) != *system).map(|span| span.of(body)).collect();
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
-        let now = (self.now(), kind.default_ttl_ms().unwrap_or(0));
-        self.core.systems().see(from, frame, least, now)
+        let clock = CacheClock { now_ms: self.now(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
+        self.core.systems().learn(from, frame, least, clock)
     }
 
-    /// What the frame says, as far as cache entries of the messages are bound to it, and the cache that they are in.
+    /// The part of the frame that cache entries of the messages begin with; its key also stands for the cache that they
+    /// are in.
     pub(super) fn prelude_for(&self, kind: CacheKind, place: &Place) -> Prelude {
         if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
@@ -50,18 +52,19 @@ impl Request<'_> {
         Prelude { key: prelude.key ^ place.cache.0.half(), ..prelude }
     }
 
+    /// When the request came, in milliseconds since 1970.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.now_ms).unwrap_or(0)
     }
 
-    /// Removes the mark that would write the frame to the cache if another request has begun the same entry, or if
-    /// too many such entries were never read.
+    /// Claims the write of the frame to the cache for this request if its mark would write it. If another request is
+    /// writing the same entry, or too many such entries were never read, the mark is removed.
     pub(super) fn stake(&self, place: &Place, outcome: &mut Outcome) {
         let Some((Stable { mark: Expected::Writes, .. }, key)) = self.stable else { return };
         if place.sent > 0 || outcome.marks.frame.is_none() || self.core.observes() {
             return;
         }
-        if !self.may_write.get_or_init(|| self.core.systems().may_write(key, self.now())) {
+        if !self.may_write.get_or_init(|| self.core.systems().claim_write(key, self.now())) {
             outcome.leave_frame_unmarked();
         }
     }
@@ -71,7 +74,7 @@ impl Core {
     /// Records whether the provider now keeps the marked frame: it does if the request was answered.
     pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool) {
         if let Some(mark) = &facts.cache.frame_mark {
-            self.systems().answered(mark.entry, is_kept, mark.writes(), self.unix_ms());
+            self.systems().record_answer(mark.entry, mark.access(), is_kept, self.unix_ms());
         }
     }
 
@@ -83,9 +86,11 @@ impl Core {
             self.frame_answered(facts, false);
         }
         let Some(usage) = usage.filter(|usage| !usage.prompt_is_unknown) else { return };
-        let told = (usage.tokens.cache_read > 0, usage.tokens.cache_write() > 0);
-        if mark.is_first || (mark.expected == Expected::Reads && told == (false, true)) {
-            self.systems().told(mark.entry, told, mark.writes(), self.unix_ms());
+        let tokens = &usage.tokens;
+        let found = CacheUse { has_read: tokens.cache_read > 0, has_written: tokens.cache_write() > 0 };
+        let was_missing = mark.expected == Expected::Reads && !found.has_read && found.has_written;
+        if mark.is_first || was_missing {
+            self.systems().record_usage(mark.entry, mark.access(), found, self.unix_ms());
         }
     }
 
@@ -106,8 +111,8 @@ pub(super) struct FrameMark {
 }
 
 impl FrameMark {
-    /// Whether it was meant to write the entry.
-    fn writes(&self) -> bool {
-        self.is_first && self.expected == Expected::Writes
+    /// What its request may do with the entry.
+    fn access(&self) -> Access {
+        if self.is_first && self.expected == Expected::Writes { Access::Write } else { Access::Read }
     }
 }

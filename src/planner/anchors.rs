@@ -4,7 +4,7 @@ use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::findings::{Expected, Outlook};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::Item;
-use crate::strategy::marks::{self, Chosen, Stake, Tried};
+use crate::strategy::marks::{self, CacheClock, Chosen, Stake, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
@@ -143,12 +143,12 @@ struct Reach {
 fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: &mut Standing) -> Reach {
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     let gone_on = request.sent < conversation.messages.len();
-    let now = (facts.now_ms, facts.ttl_ms);
+    let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
     let before = *standing.kept.stake();
     let mut stake = before;
     stake.goes_to(facts.cache, facts.outlook);
     if gone_on {
-        stake.goes_on(facts.prelude.key, now, rates);
+        stake.goes_on(facts.prelude.key, clock, rates);
     }
 
     let sizes = Sizes::of(conversation, facts, standing);
@@ -181,7 +181,7 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
         });
     }
     *standing.kept.stake_mut() = stake;
-    standing.kept.set_wager(before.wager(&stake, entry.is_some(), gone_on, now));
+    standing.kept.set_wager(before.wager(&stake, entry.is_some(), gone_on, clock));
     let entries = standing.kept.entries();
     let tokens = entry.and_then(|entry| entries.tokens(entry));
     let expected = Expected { bytes: read, before: by_client, tokens, least: entries.least(), rates };

@@ -140,8 +140,8 @@ impl Expected {
 mod tests {
     use super::*;
 
-    /// Answers that tell that some of the history was there (`*`), most of all bytes (`+`) or nothing (`-`), and requests
-    /// that leave; and how many more are to rest then.
+    /// Answers that tell that some of the history was there (`*`), most of all bytes (`+`) or nothing (`-`), and
+    /// requests that leave; and how many more are to rest then.
     #[test]
     fn who_finds_nothing_rests_for_longer_each_time() {
         for (told, tries, expected) in [

@@ -1,13 +1,23 @@
 //! Cache marks of the gateway: where they go, what is cached thanks to them, and what that may cost.
 //!
-//! A provider with marks reads from its cache only up to a mark, or to an entry a few blocks before one. A client
-//! marks the end of the prompt; after a cut further up, only the instructions could be read. An anchor, a mark where
-//! the next event would cut, keeps an entry alive there. It costs nothing, because what it marks is read anyway.
+//! A provider with marks writes a cache *entry* up to each mark, and reads one only if it ends at a mark or a few
+//! blocks before one. Clients that set marks themselves mark the end of the prompt; after a cut further up, only the
+//! instructions could be read. An *anchor*, a mark where the next event would cut, keeps an entry alive there. It costs
+//! nothing, because what it marks is read anyway.
+//!
+//! If the client sets no marks, the gateway marks the history. Writing costs extra, and nobody knows whether another
+//! request will come to read it, so what may be spent on this is limited:
+//!
+//! - the *stake* of a thread is what its marks have cost beyond plain input, less what reading has saved;
+//! - a thread's *wager* is its first write: won once a request reads it, lost if none comes;
+//! - a request is *held* if it could have written and, to limit the loss, did not;
+//! - a thread *rests*, that is writes nothing new for some requests, after entries were not found again
+//!   ([`Findings`]).
 
 use crate::conversation::{Conversation, Hold, Marks, Part, PartId, PartKind};
 
 use super::findings::{Expected, Findings, Found, Outlook};
-use super::gate::Rates;
+use super::gate::{MOST_LOSS, Rates};
 
 /// Which marks the gateway may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +28,7 @@ pub struct Settings {
     pub anchors: bool,
     /// Add a cache key of the conversation's own to requests, if their upstream takes one.
     pub keys: bool,
-    /// Send instructions as two texts where they stop being the same in every conversation. Needs `marks`.
+    /// Send instructions as two texts, divided where they stop being the same in every conversation. Needs `marks`.
     pub split: bool,
 }
 
@@ -30,21 +40,37 @@ impl Default for Settings {
 
 /// How many blocks back from a mark, its own included, the provider looks for an entry.
 pub const LOOKBACK: usize = 20;
-/// Entries that are remembered of a thread.
-const MOST: usize = 64;
-/// Milliseconds before its time is over from which on an entry is taken to have expired.
+/// The most entries that are remembered of a thread.
+const MOST_ENTRIES: usize = 64;
+/// How long before the end of its lifetime an entry is taken to have expired, in milliseconds.
 const MARGIN_MS: u64 = 20_000;
 
-/// The entries that a thread has written to the provider's cache, as far as is known. An entry can only be read
-/// behind the same prelude that it was written behind.
+/// When a request is sent, and how long the provider's cache keeps an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheClock {
+    /// The time of the request, in milliseconds since 1970.
+    pub now_ms: u64,
+    /// How long an entry is kept that is not used, in milliseconds.
+    pub ttl_ms: u64,
+}
+
+impl CacheClock {
+    /// Whether less than the lifetime of an entry has passed since this time, in milliseconds since 1970.
+    fn is_within(self, at_ms: u64) -> bool {
+        self.now_ms.saturating_sub(at_ms) < self.ttl_ms
+    }
+}
+
+/// The entries that a thread has written to the provider's cache, as far as is known. An entry begins with a prelude
+/// (tools and instructions), and can only be read by requests with the same one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     all: Vec<Entry>,
     /// The key of the present request's prelude.
     prelude: u64,
-    /// The place of the last request's last mark.
+    /// The last part that the last request marked.
     last: Option<PartId>,
-    /// The fewest tokens reported for a request behind some prelude, with that prelude's key.
+    /// The key of a prelude, and the fewest tokens that were reported for a request with it.
     least: Option<(u64, u64)>,
 }
 
@@ -60,12 +86,14 @@ struct Entry {
     tokens: Option<u64>,
 }
 
-/// Whether an entry last used at `at_ms` has not expired.
+/// Whether an entry that was last used at `at_ms` has not expired at `now_ms`, with a margin. `ttl_ms` is how long the
+/// provider keeps an unused one; all are in milliseconds.
 pub fn is_there(at_ms: u64, now_ms: u64, ttl_ms: u64) -> bool {
     now_ms.saturating_sub(at_ms) + MARGIN_MS < ttl_ms
 }
 
 impl Entry {
+    /// Whether it is the one with this prelude that ends with this part.
     fn is(&self, part: PartId, prelude: u64) -> bool {
         (self.part, self.prelude) == (part, prelude)
     }
@@ -77,7 +105,7 @@ impl Entries {
         self.prelude = prelude;
     }
 
-    /// The longest entry before a part that has not expired.
+    /// The end of the longest entry that ends before this part, begins with the present prelude and has not expired.
     pub fn before(&self, part: PartId, now_ms: u64, ttl_ms: u64) -> Option<PartId> {
         let there = |entry: &&Entry| is_there(entry.at_ms, now_ms, ttl_ms);
         let found = self.all.iter().filter(|entry| entry.prelude == self.prelude && entry.part < part);
@@ -93,125 +121,123 @@ impl Entries {
             self.all.push(Entry { part, at_ms: now_ms, prelude: self.prelude, tokens });
             self.last = self.last.max(Some(part));
         }
-        if let Some(excess) = self.all.len().checked_sub(MOST) {
+        if let Some(excess) = self.all.len().checked_sub(MOST_ENTRIES) {
             self.all.drain(..excess);
         }
     }
 
-    /// Records the tokens that the provider reported as read and written with the last request: those up to its last
-    /// mark.
+    /// Records how many tokens the provider reported as read and as written with the last request. Their sum is the
+    /// size of the entry at its last mark.
     pub fn told(&mut self, read: u64, written: u64) {
         let tokens = read.saturating_add(written);
         let Some(last) = self.last.filter(|_| tokens > 0) else { return };
         for entry in self.all.iter_mut().filter(|entry| entry.is(last, self.prelude)) {
             entry.tokens = Some(tokens);
         }
-        // If no writes are reported, no more than instructions may have been read.
+        // If the provider reports no writes, it may have read only instructions.
         if written > 0 {
             self.least = Some((self.prelude, self.least().map_or(tokens, |least| least.min(tokens))));
         }
     }
 
-    /// The fewest tokens that are read if the provider has cached any of the history.
+    /// The fewest tokens that a request with the present prelude reads if the provider has cached any of the history;
+    /// `None` if that is not known.
     pub fn least(&self) -> Option<u64> {
         self.least.filter(|(prelude, _)| *prelude == self.prelude).map(|(_, tokens)| tokens)
     }
 
-    /// The tokens of the entry that ends with a part, if reported.
+    /// The tokens of the entry that ends with this part, if the provider has reported them.
     pub fn tokens(&self, part: PartId) -> Option<u64> {
         self.all.iter().find(|entry| entry.is(part, self.prelude))?.tokens
     }
 
-    /// Everything from this part on has changed.
+    /// Records that everything from this part on has changed: entries that end there or later are useless.
     pub fn cut(&mut self, part: PartId) {
         self.all.retain(|entry| entry.part < part);
-        // The frame may be longer from now on.
+        // From now on the frame alone may have as many tokens.
         self.least = self.least.filter(|_| !self.all.is_empty());
     }
 
-    /// Records that none of the entries was there. Those that the last request marked are there now, unless nothing
-    /// is cached.
+    /// Records that the last request found none of the entries. It has written those that it marked, unless the
+    /// provider keeps nothing (`is_kept` is false).
     pub fn missed(&mut self, is_kept: bool) {
         let last = self.all.iter().map(|entry| entry.at_ms).max();
         self.all.retain(|entry| is_kept && Some(entry.at_ms) == last);
     }
 }
 
-/// How much more than without the gateway a thread may cost, whichever request is its last, as a share. Enough to
-/// cache the whole of an agent's second and third request; unbounded it would be up to a quarter.
-const LOSS: f64 = 0.15;
-
-/// The outcome of a thread's first stake, which is lost if the thread does not go on.
+/// What became of a thread's first write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wager {
-    /// It was made.
+    /// It was made. It is lost unless another request of the thread follows.
     Placed,
-    /// What was written is read, or would be.
+    /// It was read, or would have been had the request that could have made it not been held.
     Won,
 }
 
-/// What marking the history has cost a thread whose client does not mark it, in bytes of plain input. Writing to the
-/// cache costs extra, and nobody knows whether there will be another request to read it.
+/// What marking the history has cost a thread whose client does not mark it. Amounts are in bytes of plain input, that
+/// is in what sending one byte without any cache costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stake {
-    /// What its requests would have cost so far untouched, at least, with only the client's own marks.
+    /// The least that its requests so far would have cost untouched, with only the client's own marks.
     pub plain: f64,
     /// What marks have cost beyond that, less what they have saved.
     pub spent: f64,
     /// What was done with the last requests, the newest first.
     pub tried: [Option<Tried>; TRIED],
-    /// What writing the whole history has gained of late, or would have, in units of its extra cost: for requests
-    /// that came soon, and for those that came after a pause.
+    /// The recent gain of writing the whole history, or what it would have been, in units of the extra cost of one
+    /// write: first for requests that came soon after the one before, then for those that came after a pause.
     pub brought: [f64; 2],
-    /// The price of plain input at which these bytes are counted; 0: unknown.
+    /// The price of plain input at which these bytes are counted; 0 if unknown.
     pub price: f64,
     /// The cache that the last request went to.
     pub cache: u64,
-    /// What was found there of what should have been read.
+    /// Whether what should have been read was found in that cache.
     pub findings: Findings,
-    /// The cache, if any, in which most of what should have been read last was missing.
+    /// The cache in which most of what the last request should have read was missing, if any.
     pub missing_in: Option<u64>,
 }
 
-/// Requests that are remembered: a client that alternates between two or three sets of tools continues from one
+/// How many requests are remembered: a client that alternates between two or three sets of tools continues from one
 /// before the last.
 const TRIED: usize = 4;
 
 /// What was done with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tried {
-    /// When, in milliseconds since 1970.
+    /// When it was sent, in milliseconds since 1970.
     pub at_ms: u64,
     /// The key of its prelude.
     pub prelude: u64,
-    /// The request before it was too long ago for any entry to be left.
+    /// Whether the request before it was too long ago for any entry to be left.
     pub after_pause: bool,
-    /// Nothing of the history could be read: all of it was written, or none.
+    /// Whether none of the history could be read, so that all of it was written, or nothing.
     pub is_whole: bool,
-    /// Nothing was written.
+    /// Whether nothing was written although it could have been.
     pub held: bool,
 }
 
-/// After a rest a conversation tries twice: if there are several caches, the second try may reach the one written by
-/// the first.
+/// After a rest a thread tries twice: if the provider has several caches, the second try may reach the one that the
+/// first has written to.
 const TRIES: u32 = 2;
-/// The limit of what past gains and losses count for, in units of the cost of one write: a client whose requests
-/// sometimes read the history must be told from one that has changed its ways.
+/// The limit of [`Stake::brought`] in either direction: if a client has changed its ways, what it did before must soon
+/// stop counting, but a few requests that read nothing do not show that it has.
 const MOST_BROUGHT: f64 = 2.0;
 
-/// What one read saves, in units of the extra cost of the write. At least two, so that another write in vain is
-/// allowed: what is read once is mostly read again.
+/// What one read saves, in units of the extra cost of the write. At least two, so that one more write in vain is
+/// allowed after a read: a history that is read once is mostly read again.
 fn worth_of_reading(rates: Rates) -> f64 {
     let premium = (rates.write - 1.0).max(f64::EPSILON);
     ((1.0 - rates.read) / premium).max(2.0)
 }
 
 impl Stake {
-    /// How many bytes this request may write, given that it should read `read`, in case it is the last one. If the
-    /// read is doubtful, these bytes may have to be written again as well; `None` if even that would cost too much.
+    /// How many bytes this request may write for the thread to stay within [`MOST_LOSS`] even if it is the last one.
+    /// It should read `read` bytes. If that is doubtful, these may have to be written again as well; `None` if that
+    /// alone would cost too much.
     pub fn allows(&self, read: f64, is_doubtful: bool, rates: Rates) -> Option<f64> {
         let premium = (rates.write - 1.0).max(0.0);
-        let left = LOSS * self.plain - self.spent;
+        let left = MOST_LOSS * self.plain - self.spent;
         if premium == 0.0 {
             return Some(f64::INFINITY);
         }
@@ -221,7 +247,8 @@ impl Stake {
         Some((left + (1.0 - rates.read) * read).max(0.0) / premium)
     }
 
-    /// The stake if nothing is known of its requests but that they were sent and cost at most `plain`.
+    /// The stake to assume if the outcome of its requests is unknown, and they would have cost at most `plain`
+    /// untouched: what may have been saved does not count.
     #[must_use]
     pub fn at_most(self, plain: f64) -> Self {
         Self { plain: self.plain.min(plain), spent: self.spent.max(0.0), ..self }
@@ -232,7 +259,7 @@ impl Stake {
         self.spent == 0.0
     }
 
-    /// A request goes to a model with this price of plain input, if known: earlier amounts are converted to it.
+    /// Converts earlier amounts to the price of plain input of the model that the next request goes to, if it is known.
     pub fn goes_at(&mut self, price: Option<f64>) {
         let Some(price) = price.filter(|price| *price > 0.0) else { return };
         let before = std::mem::replace(&mut self.price, price);
@@ -241,23 +268,24 @@ impl Stake {
         }
     }
 
-    /// A request goes to this cache, with this outlook. What another cache has dropped says nothing about it.
+    /// Notes the cache that the next request goes to, and the outlook there. If it is another one than before, the
+    /// findings begin anew: what another cache has dropped says nothing about it.
     pub fn goes_to(&mut self, cache: u64, outlook: Outlook) {
         if self.cache != cache {
             (self.cache, self.findings) = (cache, Findings::first(outlook));
         }
     }
 
-    /// A request continues the last one behind this prelude: it reads what an earlier one wrote, or would have read
-    /// it, or the write was in vain.
-    pub fn goes_on(&mut self, prelude: u64, (now_ms, ttl_ms): (u64, u64), rates: Rates) {
-        let is_same = |tried: &Tried| tried.prelude == prelude && now_ms.saturating_sub(tried.at_ms) < ttl_ms;
+    /// Notes that the next request, with this prelude, continues the last one. It shows what an earlier write was
+    /// worth: the request reads it, or would have read it had it been made, or the write was in vain.
+    pub fn goes_on(&mut self, prelude: u64, clock: CacheClock, rates: Rates) {
+        let is_same = |tried: &Tried| tried.prelude == prelude && clock.is_within(tried.at_ms);
         let read = self.tried.into_iter().flatten().find(is_same);
         let judged = read.or(self.tried[0]).filter(|tried| tried.is_whole);
         if let Some(judged) = judged {
             let brought = &mut self.brought[usize::from(judged.after_pause)];
             let more = if read.is_some() { worth_of_reading(rates) } else { 0.0 };
-            // A client whose pauses outlast the cache mostly goes on so, however much was read before.
+            // If a client pauses for longer than entries live, it mostly does so again, however much was read before.
             let is_late = read.is_none() && judged.prelude == prelude;
             let before = if is_late { brought.min(0.0) } else { *brought };
             *brought = (before + more - 1.0).clamp(-MOST_BROUGHT, MOST_BROUGHT);
@@ -271,13 +299,14 @@ impl Stake {
         self.tried[0] = Some(tried);
     }
 
-    /// Whether it would most likely be in vain to write the whole history now.
+    /// Whether writing the whole history now would most likely be in vain; `after_pause`: the request before was too
+    /// long ago for any entry to be left.
     pub fn is_vain(&self, after_pause: bool) -> bool {
         self.findings.rests() || self.brought[usize::from(after_pause)] < 0.0
     }
 
-    /// Records that so many bytes of what should have been read were missing and had to be written again, and what
-    /// was found.
+    /// Records what the last request found of what it should have read (`expected`): `missing` bytes of it were not
+    /// there and had to be written again.
     pub fn missed(&mut self, missing: f64, expected: &Expected, found: Found) {
         self.spent += (expected.rates.write - expected.rates.read) * missing;
         if !expected.is_there(missing) {
@@ -291,27 +320,22 @@ impl Stake {
         }
     }
 
-    /// Whether most of what should have been read last was missing, in the cache of the last request.
+    /// Whether the cache of the last request is the one in which most of what should have been read last was missing.
     pub fn is_missing(&self) -> bool {
         self.missing_in == Some(self.cache)
     }
 
-    /// Whether the provider may cache anything at all: entries dropped by chance are few.
+    /// Whether the provider seems to keep entries at all. It drops few by chance, so a thread that rests shows that it
+    /// does not.
     pub fn may_be_kept(&self) -> bool {
         !self.findings.rests()
     }
 
-    /// The outcome of the thread's first stake, if a request decides it. `after` is the stake after that request;
-    /// `reads`: the request reads an entry; `gone_on`: it is not a retry.
-    pub fn wager(
-        &self,
-        after: &Self,
-        reads: bool,
-        gone_on: bool,
-        (now_ms, ttl_ms): (u64, u64),
-    ) -> Option<Wager> {
+    /// What a request shows about the thread's first write, if anything. `after` is the stake after that request;
+    /// `reads`: the request reads an entry; `gone_on`: it continues the history, and is not a retry.
+    pub fn wager(&self, after: &Self, reads: bool, gone_on: bool, clock: CacheClock) -> Option<Wager> {
         // The last request wrote nothing; had it written, this one would read it.
-        let would_read = |last: Tried| last.held && now_ms.saturating_sub(last.at_ms) < ttl_ms;
+        let would_read = |last: Tried| last.held && clock.is_within(last.at_ms);
         let would_win = self.is_untouched() && gone_on && self.tried[0].is_some_and(would_read);
         let wins = reads && self.spent > 0.0;
         if would_win || wins {
@@ -320,7 +344,7 @@ impl Stake {
         (self.is_untouched() && after.spent > 0.0).then_some(Wager::Placed)
     }
 
-    /// Books the bytes read and written.
+    /// Books the bytes that a request reads and writes.
     pub fn book(&mut self, read: f64, written: f64, rates: Rates) {
         self.spent += (rates.write - 1.0) * written - (1.0 - rates.read) * read;
     }
@@ -330,7 +354,7 @@ impl Stake {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chosen {
     parts: Vec<(PartId, Hold)>,
-    /// One behind what stands before the messages, or between its two texts.
+    /// The mark at the end of the instructions, or between their two texts.
     pub frame: Option<Hold>,
 }
 
@@ -340,16 +364,16 @@ impl Chosen {
         &self.parts
     }
 
-    /// Marks a part if it, or one before it, can carry a mark, and there is room for one more. `gone` tells which
-    /// messages are not sent.
+    /// Marks a part, or the nearest one before it that can carry a mark, if the provider takes one more mark. `gone`
+    /// tells which messages are not sent.
     pub fn add(&mut self, conversation: &Conversation, part: Option<PartId>, gone: &dyn Fn(usize) -> bool) {
         let Some(marks) = &conversation.marks else { return };
         let has_place = |id: PartId| conversation.mark_place(id).is_some();
         let part = part.and_then(|part| markable(conversation, part, gone, &has_place));
         let Some(part) = part else { return };
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
-        // Marks that last for long come first: one before such a mark must be one itself, and none can be that behind
-        // another.
+        // Providers want long-lived marks in front of the others: a mark in front of a long-lived one must be one
+        // itself, and a mark behind a short-lived one cannot be.
         let behind = marks.parts.iter().filter(|(other, _)| *other > part).map(|(_, hold)| *hold);
         let hold = behind.chain(marks.end).max().unwrap_or_default();
         let is_long = |hold: Hold| hold == Hold::Long;
@@ -361,7 +385,8 @@ impl Chosen {
     }
 }
 
-/// The part itself or the nearest one before it that can carry a mark, and that has a place for one.
+/// The part itself, or the nearest one before it, that is of a kind that can carry a mark and has a place for one
+/// (`has_place`). `gone` tells which messages are not sent.
 fn markable(
     conversation: &Conversation,
     part: PartId,
@@ -383,8 +408,8 @@ fn markable(
     found.map(|(id, _)| id)
 }
 
-/// The parts up to which a client's own marks have the provider keep the history, the instructions apart. `gone` tells which messages are not
-/// sent.
+/// The parts of the history up to which the client's own marks have the provider cache it, without marks on the
+/// instructions. `gone` tells which messages are not sent.
 pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> impl Iterator<Item = PartId> {
     let marks = conversation.marks.iter();
     let parts = marks.clone().flat_map(Marks::in_history).map(|(part, _)| *part);
@@ -397,7 +422,7 @@ pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> i
     parts.chain(last)
 }
 
-/// The part in front of another one.
+/// The part in front of another one; `None` if that is the first.
 pub fn in_front_of(conversation: &Conversation, part: PartId) -> Option<PartId> {
     match part.part.checked_sub(1) {
         Some(before) => Some(PartId { part: before, ..part }),
@@ -405,7 +430,7 @@ pub fn in_front_of(conversation: &Conversation, part: PartId) -> Option<PartId> 
     }
 }
 
-/// The last part of a message, or of one before it.
+/// The last part of a message, or of the nearest one before it that has any.
 pub fn end_of(conversation: &Conversation, message: usize) -> Option<PartId> {
     (0..=message).rev().find_map(|message| conversation.parts_of(message).last().map(|(id, _)| id))
 }
@@ -469,9 +494,9 @@ mod tests {
         assert_eq!(entries.before(at(20), 290_000, 300_000), Some(at(1)));
     }
 
-    /// Requests by what they have in front of their messages, each a second after the one before it, or ten minutes behind
-    /// a `.`; and what becomes of the history with each: it is written (`w`), it is not (`-`), or what was written is there
-    /// to be read (`r`).
+    /// Requests by what they have in front of their messages, each a second after the one before it, or ten minutes
+    /// behind a `.`; and what becomes of the history with each: it is written (`w`), it is not (`-`), or what was
+    /// written is there to be read (`r`).
     #[test]
     fn histories_are_written_where_that_was_for_something_of_late() {
         for (requests, expected) in [
@@ -499,7 +524,7 @@ mod tests {
                     continue;
                 }
                 now_ms += if after_pause { 600_000 } else { 1_000 };
-                stake.goes_on(prelude, (now_ms, 300_000), Rates::USUAL);
+                stake.goes_on(prelude, CacheClock { now_ms, ttl_ms: 300_000 }, Rates::USUAL);
                 let reads = written.iter().any(|(other, at)| *other == prelude && now_ms - at < 300_000);
                 let held = stake.is_vain(after_pause) && !reads;
                 stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads, held });
@@ -517,7 +542,8 @@ mod tests {
         }
     }
 
-    /// What a cheap model's requests have cost is little at a dear one's price; where no price is known, it stays as it is.
+    /// What a cheap model's requests have cost is little at a dear one's price; where no price is known, it stays as it
+    /// is.
     #[test]
     fn stakes_are_counted_at_the_price_of_the_model_that_is_asked() {
         let mut stake = Stake { plain: 1_000.0, spent: 100.0, ..Stake::default() };
@@ -567,8 +593,8 @@ mod tests {
         }
     }
 
-    /// Who reads as much as was ever told of a request has some of the history; who reads less may have no more than what
-    /// stands in front of it, and so may who does not tell what is written.
+    /// Who reads as much as was ever told of a request has some of the history; who reads less may have no more than
+    /// what stands in front of it, and so may who does not tell what is written.
     #[test]
     fn what_is_read_of_a_history_is_told_from_instructions() {
         let mut entries = Entries::default();
@@ -616,6 +642,6 @@ mod tests {
     fn entries_are_bounded() {
         let mut entries = Entries::default();
         entries.sent((0..200).map(at), 0);
-        assert_eq!((entries.all.len(), entries.before(at(300), 0, 300_000)), (MOST, Some(at(199))));
+        assert_eq!((entries.all.len(), entries.before(at(300), 0, 300_000)), (MOST_ENTRIES, Some(at(199))));
     }
 }

@@ -1,39 +1,38 @@
-//! Where the part of a prompt before the messages stops being the same in every conversation, and whether a mark there
-//! is worth it.
+//! Learns up to where the part of a prompt before the messages (tools and instructions) is the same in every
+//! conversation, and decides whether a cache mark there is worth it.
 //!
-//! This is learned by comparing instructions line by line as they come. None of their text is kept, only the places of
-//! line ends and hashes of what precedes them. The state is bounded and lost with the process; a few conversations
-//! teach it again.
+//! It compares instructions line by line as they come. None of their text is kept, only the places of line ends and
+//! hashes of what precedes them. The state is bounded and lost with the process; a few conversations teach it again.
 //!
-//! Writing to the provider's cache costs extra, and an entry can only be read once the first answer to it has begun. So
-//! of requests that come at the same time only one writes, and where entries are seldom read, none does.
+//! Writing to the provider's cache costs extra, and an entry can only be read once the answer to the request that
+//! writes it has begun. So of requests that come at the same time only one writes, which must claim the write first
+//! ([`Systems::claim_write`]). If entries are seldom read, no request may claim one.
 
 use hashlink::LruCache;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+use super::marks::{CacheClock, is_there};
 use crate::conversation::Digest;
 
 /// How many senders are remembered.
 const SENDERS: usize = 256;
-/// How many kinds of instructions are remembered per sender: agents, sub-agents, title writers.
+/// How many kinds of instructions are remembered per sender: those of agents, of sub-agents, of title writers.
 const KINDS: usize = 8;
 /// How many line ends are remembered per kind.
 const LINES: usize = 4096;
 /// How many entries of the provider's cache are remembered.
 const ENTRIES: usize = 4096;
-/// Milliseconds before its time is over from which on an entry is taken to have expired.
-const MARGIN_MS: u64 = 20_000;
-/// Milliseconds to wait for the answer to a request that writes an entry.
-const PATIENCE_MS: u64 = 60_000;
+/// How long a claim to write an entry lasts if its request is not answered, in milliseconds.
+const CLAIM_MS: u64 = 60_000;
 /// Milliseconds after which an answer has most likely begun.
 const SOON_MS: u64 = 5_000;
-/// How many entries may have been written in vain, per kind of sender.
+/// The most writes that may be lost at a time, per kind of sender: written, neither read since nor made up for.
 const MOST_LOST: u32 = 4;
-/// After this many entries in a row that were missing when they should have been there, entries are no longer assumed
-/// to be there, nor unwritten ones to have been worth writing.
+/// Once this many entries in a row were missing that should have been there, entries are no longer assumed to be
+/// there, nor unwritten ones to have been worth writing.
 const MOST_MISSING: u32 = 2;
-/// How many lost entries one that is read, or would have been, makes up for: reading saves nine tenths, and writing
-/// costs a quarter more.
+/// How many lost writes an entry makes up for that is read, or would have been read: reading saves nine tenths of the
+/// price, and writing costs a quarter more.
 const WORTH: u32 = 3;
 /// Milliseconds after the last loss until one more is allowed: even a reliable provider drops an entry now and then.
 const FORGIVEN_MS: u64 = 24 * 60 * 60 * 1_000;
@@ -55,8 +54,26 @@ pub enum Expected {
     Reads,
     /// The entry is written, and likely to be read soon.
     Writes,
-    /// The entry would be written, but as far as is known in vain, or while another request is writing it.
+    /// The entry would be written, but another request is writing it, or it is not likely to be read.
     Nothing,
+}
+
+/// What a request may do with the entry that ends at its mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Read it.
+    Read,
+    /// Write it: the request has claimed the write ([`Systems::claim_write`]).
+    Write,
+}
+
+/// What the usage figures of an answer say about the provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Something was read from it.
+    pub has_read: bool,
+    /// Something was written to it.
+    pub has_written: bool,
 }
 
 /// The part of a request before the messages.
@@ -73,9 +90,9 @@ pub struct Frame<'a> {
 /// Who sends a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
-    /// Identifies everyone with the same client, model and upstream, whatever their API keys.
+    /// The kind of sender: the same for all with the same client, model and upstream, whatever their API keys.
     pub kind: Digest,
-    /// The same together with the API key: nobody can read another account's cache.
+    /// The kind together with the API key: nobody can read another account's cache.
     pub sender: Digest,
 }
 
@@ -87,9 +104,10 @@ pub struct EntryKey {
     hash: u64,
 }
 
-/// The instructions of all senders.
+/// What is known of all senders' instructions, and of the cache entries that end with them.
 #[derive(Debug)]
 pub struct Systems {
+    /// The kinds of instructions of each sender.
     senders: LruCache<Digest, Vec<Kind>>,
     entries: LruCache<EntryKey, Entry>,
     /// The results of writing entries, by kind of sender.
@@ -99,7 +117,7 @@ pub struct Systems {
 /// The results of writing entries.
 #[derive(Debug, Clone, Copy, Default)]
 struct Outcome {
-    /// How many entries were written, have not been read and are not made up for; at most [`MOST_LOST`].
+    /// How many entries were written and neither read nor made up for by others; at most [`MOST_LOST`].
     lost: u32,
     /// How many times in a row an entry was missing that should have been there.
     missing: u32,
@@ -117,34 +135,42 @@ impl Default for Systems {
     }
 }
 
-/// Instructions with the same beginning.
+/// Instructions with the same beginning and the same rest before the messages.
 #[derive(Debug)]
 struct Kind {
-    /// A hash of everything else before the messages.
+    /// A hash of everything else before the messages ([`Frame::rest`]).
     rest: u64,
-    /// A hash of the raw bytes of the newest.
+    /// A hash of the raw bytes of the newest instructions.
     raw: u64,
-    /// The line ends up to which all of them are the same, each with a hash of what precedes it.
+    /// The line ends up to which all of them are the same: offsets in bytes, each with a hash of what precedes it.
     ends: Vec<(u32, u64)>,
-    /// Whether there were different ones.
+    /// Whether two of them differed.
     varies: bool,
-    /// When they were last sent, in milliseconds; `None`: never before.
+    /// When any of them was last sent, in milliseconds; `None`: never before.
     seen_ms: Option<u64>,
 }
 
 /// What is known of an entry; times are in milliseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// When it was last written or read.
-    kept: Option<u64>,
-    /// When a request began to write it that has not been answered yet.
-    written: Option<u64>,
+    /// When it was last written or read; `None`: it is not there, as far as is known.
+    kept_at: Option<u64>,
+    /// When its write was claimed by a request that has not been answered yet.
+    claimed_at: Option<u64>,
     /// When it was first left unwritten because entries are seldom read.
-    held: Option<u64>,
+    withheld_at: Option<u64>,
+}
+
+impl Entry {
+    /// Whether a request that may still be answered is writing it.
+    fn is_claimed(&self, now_ms: u64) -> bool {
+        self.claimed_at.is_some_and(|at| now_ms < at + CLAIM_MS)
+    }
 }
 
 impl Kind {
-    /// Where the unchanging part ends, and its hash; `None` if there is no such part.
+    /// The length in bytes of the part that is always the same, as in [`Stable::bytes`], and its hash; `None` if there
+    /// is no such part.
     fn end(&self) -> Option<(Option<u32>, u64)> {
         if !self.varies {
             return Some((None, self.raw));
@@ -155,15 +181,15 @@ impl Kind {
 
 impl Systems {
     /// Learns from the part of a request before the messages. Returns where the unchanging part ends, and the key of
-    /// its entry; `None` if there is no such part or if the whole has fewer than `least` bytes. `ttl_ms` is how long
-    /// the provider keeps an unused entry.
-    pub fn see(
+    /// its entry; `None` if there is no such part or if the whole has fewer than `least` bytes.
+    pub fn learn(
         &mut self,
         from: Source,
         frame: Frame<'_>,
         least: usize,
-        (now_ms, ttl_ms): (u64, u64),
+        clock: CacheClock,
     ) -> Option<(Stable, EntryKey)> {
+        let now_ms = clock.now_ms;
         let rest_bytes: usize = frame.rest.iter().map(|bytes| bytes.len()).sum();
         if rest_bytes + frame.instructions.len() < least {
             return None;
@@ -176,32 +202,32 @@ impl Systems {
         let known = kinds.iter().position(|kind| (kind.rest, kind.raw) == (rest, raw));
         let at = known.unwrap_or_else(|| {
             let least = least.saturating_sub(rest_bytes);
-            let ends = (frame.text)().map(|text| ends(&text, least)).unwrap_or_default();
-            place(kinds, (rest, raw), &ends)
+            let ends = (frame.text)().map(|text| line_ends(&text, least)).unwrap_or_default();
+            kind_for(kinds, rest, raw, &ends)
         });
         let kind = &mut kinds[at];
-        let is_fresh = |at: u64| now_ms.saturating_sub(at) + MARGIN_MS < ttl_ms;
+        let is_fresh = |at: u64| is_there(at, now_ms, clock.ttl_ms);
         let is_warm = kind.seen_ms.is_some_and(is_fresh);
         kind.seen_ms = Some(now_ms);
         let (bytes, hash) = kind.end()?;
         let key = EntryKey { kind: from.kind, sender: from.sender, hash: hash ^ rest.rotate_left(1) };
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
-        let held = entry.held;
-        // This request would now read what was not written; what it writes itself may never be read by another one.
-        let is_missed = held.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms);
-        entry.held = held.filter(|at| is_fresh(*at) && !is_missed);
-        if entry.held != held {
+        let withheld = entry.withheld_at;
+        // Had the entry been written then, this request would now read it. What this request writes itself may never
+        // be read by another one.
+        let is_missed = withheld.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms);
+        entry.withheld_at = withheld.filter(|at| is_fresh(*at) && !is_missed);
+        if entry.withheld_at != withheld {
             self.entries.insert(key, entry);
         }
-        let is_there = self.outcome(key, now_ms).missing < MOST_MISSING;
-        if is_missed && is_there {
+        let is_reliable = self.outcome(key, now_ms).missing < MOST_MISSING;
+        if is_missed && is_reliable {
             self.make_up(key, WORTH, now_ms);
         }
-        let is_written = entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS);
-        // Continuing conversations mark it too, and do not reveal whether it was there.
-        let mark = if is_there && entry.kept.is_some_and(is_fresh) {
+        // Requests in the middle of conversations mark the entry too, and do not reveal whether it was there.
+        let mark = if is_reliable && entry.kept_at.is_some_and(is_fresh) {
             Expected::Reads
-        } else if is_warm && !is_written && !is_missed {
+        } else if is_warm && !entry.is_claimed(now_ms) && !is_missed {
             Expected::Writes
         } else {
             Expected::Nothing
@@ -209,68 +235,74 @@ impl Systems {
         Some((Stable { bytes, mark }, key))
     }
 
-    /// Whether a request may write an entry: no other one is writing it, and entries were read often enough.
-    pub fn may_write(&mut self, key: EntryKey, now_ms: u64) -> bool {
+    /// Lets a request write an entry, unless another one is writing it or too many were written in vain. Returns
+    /// whether it may. The write counts as lost until the entry is read; if it may not, the request is remembered as
+    /// one that could have written.
+    pub fn claim_write(&mut self, key: EntryKey, now_ms: u64) -> bool {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
-        if entry.written.is_some_and(|at| now_ms < at + PATIENCE_MS) {
+        if entry.is_claimed(now_ms) {
             return false;
         }
         let outcome = self.outcome(key, now_ms);
         let may = outcome.lost < MOST_LOST;
         if may {
             (outcome.lost, outcome.lost_ms) = (outcome.lost + 1, now_ms);
-            (entry.written, entry.held) = (Some(now_ms), None);
+            (entry.claimed_at, entry.withheld_at) = (Some(now_ms), None);
         } else {
-            entry.held.get_or_insert(now_ms);
+            entry.withheld_at.get_or_insert(now_ms);
         }
         self.entries.insert(key, entry);
         may
     }
 
-    /// Records that a request with such a mark was answered (`is_kept`: the entry is there), or failed. `writes`: it
-    /// was allowed to write.
-    pub fn answered(&mut self, key: EntryKey, is_kept: bool, writes: bool, now_ms: u64) {
+    /// Records that a request with a mark behind this entry has ended: the provider answered it and so keeps the entry
+    /// (`is_kept`), or it failed. This ends a claim.
+    pub fn record_answer(&mut self, key: EntryKey, access: Access, is_kept: bool, now_ms: u64) {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         if is_kept {
-            entry.kept = Some(now_ms);
+            entry.kept_at = Some(now_ms);
         }
-        if writes {
-            entry.written = None;
+        if access == Access::Write {
+            entry.claimed_at = None;
         }
         self.entries.insert(key, entry);
-        if writes && !is_kept {
+        if access == Access::Write && !is_kept {
             self.make_up(key, 1, now_ms);
         }
     }
 
-    /// Records what the first request of a conversation that was marked like this has read and written, by its answer.
-    /// `writes`: it was allowed to write.
-    pub fn told(&mut self, key: EntryKey, (has_read, has_written): (bool, bool), writes: bool, now_ms: u64) {
-        if has_read {
+    /// Records the usage of the first request of a conversation with a mark behind this entry.
+    pub fn record_usage(&mut self, key: EntryKey, access: Access, usage: CacheUse, now_ms: u64) {
+        if usage.has_read {
             self.outcome(key, now_ms).missing = 0;
             return self.make_up(key, WORTH, now_ms);
         }
-        // It was not there, or is too short to be cached.
-        if let Some(entry) = self.entries.get_mut(&key).filter(|_| !writes || !has_written) {
-            entry.kept = None;
-        }
-        match (writes, has_written) {
-            (true, false) => self.make_up(key, 1, now_ms),
-            (false, true) => {
+        match (access, usage.has_written) {
+            // It is there now.
+            (Access::Write, true) => return,
+            // It is too short to be cached, so that the claimed write has cost nothing.
+            (Access::Write, false) => self.make_up(key, 1, now_ms),
+            // It was not there, and has been written again.
+            (Access::Read, true) => {
                 let outcome = self.outcome(key, now_ms);
                 outcome.lost_ms = now_ms;
                 outcome.lost = (outcome.lost + 1).min(MOST_LOST);
                 outcome.missing = outcome.missing.saturating_add(1);
             }
-            _ => {}
+            (Access::Read, false) => {}
+        }
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.kept_at = None;
         }
     }
 
+    /// Takes this many lost writes off the sum.
     fn make_up(&mut self, key: EntryKey, for_lost: u32, now_ms: u64) {
         let outcome = self.outcome(key, now_ms);
         outcome.lost = outcome.lost.saturating_sub(for_lost);
     }
 
+    /// The results of the entry's kind of sender; after [`FORGIVEN_MS`] without a loss, one more loss is allowed.
     fn outcome(&mut self, key: EntryKey, now_ms: u64) -> &mut Outcome {
         let outcome = self.outcomes.entry(key.kind).or_insert_with(Outcome::default);
         if outcome.lost_ms + FORGIVEN_MS <= now_ms {
@@ -281,9 +313,10 @@ impl Systems {
     }
 }
 
-/// The kind that new instructions belong to: the one that shares most of its beginning with them, if that is at least
-/// half of what the kind has in common; otherwise a new one.
-fn place(kinds: &mut Vec<Kind>, (rest, raw): (u64, u64), ends: &[(u32, u64)]) -> usize {
+/// Adds new instructions to the kind with the longest beginning in common with them, if that is at least half of what
+/// the kind itself has in common; otherwise they begin a new kind, in place of the oldest one if there are too many.
+/// Returns the kind's index.
+fn kind_for(kinds: &mut Vec<Kind>, rest: u64, raw: u64, ends: &[(u32, u64)]) -> usize {
     let common = |kind: &Kind| kind.ends.iter().zip(ends).take_while(|(a, b)| a == b).count();
     let bytes = |count: usize| count.checked_sub(1).map_or(0, |last| ends[last].0);
     let same = (0..kinds.len()).filter(|at| kinds[*at].rest == rest);
@@ -308,8 +341,9 @@ fn place(kinds: &mut Vec<Kind>, (rest, raw): (u64, u64), ends: &[(u32, u64)]) ->
     kinds.len() - 1
 }
 
-/// The line ends of a text behind its first `least` bytes, except the end of the text.
-fn ends(text: &str, least: usize) -> Vec<(u32, u64)> {
+/// The line ends of a text behind its first `least` bytes, except the end of the text: offsets in bytes, each with a
+/// hash of what precedes it. At most [`LINES`].
+fn line_ends(text: &str, least: usize) -> Vec<(u32, u64)> {
     let (mut hash, mut from, mut ends) = (Xxh3::new(), 0, Vec::new());
     for end in memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1) {
         if end < least {
@@ -334,7 +368,7 @@ mod tests {
     fn see(systems: &mut Systems, sender: &[u8], text: &str, now_ms: u64) -> Option<(Stable, EntryKey)> {
         let decoded = || Some(text.to_owned());
         let frame = Frame { rest: &[], instructions: text.as_bytes(), text: &decoded };
-        systems.see(source(sender), frame, 400, (now_ms, TTL_MS))
+        systems.learn(source(sender), frame, 400, CacheClock { now_ms, ttl_ms: TTL_MS })
     }
 
     fn source(sender: &[u8]) -> Source {
@@ -391,7 +425,7 @@ mod tests {
         let mut see = |rest: &[&[u8]], text: &str, now_ms| {
             let decoded = || (!text.is_empty()).then(|| text.to_owned());
             let frame = Frame { rest, instructions: text.as_bytes(), text: &decoded };
-            systems.see(source(b"a"), frame, 400, (now_ms, TTL_MS))
+            systems.learn(source(b"a"), frame, 400, CacheClock { now_ms, ttl_ms: TTL_MS })
         };
         let (tools, long) = (&b"[1]"[..], &[b'x'; 400][..]);
         let key = |found: Option<(Stable, EntryKey)>| found.map(|(_, key)| key);
@@ -469,18 +503,22 @@ mod tests {
                     key = found;
                 }
                 Step::Taken | Step::Refused => {
-                    let may = systems.may_write(key, now_ms);
+                    let may = systems.claim_write(key, now_ms);
                     assert_eq!(may, matches!(step, Step::Taken), "{name}: {at} s");
                 }
-                Step::Kept | Step::Failed => systems.answered(key, matches!(step, Step::Kept), true, now_ms),
-                Step::Read | Step::Written => {
-                    let told = (matches!(step, Step::Read), matches!(step, Step::Written));
-                    systems.told(key, told, false, now_ms);
+                Step::Kept | Step::Failed => {
+                    systems.record_answer(key, Access::Write, matches!(step, Step::Kept), now_ms);
                 }
-                Step::Beside => systems.answered(key, true, false, now_ms),
+                Step::Read | Step::Written => {
+                    let has_read = matches!(step, Step::Read);
+                    let usage = CacheUse { has_read, has_written: !has_read };
+                    systems.record_usage(key, Access::Read, usage, now_ms);
+                }
+                Step::Beside => systems.record_answer(key, Access::Read, true, now_ms),
                 Step::Short => {
-                    systems.answered(key, true, true, now_ms);
-                    systems.told(key, (false, false), true, now_ms);
+                    systems.record_answer(key, Access::Write, true, now_ms);
+                    let nothing = CacheUse { has_read: false, has_written: false };
+                    systems.record_usage(key, Access::Write, nothing, now_ms);
                 }
             }
         }
@@ -614,7 +652,7 @@ mod tests {
         for at in 0..6000_u32 {
             let text = format!("{at}\n{}", "a rule\n".repeat(100));
             let (_, key) = see(&mut systems, &(at % 300).to_le_bytes(), &text, 0).unwrap();
-            systems.answered(key, true, true, 0);
+            systems.record_answer(key, Access::Write, true, 0);
         }
         // The newest may exceed that by one.
         assert!(systems.senders.len() <= SENDERS + 1 && systems.entries.len() <= ENTRIES);
