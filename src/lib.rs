@@ -29,7 +29,7 @@
 //! The shell: [`server`] and [`upstream`] move bytes; [`url`] interprets URLs; [`lineage`] finds the thread that a
 //! request continues; [`store`] keeps decisions; [`summarizer`] has summaries written in the background; [`ledger`]
 //! keeps the books; [`config`] reads `gateway.toml`; [`admin`], [`cli`] and [`telemetry`] are the faces, of which the
-//! first two show the same books; [`app`] puts them together.
+//! first two show the same books; [`app`] is the gateway itself: it joins these modules, and learns from answers.
 //!
 //! # The way of a request
 //!

@@ -1,8 +1,8 @@
-//! Learns which kinds of edits each upstream and model accepts, for refusals that do not say what is wrong with a
-//! request.
+//! Learns which kinds of edits each upstream and model accepts, to judge refusals that do not say what is wrong with
+//! the request.
 //!
-//! A server may fail on input that it does not know, and fail again however often the client retries. What is learned
-//! is bounded and lost with the process: it is then found out again.
+//! A server may fail on an edit that it does not know, and fail again however often the client retries; then the
+//! original must be sent. What is learned is bounded and lost with the process: the next one learns it again.
 
 use http::StatusCode;
 
@@ -17,20 +17,30 @@ use crate::store::Recent;
 
 /// How many refused histories are remembered.
 const REFUSED: u64 = 1024;
-/// How often a history must be refused before its edits are suspected: providers have faults of their own, and SDKs
-/// try three times.
+/// How many refusals of a history are put down to the provider's own faults before its edits are suspected: SDKs try
+/// three times. After as many requests that were refused with additions and answered without, nothing is added any
+/// more.
 pub(super) const TRIES: u32 = 2;
 
 /// Statuses that never concern the edits: they are about the sender, the timing or the load. 529 is Anthropic's
 /// `overloaded_error`.
-const NEVER: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 504, 529];
+const UNRELATED_STATUSES: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 504, 529];
 
 /// What upstreams are known to accept, by model.
 pub(super) struct Acceptance {
     /// By upstream and model.
     by_model: Models<(String, String), Changes>,
-    /// How often each history was refused; `None`: its original was refused too, so the edits are not to blame.
-    refused: Recent<Chain, Option<u32>, Hashed>,
+    /// The histories whose edited form was refused without an explanation.
+    refused: Recent<Chain, Refusals, Hashed>,
+}
+
+/// What is known about a history whose edited form was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusals {
+    /// It was refused so often.
+    Edited(u32),
+    /// Its original was refused too, so the edits are not the reason.
+    Original,
 }
 
 /// What became of requests with additions.
@@ -48,6 +58,7 @@ impl Default for Additions {
     }
 }
 
+/// What is known of an upstream's model.
 #[derive(Debug, Clone, Copy, Default)]
 struct Changes {
     /// Kinds of edits in requests that were answered.
@@ -90,11 +101,12 @@ impl Acceptance {
     /// Records that the original of an edited request was refused as well: the edits were not the reason.
     pub(super) fn acquit(&self, facts: &RequestFacts) {
         if let Some(place) = &facts.place {
-            self.refused.insert(place.head(), None);
+            self.refused.insert(place.head(), Refusals::Original);
         }
     }
 
-    /// Records that an edited request was answered in this form: as the original, only after it was refused as edited.
+    /// Records that an edited request was answered in this form. [`Form::Original`] means that its edited form was
+    /// refused before.
     pub(super) fn answered(&self, upstream: &str, facts: &RequestFacts, form: Form) {
         if facts.state == State::Edited {
             self.by_model.learn(&key(upstream, facts), |changes| {
@@ -107,11 +119,12 @@ impl Acceptance {
         }
     }
 
-    /// Whether the edits may be the reason for an unexplained refusal. They are suspected only if they are of a kind
-    /// that was never accepted, and either the client keeps retrying or the model has refused that kind before.
-    pub(super) fn doubts(&self, upstream: &str, facts: &RequestFacts, status: StatusCode) -> bool {
+    /// Counts an unexplained refusal of a request, and returns whether its edits may be the reason. They are suspected
+    /// only if they are of a kind that was never accepted, and either the client keeps retrying or the model has
+    /// refused that kind before.
+    pub(super) fn count_refusal(&self, upstream: &str, facts: &RequestFacts, status: StatusCode) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
-        if NEVER.contains(&status.as_u16()) {
+        if UNRELATED_STATUSES.contains(&status.as_u16()) {
             return false;
         }
         let known = self.known(upstream, facts);
@@ -119,31 +132,41 @@ impl Acceptance {
         if new.is_empty() {
             return false;
         }
-        let Some(before) = self.refused.get(&place.head()).unwrap_or(Some(0)) else { return false };
-        self.refused.insert(place.head(), Some(before + 1));
+        let before = match self.refused.get(&place.head()) {
+            None => 0,
+            Some(Refusals::Edited(times)) => times,
+            Some(Refusals::Original) => return false,
+        };
+        self.refused.insert(place.head(), Refusals::Edited(before + 1));
         before >= TRIES || new.without(known.refused) != new
     }
 
-    /// The same for an answer with a good status that reports an error inside it, with `status` as the error's own
-    /// word for it. A bad request is certain; if `status` is unknown, the server may just be at fault or overloaded.
-    pub(super) fn doubts_within(&self, upstream: &str, facts: &RequestFacts, status: Option<u16>) -> bool {
+    /// The same for an answer with a good status that reports an error inside it. `status` is the one that the error
+    /// itself states. If it means a bad request, the edits are suspected at once; if it is unknown, they are not, since
+    /// the server may just be at fault or overloaded.
+    pub(super) fn count_error_within(
+        &self,
+        upstream: &str,
+        facts: &RequestFacts,
+        status: Option<u16>,
+    ) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if matches!(status, Some(400 | 422)) {
-            let is_acquitted = self.refused.get(&place.head()) == Some(None);
+            let is_acquitted = self.refused.get(&place.head()) == Some(Refusals::Original);
             if !is_acquitted {
-                self.refused.insert(place.head(), Some(TRIES));
+                self.refused.insert(place.head(), Refusals::Edited(TRIES));
             }
             return !is_acquitted;
         }
         let status = status.filter(|status| (400..=500).contains(status));
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-        status.is_some_and(|status| self.doubts(upstream, facts, status))
+        status.is_some_and(|status| self.count_refusal(upstream, facts, status))
     }
 
-    /// Whether the edits of this history are suspected, because it was refused before.
-    pub(super) fn is_in_doubt(&self, facts: &RequestFacts) -> bool {
+    /// Whether the edited form of this history was refused before, and its original was not.
+    pub(super) fn was_refused(&self, facts: &RequestFacts) -> bool {
         let head = facts.place.as_ref().filter(|_| facts.state == State::Edited).map(Place::head);
-        head.and_then(|head| self.refused.get(&head)).flatten().is_some()
+        head.and_then(|head| self.refused.get(&head)).is_some_and(|known| known != Refusals::Original)
     }
 
     fn known(&self, upstream: &str, facts: &RequestFacts) -> Changes {

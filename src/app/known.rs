@@ -15,7 +15,7 @@ impl Request<'_> {
         let kind = self.cache();
         let learned = self.core.windows.of(self.asked.upstream, model, self.now_ms);
         let head = place.chains[place.sent];
-        let said = self.track.meter.said(head);
+        let report = self.track.meter.report(head);
         // An answer that ended because the window was full counts as a refusal.
         let filled =
             self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
@@ -23,7 +23,7 @@ impl Request<'_> {
         let refuses = self.core.recover.enabled
             && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
             && self.core.windows.is_clear(self.asked.upstream)
-            && !said.is_nothing();
+            && !report.is_nothing();
         let end_ttl_ms = self.conversation.end_ttl_ms();
         let of_thread = |made: &Summaries| made.of_thread(&self.tuning(place).terms, &place.thread.id);
         let (spent, awaits_summary) = self.core.summaries.as_ref().map_or((0.0, false), of_thread);
@@ -37,8 +37,8 @@ impl Request<'_> {
             cold: self.is_cold(place),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
             overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
-            measured: said.figure(),
-            measured_elsewhere: said.is_of_another(model),
+            measured: report.figure().map(|figure| (figure.messages, figure.tokens)),
+            measured_elsewhere: report.is_of_another(model),
             refuses,
             bytes_per_token: self.track.meter.bytes_per_token(model),
             now_ms: self.now(),

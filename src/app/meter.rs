@@ -1,5 +1,5 @@
-//! Learns from the providers' usage figures: the real size of each thread's last prompt, and how many bytes make a
-//! token of each model. Bounded, and lost with the process: what is not known is estimated.
+//! Learns from the providers' usage figures the real size of each thread's last prompt, and the bytes per token of each
+//! model. What is learned is bounded and lost with the process; sizes that are not known are estimated.
 
 use std::sync::Arc;
 
@@ -8,41 +8,52 @@ use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
 use crate::usage::BytesPerToken;
 
-/// Threads whose last prompt is remembered.
+/// How many threads' last prompts are remembered.
 const THREADS: u64 = 4096;
 
-/// See the module.
+/// The sizes of prompts and of tokens, as far as providers have reported them.
 pub(super) struct Meter {
-    prompts: Recent<Chain, Said, Hashed>,
+    /// By the history that the prompt held.
+    prompts: Recent<Chain, Report, Hashed>,
     ratios: Models<String, BytesPerToken>,
 }
 
-/// What is known of the size of a prompt.
+/// What the answer to a prompt has reported about its size.
 #[derive(Clone, Default)]
-pub(super) enum Said {
-    /// Nothing is known.
+pub(super) enum Report {
+    /// No answer to it is known.
     #[default]
     Unknown,
     /// It was answered without usage; the next answer is not likely to have any.
     Nothing,
-    /// The number of its messages, its tokens, and the model that was asked.
-    Figure(usize, u64, Option<Arc<str>>),
+    /// Its size.
+    Size(Figure),
 }
 
-impl Said {
+/// The size of a prompt.
+#[derive(Clone)]
+pub(super) struct Figure {
+    /// The number of messages in it.
+    pub(super) messages: usize,
+    pub(super) tokens: u64,
+    /// The model that was asked.
+    pub(super) model: Option<Arc<str>>,
+}
+
+impl Report {
     /// Whether it was answered without usage.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Nothing)
     }
 
-    /// Its messages and tokens.
-    pub(super) fn figure(&self) -> Option<(usize, u64)> {
-        if let Self::Figure(messages, tokens, _) = self { Some((*messages, *tokens)) } else { None }
+    /// The size, if it was reported.
+    pub(super) fn figure(&self) -> Option<&Figure> {
+        if let Self::Size(figure) = self { Some(figure) } else { None }
     }
 
-    /// Whether the figure is that of another model, whose tokens differ.
+    /// Whether the size is in tokens of another model, which differ.
     pub(super) fn is_of_another(&self, model: Option<&str>) -> bool {
-        matches!(self, Self::Figure(.., asked) if asked.as_deref() != model)
+        self.figure().is_some_and(|figure| figure.model.as_deref() != model)
     }
 }
 
@@ -51,34 +62,30 @@ impl Meter {
         Self { prompts: Recent::of_entries(THREADS), ratios: Models::new() }
     }
 
-    /// Learns from the answer to a request whose history ends in `head`: it had so many messages, and was billed for
-    /// a prompt of `tokens` tokens. `bytes` are those of its text, if the body held the whole prompt.
-    pub(super) fn learn(
-        &self,
-        head: Chain,
-        (model, messages): (Option<&str>, usize),
-        bytes: Option<u64>,
-        tokens: u64,
-    ) {
-        if tokens == 0 {
+    /// Learns the size of the prompt whose history ends in `head`. `bytes` are those of its text, if the body held the
+    /// whole prompt. A size of no tokens teaches nothing.
+    pub(super) fn learn(&self, head: Chain, figure: Figure, bytes: Option<u64>) {
+        let Figure { tokens, model, .. } = &figure;
+        if *tokens == 0 {
             return;
         }
-        self.prompts.insert(head, Said::Figure(messages, tokens, model.map(Arc::from)));
-        let (Some(model), Some(bytes)) = (model, bytes) else { return };
-        self.ratios.learn(model, |ratio| ratio.learn(bytes, tokens));
+        if let (Some(model), Some(bytes)) = (model, bytes) {
+            self.ratios.learn(&**model, |ratio| ratio.learn(bytes, *tokens));
+        }
+        self.prompts.insert(head, Report::Size(figure));
     }
 
-    /// What is known of the prompt whose history ends in `head`.
-    pub(super) fn said(&self, head: Chain) -> Said {
+    /// What was reported about the prompt whose history ends in `head`.
+    pub(super) fn report(&self, head: Chain) -> Report {
         self.prompts.get(&head).unwrap_or_default()
     }
 
-    /// Records that the request whose history ends in `head` was answered without usage.
+    /// Records that the request whose history ends in `head` was answered without usage, unless its size is known.
     pub(super) fn learn_nothing(&self, head: Chain) {
-        self.prompts.get_or_insert(head, Said::Nothing);
+        self.prompts.get_or_insert(head, Report::Nothing);
     }
 
-    /// Bytes to a token of this model.
+    /// Bytes per token of this model.
     pub(super) fn bytes_per_token(&self, model: Option<&str>) -> f64 {
         let known = model.and_then(|model| self.ratios.read(model, |ratio| *ratio));
         known.unwrap_or_default().value()
@@ -94,6 +101,8 @@ mod tests {
     fn figures_are_remembered_by_model_and_history() {
         let meter = Meter::new();
         let head = Chain::root("x", b"");
+        let figure =
+            |model: Option<&str>, tokens| Figure { messages: 1, tokens, model: model.map(Arc::from) };
         for (model, bytes, tokens, expected) in [
             (None, Some(40_000), 10_000, 4.0),
             (Some("m"), Some(30_000), 10_000, 3.0),
@@ -104,27 +113,28 @@ mod tests {
             (Some("m"), Some(100), 10, 3.2),
             (Some("m"), Some(100), 0, 3.2),
         ] {
-            meter.learn(head, (model, 1), bytes, tokens);
+            meter.learn(head, figure(model, tokens), bytes);
             assert!((meter.bytes_per_token(model) - expected).abs() < 1e-9, "{bytes:?} {tokens}");
         }
-        let (said, untold) = (meter.said(head), head.then(head.0));
-        assert_eq!(said.figure(), Some((1, 10)));
-        assert_eq!(meter.said(untold).figure(), None);
-        let others = [Some("m"), Some("n"), None].map(|model| said.is_of_another(model));
+        let (report, untold) = (meter.report(head), head.then(head.0));
+        assert_eq!(report.figure().map(|figure| (figure.messages, figure.tokens)), Some((1, 10)));
+        assert!(meter.report(untold).figure().is_none());
+        let others = [Some("m"), Some("n"), None].map(|model| report.is_of_another(model));
         assert_eq!(others, [false, true, true]);
-        assert!(!meter.said(untold).is_of_another(Some("m")), "there is none");
+        assert!(!meter.report(untold).is_of_another(Some("m")), "there is none");
         meter.learn_nothing(head);
-        assert_eq!([head, untold].map(|head| meter.said(head).is_nothing()), [false, false]);
+        assert_eq!([head, untold].map(|head| meter.report(head).is_nothing()), [false, false]);
         meter.learn_nothing(untold);
-        let said = meter.said(untold);
-        assert_eq!((said.is_nothing(), said.figure()), (true, None));
+        let report = meter.report(untold);
+        assert!(report.is_nothing() && report.figure().is_none());
     }
 
     #[test]
     fn models_are_learned_however_many_there_were() {
         let (meter, head) = (Meter::new(), Chain::root("x", b""));
         for model in 0..=MODELS {
-            meter.learn(head, (Some(&model.to_string()), 1), Some(30_000), 10_000);
+            let figure = Figure { messages: 1, tokens: 10_000, model: Some(model.to_string().into()) };
+            meter.learn(head, figure, Some(30_000));
         }
         for (model, expected) in [(0, 4.0), (1, 3.0), (MODELS, 3.0)] {
             let found = meter.bytes_per_token(Some(&model.to_string()));

@@ -1,7 +1,15 @@
-//! The composition root: puts the parts together and runs them.
+//! The gateway itself: joins the other modules of the crate, and holds what requests have in common.
 //!
-//! `route` decides where a request goes, `rewrite` what is done to it, and `follow` what is recorded about it.
-//! Nothing else in the crate knows more than one of these sides.
+//! For each request, `route` decides where it goes, `rewrite` what is changed in it, and `follow` what its answer means
+//! and what is recorded about it. `books` then works out what it would have cost without the gateway.
+//!
+//! Between requests it remembers what their answers have taught, in memory that is bounded: prompt sizes (`meter`),
+//! windows (`windows`), how long providers keep prompts (`pauses`), which edits upstreams accept (`acceptance`). It
+//! also has summaries made (`summaries`), compares what was spent with the budgets (`budget`), and sums up records for
+//! metrics and alerts (`tally`). `build` makes all of it from a configuration.
+//!
+//! Whatever depends on one of these subjects alone is in the module of the subject, here or at the top of the crate;
+//! what is here may use every other module.
 
 mod acceptance;
 mod books;
@@ -42,7 +50,7 @@ mod unlisted;
 mod windows;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -73,7 +81,7 @@ use books::{Books, Name};
 use budget::{Budget, Reached};
 use context::RequestContext;
 use enveloped::Enveloped;
-use follow::Attempt;
+use follow::{Attempt, Follow, Start};
 use last_use::LastUse;
 use later::LaterAnswer;
 use memo::Indexes;
@@ -153,8 +161,8 @@ impl Core {
         named.or_else(|| enveloped.model().map(str::to_owned))
     }
 
-    /// A request that leaves as it came and is only booked, together with others of its kind and day unless its
-    /// session is known.
+    /// A request that leaves as it came and is only booked. Unless its session is known, it is booked on one
+    /// conversation with the others of its kind and day.
     fn unchanged(&self, enveloped: &Enveloped) -> Rewritten {
         let Inbound { head, body, .. } = &enveloped.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -169,8 +177,8 @@ impl Core {
         format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())])
     }
 
-    /// A request that could not be read and leaves as it came, booked together with others of its day unless its
-    /// session is known.
+    /// A request that could not be read and leaves as it came. Unless its session is known, it is booked on one
+    /// conversation with the others of its day.
     fn unread(&self, headers: &HeaderMap, asked: RequestContext<'_>, why: String) -> Rewritten {
         Rewritten::unread(headers, asked, why, self.series("unread"))
     }
@@ -367,8 +375,7 @@ impl Sidecar {
         mut rewritten: Rewritten,
         attempt: Attempt,
     ) -> Prepared {
-        let overhead = enveloped.overhead();
-        let Inbound { head, body, upstream, received_at } = &enveloped.inbound;
+        let Inbound { body, upstream, .. } = &enveloped.inbound;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
@@ -378,63 +385,37 @@ impl Sidecar {
         // since.
         let refusal = spent.or_else(|| rewritten.fault.take());
         let added = self.added(protocol, upstream, &rewritten, body);
-        let filter =
-            added.asks_for_usage.then(|| Box::new(Sifted(EventFilter::new(protocol))) as Box<dyn Filter>);
+        let filter = added.asks_for_usage.then(|| Box::new(EventFilter::new(protocol)) as Box<dyn Filter>);
         let names = added.names();
         rewritten.body = added.body.or(rewritten.body);
-        let start = follow::Start {
-            id,
-            head: Arc::clone(head),
-            received_at: *received_at,
-            prepared_at: Instant::now(),
+        let mut start = Start {
             budget,
-            received: (body.len() + overhead) as u64,
-            sent: (rewritten.body.as_ref().map_or(body.len(), Bytes::len) + overhead) as u64,
+            sent: (rewritten.body.as_ref().map_or(body.len(), Bytes::len) + enveloped.overhead()) as u64,
             added: names,
             attempt,
             rewritten_to,
+            ..Start::unchanged(id, enveloped)
         };
-        let job = rewritten.prospect.take().and_then(|prospect| self.job(*prospect, enveloped)).map(Box::new);
-        let slot =
+        start.job =
+            rewritten.prospect.take().and_then(|prospect| self.job(*prospect, enveloped)).map(Box::new);
+        start.slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
-        let exchange = follow::Follow::new(
-            Arc::clone(&self.core),
-            protocol,
-            Arc::clone(upstream),
-            rewritten.facts,
-            slot,
-            start,
-            job,
-        );
+        let (core, upstream) = (Arc::clone(&self.core), Arc::clone(upstream));
+        let exchange = Follow::new(core, protocol, upstream, rewritten.facts, start);
         let body = rewritten.body.map(|body| enveloped.sealed(body));
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
-}
 
-impl Sidecar {
-    /// The follower of a request that leaves as it came, unread.
+    /// Follows a request that leaves as it came, because it was not read.
     fn followed(
         &self,
         protocol: &'static dyn Protocol,
         enveloped: &Enveloped,
         rewritten: Rewritten,
     ) -> Box<dyn Exchange> {
-        let Inbound { head, body, upstream, received_at } = &enveloped.inbound;
-        let bytes = (body.len() + enveloped.overhead()) as u64;
-        let start = follow::Start {
-            id: clock::new_id(),
-            head: Arc::clone(head),
-            received_at: *received_at,
-            prepared_at: Instant::now(),
-            budget: None,
-            received: bytes,
-            sent: bytes,
-            added: Vec::new(),
-            attempt: Attempt::default(),
-            rewritten_to: body.len() as u64,
-        };
-        let (core, upstream) = (Arc::clone(&self.core), Arc::clone(upstream));
-        Box::new(follow::Follow::new(core, protocol, upstream, rewritten.facts, None, start, None))
+        let start = Start::unchanged(clock::new_id(), enveloped);
+        let (core, upstream) = (Arc::clone(&self.core), Arc::clone(&enveloped.inbound.upstream));
+        Box::new(Follow::new(core, protocol, upstream, rewritten.facts, start))
     }
 
     /// The job for the summariser once this request is answered.
@@ -455,14 +436,12 @@ impl Sidecar {
 }
 
 /// Removes from an answer what is in it only because the gateway asked for usage.
-struct Sifted(EventFilter);
-
-impl Filter for Sifted {
+impl Filter for EventFilter {
     fn pass(&mut self, piece: &Bytes) -> Bytes {
-        self.0.push(piece).into()
+        self.push(piece).into()
     }
 
     fn rest(&mut self) -> Bytes {
-        self.0.finish().into()
+        self.finish().into()
     }
 }

@@ -65,14 +65,14 @@ impl Core {
             return;
         }
         let model = facts.model.as_deref();
-        let said = self.meter.said(place.chains[place.sent]);
-        let Some((_, before)) = said.figure().filter(|_| !said.is_of_another(model)) else { return };
+        let report = self.meter.report(place.chains[place.sent]);
+        let Some(before) = report.figure().filter(|_| !report.is_of_another(model)) else { return };
         let tokens = |bytes: u64| (bytes as f64 / self.meter.bytes_per_token(model)) as u64;
         // Neither what an event has changed nor anything behind it can be read from the cache. Of the rest, only the
         // history is looked at.
         let changed = facts.event.as_ref().map_or(0, |event| event.freed_bytes + event.rewritten_bytes);
         let frame = tokens(frame);
-        let kept = before.saturating_sub(tokens(changed)).saturating_sub(frame);
+        let kept = before.tokens.saturating_sub(tokens(changed)).saturating_sub(frame);
         // The size of the frame is an estimate.
         if kept >= (2 * least).max(frame / 2) {
             let pause = Pause { ms: idle_ms, kept, read: read.saturating_sub(frame) };

@@ -1,4 +1,4 @@
-//! What was to blame for a refusal, as far as the answer tells.
+//! Decides whether the gateway's edits or additions are to blame for a refusal, and remembers it.
 
 use super::super::acceptance::TRIES;
 use super::Follow;
@@ -6,8 +6,9 @@ use crate::protocol::{self, Answer, Refused};
 use crate::server::Form;
 
 impl Follow {
-    /// Whether the additions to the request may be why it was refused, as it was answered without them.
-    pub(super) fn is_refused_for_additions(&self) -> bool {
+    /// Counts that the request was refused with its additions and answered without them. Returns whether the additions
+    /// may be the reason; they are not if they were accepted before.
+    pub(super) fn blame_additions(&self) -> bool {
         let refused = self.core.acceptance.refuse_additions(self.upstream.name(), &self.facts);
         if refused == Some(TRIES) {
             tracing::warn!(
@@ -20,13 +21,15 @@ impl Follow {
         refused.is_some()
     }
 
-    /// Whether the edits may be why an answer with a good status reports an error. Each answer is counted once.
-    pub(super) fn is_blamed_within(&mut self, answer: &Answer) -> bool {
-        if answer.error.is_none() || self.is_original() || std::mem::replace(&mut self.is_doubted, true) {
+    /// If an answer with a good status reports an error, counts it against the edits, once for each answer. Returns
+    /// whether the edits may be the reason.
+    pub(super) fn blame_edits_within(&mut self, answer: &Answer) -> bool {
+        if answer.error.is_none() || self.is_original() || std::mem::replace(&mut self.is_error_counted, true)
+        {
             return false;
         }
         let status = protocol::status_within(answer);
-        self.core.acceptance.doubts_within(self.upstream.name(), &self.facts, status)
+        self.core.acceptance.count_error_within(self.upstream.name(), &self.facts, status)
     }
 
     /// Learns whether the edits were accepted, from an answer with a good status: it may still have ended in an
@@ -38,7 +41,7 @@ impl Follow {
         if answer.error.is_none() {
             self.core.acceptance.answered(self.upstream.name(), &self.facts, Form::Edited);
         } else if protocol::refused_within(answer) == Refused::Other {
-            self.is_blamed_within(answer);
+            self.blame_edits_within(answer);
         }
     }
 }

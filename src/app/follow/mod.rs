@@ -1,9 +1,10 @@
-//! Follows one request from when it leaves: collects what the record needs while the answer passes, and books it at
-//! the end.
+//! Follows one request from when it leaves: collects what its record needs while the answer passes, decides whether an
+//! answer is a refusal that the gateway can remedy, and hands the record over at the end.
 
 mod blame;
 mod record;
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,25 +14,27 @@ use http::{HeaderMap, StatusCode, header};
 use super::Core;
 use super::books::{Ended, Slot};
 use super::budget::Reached;
+use super::enveloped::Enveloped;
+use super::meter::Figure;
 use super::rewritten::RequestFacts;
 use crate::ledger::words::State;
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
-use crate::server::{End, Exchange, Form, Opening, Remedy};
+use crate::server::{End, Exchange, Form, Inbound, Opening, Remedy};
 use crate::store::Batch;
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{Own, Usage, Vendor};
 
-/// How full the usable window must be, as a share, for the beginning of an answer to be checked before it is passed
-/// on.
-const NEARLY: f64 = 0.7;
+/// The share of the usable window that a prompt must fill for the beginning of its answer to be checked before any of
+/// it is passed on.
+const CHECK_FROM: f64 = 0.7;
 /// The same in tokens of the prompt, if the window is not known.
-const LARGE: u64 = 8192;
-/// How much of the window a prompt must fill, as a share, for a truncated answer to be blamed on the window.
-const FILLED: f64 = 0.8;
-/// How much of the window prompt and answer must fill together, as a share, for the request to be sent again at once.
-const FULL: f64 = 0.97;
+const CHECK_FROM_TOKENS: u64 = 8192;
+/// The share of the window that a prompt must fill for a truncated answer to be blamed on the window.
+const BLAME_FROM: f64 = 0.8;
+/// The share of the window that prompt and answer must fill together for the request to be sent again at once.
+const RESEND_FROM: f64 = 0.97;
 
 /// What is known when a request leaves.
 pub(super) struct Start {
@@ -40,15 +43,43 @@ pub(super) struct Start {
     pub(super) head: Arc<Parts>,
     pub(super) received_at: Instant,
     pub(super) prepared_at: Instant,
+    /// Bytes that the client sent, with the envelope.
     pub(super) received: u64,
+    /// Bytes that leave, with the envelope and all additions.
     pub(super) sent: u64,
-    /// Bytes of the edited body, without the additions that any form of it gets.
+    /// Bytes of the edited body, without its envelope and the additions that any form of it gets.
     pub(super) rewritten_to: u64,
     /// The members beside the messages that were added or added to.
     pub(super) added: Vec<&'static str>,
-    /// A limit that is reached, or nearly.
+    /// The budget that is reached, or nearly, if any is.
     pub(super) budget: Option<Reached>,
     pub(super) attempt: Attempt,
+    /// Where its record waits to be completed; `None` if it was not read.
+    pub(super) slot: Option<Slot>,
+    /// The summary to begin once this request is answered.
+    pub(super) job: Option<Box<Job>>,
+}
+
+impl Start {
+    /// The start, at this moment, of a request that leaves as it came.
+    pub(super) fn unchanged(id: String, enveloped: &Enveloped) -> Self {
+        let Inbound { head, body, received_at, .. } = &enveloped.inbound;
+        let bytes = (body.len() + enveloped.overhead()) as u64;
+        Self {
+            id,
+            head: Arc::clone(head),
+            received_at: *received_at,
+            prepared_at: Instant::now(),
+            received: bytes,
+            sent: bytes,
+            rewritten_to: body.len() as u64,
+            added: Vec::new(),
+            budget: None,
+            attempt: Attempt::default(),
+            slot: None,
+            job: None,
+        }
+    }
 }
 
 /// Which of the attempts at a request this is.
@@ -56,11 +87,11 @@ pub(super) struct Start {
 pub(super) struct Attempt {
     /// How often it was sent before.
     pub(super) before: u32,
-    /// The attempt before was answered, and therefore paid for.
+    /// Whether the attempt before was answered, and therefore paid for.
     pub(super) is_paid: bool,
 }
 
-/// What was sent of a request so far, or at least tried.
+/// The form of a request that was sent last, or was at least begun to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SentForm {
     Nothing,
@@ -80,20 +111,18 @@ pub(super) struct Follow {
     /// Who bills it.
     vendor: Option<Vendor>,
     facts: Box<RequestFacts>,
-    slot: Option<Slot>,
-    /// The summary to begin once this request is answered.
-    job: Option<Box<Job>>,
     start: Start,
+    /// When it left, in milliseconds since 1970.
     at_ms: i64,
     status: Option<StatusCode>,
     reader: Option<Box<dyn AnswerReader>>,
     head_at: Option<Instant>,
     body_at: Option<Instant>,
     sent_form: SentForm,
-    /// The provider refused it because the prompt is too long.
+    /// Whether the provider refused it because the prompt is too long.
     overflow: bool,
-    /// An error inside its answer was counted against the edits.
-    is_doubted: bool,
+    /// Whether an error inside its answer was counted against the edits.
+    is_error_counted: bool,
 }
 
 impl Follow {
@@ -102,9 +131,7 @@ impl Follow {
         protocol: &'static dyn Protocol,
         upstream: Arc<Upstream>,
         facts: Box<RequestFacts>,
-        slot: Option<Slot>,
         start: Start,
-        job: Option<Box<Job>>,
     ) -> Self {
         let at_ms = (core.now_ms)();
         Self {
@@ -113,8 +140,6 @@ impl Follow {
             vendor: Vendor::of_host(upstream.base_url().domain()),
             upstream,
             facts,
-            slot,
-            job,
             start,
             at_ms,
             status: None,
@@ -123,16 +148,16 @@ impl Follow {
             body_at: None,
             sent_form: SentForm::Nothing,
             overflow: false,
-            is_doubted: false,
+            is_error_counted: false,
         }
     }
 
-    /// Whether it was edited or added to, and refused, and the original was sent in its place.
+    /// Whether it was edited or added to, was refused, and the original was sent in its place.
     const fn is_original(&self) -> bool {
         matches!(self.sent_form, SentForm::Original | SentForm::RefusedOriginal)
     }
 
-    /// Whether it was edited and refused, and its original sent.
+    /// Whether it was edited, was refused, and its original was sent.
     fn is_unedited(&self) -> bool {
         self.is_original() && self.facts.state == State::Edited
     }
@@ -147,7 +172,7 @@ impl Follow {
         self.is_original() && self.adds()
     }
 
-    /// Teaches the meter the real size of the prompt.
+    /// Teaches the meter the real size of the prompt, as the answer reports it.
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let Some(place) = &self.facts.place else { return };
@@ -161,14 +186,15 @@ impl Follow {
         let sent = if self.is_original() { self.start.received } else { self.start.sent };
         let read = text(sent, self.facts.encoded, self.is_unedited() && self.facts.decided.splice.is_some());
         let (model, messages) = (self.facts.model.as_deref(), self.facts.messages as usize);
-        let told = usage.own_tokens();
-        if let Some(tokens) = told {
+        let reported = usage.own_tokens();
+        if let Some(tokens) = reported {
             self.core.prompt_fitted(&self.upstream, model, tokens);
         }
-        let Some(tokens) = told.or_else(|| self.supposed(usage.asked_tokens())) else { return };
+        let Some(tokens) = reported.or_else(|| self.supposed(usage.asked_tokens())) else { return };
+        let figure = Figure { messages, tokens, model: model.map(Arc::from) };
         // An assumed size says nothing about the size of tokens.
-        let told = |read: Option<u64>| read.filter(|_| told.is_some());
-        self.core.meter.learn(place.head(), (model, messages), told(read), tokens);
+        let if_reported = |bytes: Option<u64>| bytes.filter(|_| reported.is_some());
+        self.core.meter.learn(place.head(), figure.clone(), if_reported(read));
         let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.is_unedited());
         let Some((shadow, would)) = observed else { return };
         // What the provider would have reported for the form that an observing gateway would have sent.
@@ -177,12 +203,12 @@ impl Follow {
         let (now, then) = read.zip(planned_read).unwrap_or((sent, planned));
         let less = (now as f64 - then as f64) / self.core.meter.bytes_per_token(model);
         let tokens = (tokens as f64 - less).round().max(1.0) as u64;
-        shadow.meter.learn(place.head(), (model, messages), told(planned_read), tokens);
+        shadow.meter.learn(place.head(), Figure { tokens, ..figure }, if_reported(planned_read));
     }
 
-    /// The size to assume for a prompt of which the provider reports only a sum over several calls. The sum is an
-    /// upper bound; within it the estimate by an earlier figure holds. `None` if there is no such estimate: the
-    /// prompt is then estimated anew.
+    /// The size in tokens to assume for a prompt if the provider reports only a sum over several calls (`sum`). The sum
+    /// is an upper bound; up to it, the estimate from an earlier figure is believed. `None` if there is no such
+    /// estimate: the next prompt is then estimated without a figure.
     fn supposed(&self, sum: u64) -> Option<u64> {
         let level = self.facts.level?;
         let freed = self.facts.event.as_ref().map_or(0, |event| event.freed_bytes) as f64;
@@ -219,12 +245,12 @@ impl Follow {
     fn is_nearly_full(&self) -> bool {
         let Some(level) = self.facts.level else { return false };
         match level.gauge {
-            Some(gauge) => gauge.utilisation() >= NEARLY,
-            None => level.prompt_tokens >= LARGE,
+            Some(gauge) => gauge.utilisation() >= CHECK_FROM,
+            None => level.prompt_tokens >= CHECK_FROM_TOKENS,
         }
     }
 
-    /// Whether the window was found to be smaller than assumed, by an unknown amount.
+    /// Whether the window was found to be smaller than assumed, or may be again, by an unknown amount.
     fn may_be_less(&self) -> bool {
         self.core.windows.surprises(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
     }
@@ -242,11 +268,12 @@ impl Follow {
         // A sum over several calls says nothing about this.
         let Some(input) = usage.own_tokens().map(|tokens| tokens as f64) else { return false };
         let (output, window) = (usage.tokens.output as f64, gauge.window as f64);
-        input >= window * FILLED && input + output >= window * full
+        input >= window * BLAME_FROM && input + output >= window * full
     }
 
-    /// If the prompt was sent as it is although it may be too long, so as to be told, then any other failure may mean
-    /// just that. No further request to this upstream counts on being told; otherwise every retry would end alike.
+    /// If a prompt that may be too long was sent all the same, to see whether the provider refuses it as too long, any
+    /// other failure may mean just that. Later requests to this upstream do not rely on such a refusal; otherwise every
+    /// retry would fail in the same way.
     fn doubt_waiting(&self, is_answered: bool) {
         let waits = self.facts.level.is_some_and(|level| level.waits);
         if waits && !is_answered && !self.overflow {
@@ -254,9 +281,9 @@ impl Follow {
         }
     }
 
-    /// Handles an overflow reported in an answer that was already passed on to the client. If the prompt seemed to be
-    /// far from the window and the error names no limit, later answers are checked first; the client's retry will
-    /// have more room.
+    /// Handles an overflow that is reported inside an answer which was already passed on to the client. If the prompt
+    /// seemed to be far from the window and the error names no limit, the beginnings of later answers are checked
+    /// first. The client's own retry will have more room.
     fn overflowed_within(&mut self, answer: &Answer) {
         let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
         let said = Some(answer).filter(|_| is_answered).map(protocol::refused_within);
@@ -309,8 +336,8 @@ impl Exchange for Follow {
             if form == Form::Original && differs { SentForm::Original } else { SentForm::Prepared };
     }
 
-    /// Edits that the provider refuses must not cost the user a turn. The exception is a prompt that is too long,
-    /// alone or with its answer: the original is even longer.
+    /// Has the original sent if the edits may be the reason for the refusal: they must not cost the user a turn. The
+    /// exception is a prompt that is too long, alone or with its answer: the original is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match protocol::refused(status.as_u16(), body) {
@@ -319,12 +346,13 @@ impl Exchange for Follow {
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Malformed => Remedy::SendOriginal,
-            Refused::Other
-                if malformed || self.core.acceptance.doubts(self.upstream.name(), &self.facts, status) =>
-            {
-                Remedy::SendOriginal
+            Refused::Other => {
+                let acceptance = &self.core.acceptance;
+                let is_suspected =
+                    malformed || acceptance.count_refusal(self.upstream.name(), &self.facts, status);
+                if is_suspected { Remedy::SendOriginal } else { Remedy::Deliver }
             }
-            Refused::Answer | Refused::Unanswered | Refused::Other => Remedy::Deliver,
+            Refused::Answer | Refused::Unanswered => Remedy::Deliver,
         }
     }
 
@@ -335,13 +363,13 @@ impl Exchange for Follow {
         if self.facts.is_bound() && !is_too_long { Form::Edited } else { Form::Original }
     }
 
-    /// Holds an answer back only if the window may be full, if other messages follow each other now, or if edits are
-    /// suspected.
+    /// Holds an answer back only if the window may be full, if a splice has just brought messages next to each other
+    /// that were apart before, or if edits are suspected.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         let is_doubtful =
             || self.recovers() && (self.is_nearly_full() || self.facts.decided.spliced || self.may_be_less());
         status == StatusCode::OK
-            && (self.is_original() || is_doubtful() || self.core.acceptance.is_in_doubt(&self.facts))
+            && (self.is_original() || is_doubtful() || self.core.acceptance.was_refused(&self.facts))
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
@@ -350,22 +378,24 @@ impl Exchange for Follow {
         if !whole && (first == Some(&b'{') || !protocol::has_opened(body)) {
             return Opening::Hold;
         }
-        let read = || {
-            let mut reader = self.protocol.answer(Framing::Document);
+        // This reader also recognises a stream of events.
+        let protocol = self.protocol;
+        let answer = LazyCell::new(|| {
+            let mut reader = protocol.answer(Framing::Document);
             reader.push(body);
             reader.finish()
-        };
+        });
         if self.is_original() {
             self.sent_form =
-                if read().error.is_some() { SentForm::RefusedOriginal } else { SentForm::Original };
+                if answer.error.is_some() { SentForm::RefusedOriginal } else { SentForm::Original };
             return Opening::Deliver;
         }
-        let is_full = || whole && matches!(first, Some(b'{' | b'[')) && self.is_cut_off(&read(), FULL);
+        let is_document = whole && matches!(first, Some(b'{' | b'['));
         match protocol::refused(200, body) {
             Refused::Malformed => return Opening::SendOriginal,
             Refused::Overflow { .. } => {}
-            _ if is_full() => {}
-            Refused::Other if self.is_blamed_within(&read()) => return Opening::SendOriginal,
+            _ if is_document && self.is_cut_off(&answer, RESEND_FROM) => {}
+            Refused::Other if self.blame_edits_within(&answer) => return Opening::SendOriginal,
             Refused::Answer | Refused::Unanswered | Refused::Other => return Opening::Deliver,
         }
         self.overflowed();
@@ -377,7 +407,7 @@ impl Exchange for Follow {
         self.doubt_waiting(status.is_success());
         self.head_at = Some(Instant::now());
         self.reader = Some(self.protocol.answer(framing(headers).unwrap_or(Framing::Document)));
-        let job = self.job.take().filter(|_| status.is_success());
+        let job = self.start.job.take().filter(|_| status.is_success());
         if let (Some(job), Some(summaries)) = (job, &self.core.summaries) {
             summaries.begin(*job);
         }
@@ -387,7 +417,7 @@ impl Exchange for Follow {
         self.core.frame_answered(&self.facts, is_kept);
         // Losing the additions costs nothing, so they are blamed before the edits. The original was sent all the
         // same, and the thread continues with it.
-        let is_blamed = is_taken && self.is_bare() && self.is_refused_for_additions();
+        let is_blamed = is_taken && self.is_bare() && self.blame_additions();
         if is_taken && !is_blamed {
             if self.adds() && !self.is_bare() {
                 self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
@@ -421,6 +451,9 @@ impl Exchange for Follow {
         }
     }
 
+    /// Three steps depend on earlier ones: whether the edits or the waiting are to blame, on whether the prompt was too
+    /// long; the window in the books, on [`Self::learn`], which forgets one that this prompt disproves; and the record,
+    /// on all that is still known, so that it is built before anything is moved into [`Ended`].
     fn end(mut self: Box<Self>, how: End) {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
         answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
@@ -437,29 +470,25 @@ impl Exchange for Follow {
         self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original());
         self.core.frame_told(&self.facts, self.status.is_some(), usage);
-        if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, FILLED)) {
+        if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, BLAME_FROM)) {
             self.core.windows.fill(place.head());
         }
         self.name_answer(&answer);
         let record = self.record(&how, &answer);
         self.learn(&answer);
-        let slot = self.slot.take();
-        let (vendor, usage) = (self.vendor, answer.usage);
-        let (continues, grows) = (self.facts.history.continues.take(), self.facts.history.grows);
-        let (unbound, asked_again) = (answer.reasoning_unbound, self.start.attempt.is_paid);
         let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
-        let at_ms = self.at_ms;
-        self.core.books.ended(Ended {
+        let Self { core, facts, start, vendor, at_ms, .. } = *self;
+        core.books.ended(Ended {
             record,
             at_ms,
-            usage,
+            usage: answer.usage,
             vendor,
             window,
-            slot,
-            continues,
-            grows,
-            unbound,
-            asked_again,
+            slot: start.slot,
+            continues: facts.history.continues,
+            grows: facts.history.grows,
+            unbound: answer.reasoning_unbound,
+            asked_again: start.attempt.is_paid,
         });
     }
 }
@@ -477,10 +506,10 @@ fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
     if is_sum || is_unknown { Fate::Billed } else { Fate::Told { read, written } }
 }
 
-/// Bytes of text in a prompt of `sent` bytes: media is not text. `None` if messages left out by a splice were sent
-/// after all, since they were not inspected.
-fn text(sent: u64, pictures: Option<u64>, is_unspliced: bool) -> Option<u64> {
-    pictures.filter(|_| !is_unspliced).map(|pictures| sent.saturating_sub(pictures))
+/// Bytes of text in a prompt of `sent` bytes, of which `encoded` are those of media. `None` if that is unknown, or if
+/// messages that a splice had left out were sent after all (`is_unspliced`): those were not searched for media.
+fn text(sent: u64, encoded: Option<u64>, is_unspliced: bool) -> Option<u64> {
+    encoded.filter(|_| !is_unspliced).map(|encoded| sent.saturating_sub(encoded))
 }
 
 /// How the body of an answer is framed, if that is known.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::rig::{self, Rig, headers, policy};
+use crate::app::meter::Figure;
 use crate::planner::{Fate, Policy};
 use crate::protocol;
 use crate::shape;
@@ -97,12 +98,12 @@ fn what_nobody_marks_is_gone_when_the_provider_says_so() {
                 let read = (FRAME as u64 + (history as f64 * share) as u64) / 4;
                 core.pause_told("", facts, rig::clock(), read);
                 core.lineage.ended(place, Fate::Told { read, written: 0 });
-                core.meter.learn(
-                    place.head(),
-                    (facts.model.as_deref(), facts.messages as usize),
-                    Some(wire),
-                    wire / 4,
-                );
+                let figure = Figure {
+                    messages: facts.messages as usize,
+                    tokens: wire / 4,
+                    model: facts.model.as_deref().map(Into::into),
+                };
+                core.meter.learn(place.head(), figure, Some(wire));
             }
         }
         assert_eq!(found, pauses, "{what}");

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::keys;
 use super::rig::{Rig, headers, set_clock};
+use crate::app::meter::Figure;
 use crate::config::Summarize;
 use crate::planner::Policy;
 use crate::protocol;
@@ -90,7 +91,8 @@ fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
         direct += body.len() as f64 - 0.9 * kept;
         let (head, bytes) = (sent.facts.place.as_ref().unwrap().head(), body.len() as u64);
         let messages = sent.facts.messages as usize;
-        core.meter.learn(head, (Some("m"), messages), Some(bytes), bytes / 4);
+        let figure = Figure { messages, tokens: bytes / 4, model: Some("m".into()) };
+        core.meter.learn(head, figure, Some(bytes));
         before = body;
         let Some(prospect) = sent.prospect else { continue };
         let answer = given.settings.length as f64 * core.meter.bytes_per_token(Some("m")) * ANSWER;
