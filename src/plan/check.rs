@@ -1,9 +1,12 @@
 //! The rules that every plan must obey.
 //!
-//! A call and its result stay or go together, and nothing comes between them. To the first and the last message of
-//! the user, text may only be appended. The step in progress and anything not understood are never touched. Reasoning
-//! is never changed, and is left out only from the first block on. No message may stand where providers refuse it.
-//! Nothing is named that does not exist, and nothing twice.
+//! - A call and its result stay or go together, and nothing comes between them.
+//! - Messages that begin a turn of the user are never edited, except that text may be appended to them; the first and
+//!   the last of them are never dropped.
+//! - The step in progress and anything not understood are never changed.
+//! - Reasoning is never changed, and is left out only from the first block on.
+//! - No message may stand where some provider refuses it.
+//! - No operation may name what does not exist, and no two may name the same thing.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -16,39 +19,39 @@ use super::{LeafEdit, Op, Plan};
 /// Why a plan is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A message, part or leaf that does not exist.
-    #[error("names what is not there")]
+    /// It names a message, part or leaf that does not exist.
+    #[error("the plan names a message, part or text that does not exist")]
     Missing,
-    /// Two operations on the same thing, or an edit of something dropped.
-    #[error("conflicting operations")]
+    /// Two operations name the same thing, or one edits something that another drops.
+    #[error("two operations of the plan conflict")]
     Conflict,
-    /// A part that no plan may change.
-    #[error("touches a protected part")]
+    /// It changes a part that no plan may change.
+    #[error("the plan changes a protected part")]
     Protected,
     /// A call would lose its result or a result its call, something would come between them, or reasoning would lose
     /// what it led to.
-    #[error("separates what belongs together")]
+    #[error("the plan separates a call from its result, or reasoning from what it led to")]
     Pairing,
     /// The history is a single text, so nothing can be inserted.
-    #[error("the history is no list")]
+    #[error("the plan inserts a message into a history that is a single text")]
     NoList,
     /// A message would stand where some provider refuses it.
-    #[error("leaves an order of messages that providers refuse")]
+    #[error("the plan leaves an order of messages that providers refuse")]
     Order,
-    /// A leaf without a block of its own cannot be removed.
-    #[error("removes what can only be replaced")]
+    /// It removes a leaf without a block of its own.
+    #[error("the plan removes a text that can only be replaced")]
     NotRemovable,
-    /// An image or a document in a place where no text can stand.
-    #[error("puts a text where none can stand")]
+    /// It replaces an image or a document in a place where no text may stand.
+    #[error("the plan puts a text where providers take none")]
     NotReplaceable,
-    /// A text that providers refuse, because it is empty.
-    #[error("leaves an empty text")]
+    /// It leaves a text empty, which providers refuse.
+    #[error("the plan leaves an empty text")]
     EmptyText,
     /// Arguments that are a single text would be read as JSON.
-    #[error("makes a text look like JSON")]
+    #[error("the plan makes a call's argument text look like JSON")]
     Form,
     /// The arguments of a call would not become shorter.
-    #[error("makes arguments no shorter")]
+    #[error("the plan makes the arguments of a call no shorter")]
     Longer,
 }
 
@@ -96,6 +99,7 @@ struct Changes {
 }
 
 impl Changes {
+    /// Checks an operation by itself, and notes what it does.
     fn take(&mut self, conversation: &Conversation, op: &Op, dropped: &[bool]) -> Result<(), Refusal> {
         let is_dropped = |part: &PartId| dropped[part.message as usize];
         let is_new = match op {
@@ -195,6 +199,8 @@ fn check_omitted(
     Ok(())
 }
 
+/// Whether each message is dropped. The first and the last message that begins a turn, the step in progress, system
+/// messages and those with opaque parts may not be.
 fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusal> {
     let mut dropped = vec![false; conversation.messages.len()];
     for op in &plan.ops {
@@ -224,6 +230,7 @@ fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusa
     Ok(dropped)
 }
 
+/// Only leaves of results and texts in the arguments of calls may be edited, in ascending order.
 fn check_text(conversation: &Conversation, id: PartId, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     if leaves.is_empty() || leaves.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
@@ -265,6 +272,7 @@ pub fn takes(part: &Part, leaves: &[(u32, LeafEdit)]) -> bool {
     check_leaves(part, leaves).is_ok()
 }
 
+/// Every leaf must exist and take its edit, and neither a text nor the result may be left empty.
 fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> {
     let mut removed = 0;
     for (at, edit) in leaves {

@@ -7,7 +7,7 @@ use crate::conversation::{Carriers, Conversation, Hold, PartId, PartKind};
 use super::check::Refusal;
 use super::{LeafEdit, Op, Plan};
 
-/// Only what is understood, and is no reasoning, can carry a mark, where there is a place for one; an empty text cannot.
+/// A part can carry a mark if it is understood, is not reasoning, has a place for one, and is not an empty text.
 pub(super) fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     match part.kind {
@@ -18,7 +18,7 @@ pub(super) fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), 
     }
 }
 
-/// Where marks stand on texts, those still say something.
+/// If the dialect puts marks on texts, a result that gets one must keep all its texts, and none may become empty.
 pub(super) fn check_marked_texts(
     conversation: &Conversation,
     plan: &Plan,
@@ -37,15 +37,15 @@ pub(super) fn check_marked_texts(
     if is_left { Ok(()) } else { Err(Refusal::EmptyText) }
 }
 
-/// Both texts say something.
+/// Neither of the two texts may be empty.
 pub(super) fn check_split(conversation: &Conversation, bytes: u32) -> Result<(), Refusal> {
     let text = conversation.instructions().ok_or(Refusal::Missing)?;
     let (first, second) = text.split_at_checked(bytes as usize).ok_or(Refusal::Missing)?;
     if first.trim().is_empty() || second.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
 }
 
-/// All marks of a request together: none is added twice, there are no more than a request may have, and those that
-/// last for long come first. `split` is the one on the instructions.
+/// All marks of a request together: none is added twice, there are no more than a request may have, and long-lived ones
+/// come first. `split` is the one on the instructions.
 pub(super) fn check_marks(
     conversation: &Conversation,
     marked: &[(PartId, Hold)],
@@ -66,8 +66,8 @@ pub(super) fn check_marks(
     if !fits_split || !marked.iter().all(fits_frame) {
         return Err(Refusal::Conflict);
     }
-    // Those that last for long come first. How the client's own stand to each other is the client's: one part may have
-    // several, in blocks within it.
+    // Long-lived ones come first. The order of the client's own marks is not checked: one part may have several, on
+    // blocks within it.
     let fits = |at: usize| {
         let (part, hold) = marked[at];
         own.parts.iter().chain(&marked[..at]).all(|(other, other_hold)| match other.cmp(&part) {

@@ -110,17 +110,23 @@ impl Plan {
 pub struct Kinds(u8);
 
 impl Kinds {
+    const TEXT: u8 = 1;
     const MARK: u8 = 1 << 1;
+    const OMIT: u8 = 1 << 2;
+    const SPLIT: u8 = 1 << 3;
+    const DROP: u8 = 1 << 4;
+    const INSERT: u8 = 1 << 5;
+    const APPEND: u8 = 1 << 6;
 
     fn of(op: &Op) -> Self {
         Self(match op {
-            Op::Text { .. } => 1,
+            Op::Text { .. } => Self::TEXT,
             Op::Mark { .. } | Op::MarkFrame { .. } => Self::MARK,
-            Op::Omit { .. } => 1 << 2,
-            Op::Split { .. } => 1 << 3,
-            Op::Drop { .. } => 1 << 4,
-            Op::Insert { .. } => 1 << 5,
-            Op::Append { .. } => 1 << 6,
+            Op::Omit { .. } => Self::OMIT,
+            Op::Split { .. } => Self::SPLIT,
+            Op::Drop { .. } => Self::DROP,
+            Op::Insert { .. } => Self::INSERT,
+            Op::Append { .. } => Self::APPEND,
         })
     }
 

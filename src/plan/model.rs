@@ -1,7 +1,7 @@
 //! The reference semantics of a plan, message by message and leaf by leaf.
 //!
-//! [`verify`] compares an edited request with the plan applied to the index of the original. It uses both indexes
-//! only, independently of how the bytes were made, so a mistake in lowering or splicing shows up here.
+//! [`verify`] compares an edited request with the plan applied to the original. It compares their indexes, and does not
+//! depend on how the bytes were made, so that a mistake in lowering or splicing shows up here.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -55,8 +55,8 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
                     return Err(Mismatch::Changed(at));
                 }
             }
-            Expected::Edited(original, edits, more) => {
-                if !says(before, *original, (edits, more), after, at) {
+            Expected::Edited(original, edits) => {
+                if !is_edited_so(before, *original, edits, after, at) {
                     return Err(Mismatch::Wrong(at));
                 }
             }
@@ -75,36 +75,59 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
     Ok(())
 }
 
-/// The edits of one message, by part; `None`: the part is left out.
-type PartEdits<'a> = BTreeMap<u32, Option<&'a [(u32, LeafEdit)]>>;
-/// The texts appended in one message, by part and leaf.
-type More<'a> = BTreeMap<(u32, u32), &'a str>;
+/// What a plan changes in one message.
+#[derive(Default)]
+struct MessageEdits<'a> {
+    /// The edits of each part that changes; `None`: the part is left out.
+    parts: BTreeMap<u32, Option<&'a [(u32, LeafEdit)]>>,
+    /// The texts that are appended, by part and leaf.
+    appended: BTreeMap<(u32, u32), &'a str>,
+}
 
+/// A message of the edited request, as the plan says.
 enum Expected<'a> {
+    /// This one of the original, unchanged.
     Same(&'a Message),
-    Edited(usize, PartEdits<'a>, More<'a>),
+    /// The one with this index in the original, edited.
+    Edited(usize, MessageEdits<'a>),
+    /// A new one with this text.
     Inserted(Role, &'a str),
+}
+
+/// A part of one of the two requests that are compared.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    conversation: &'a Conversation,
+    id: PartId,
+    part: &'a Part,
+}
+
+impl<'a> Side<'a> {
+    /// The decoded text of a leaf.
+    fn text(self, leaf: usize) -> Option<Cow<'a, str>> {
+        self.conversation.text(self.id, leaf)
+    }
 }
 
 /// The messages that the plan results in, in order.
 fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
-    let mut edits: BTreeMap<usize, PartEdits<'_>> = BTreeMap::new();
-    let mut more: BTreeMap<usize, More<'_>> = BTreeMap::new();
+    let mut edits: BTreeMap<usize, MessageEdits<'_>> = BTreeMap::new();
     let mut dropped = vec![false; before.messages.len()];
     let mut inserts: Vec<Vec<(Role, &str)>> = vec![Vec::new(); before.messages.len() + 1];
     for op in &plan.ops {
         match op {
             Op::Text { part, leaves } => {
-                edits.entry(part.message as usize).or_default().insert(part.part, Some(leaves));
+                edits.entry(part.message as usize).or_default().parts.insert(part.part, Some(leaves));
             }
             Op::Omit { part } => {
-                edits.entry(part.message as usize).or_default().insert(part.part, None);
+                edits.entry(part.message as usize).or_default().parts.insert(part.part, None);
             }
             Op::Split { .. } | Op::MarkFrame { .. } => {}
-            Op::Mark { part, .. } => drop(edits.entry(part.message as usize).or_default()),
-            Op::Append { part, leaf, text } => {
+            Op::Mark { part, .. } => {
                 edits.entry(part.message as usize).or_default();
-                more.entry(part.message as usize).or_default().insert((part.part, *leaf), text);
+            }
+            Op::Append { part, leaf, text } => {
+                edits.entry(part.message as usize).or_default().appended.insert((part.part, *leaf), text);
             }
             Op::Drop { first, end } => {
                 if let Some(range) = dropped.get_mut(*first..*end) {
@@ -123,7 +146,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
         out.extend(place.into_iter().map(|(role, text)| Expected::Inserted(role, text)));
         if let Some(message) = before.messages.get(at).filter(|_| !dropped[at]) {
             out.push(match edits.remove(&at) {
-                Some(edits) => Expected::Edited(at, edits, more.remove(&at).unwrap_or_default()),
+                Some(edits) => Expected::Edited(at, edits),
                 None => Expected::Same(message),
             });
         }
@@ -132,29 +155,31 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
 }
 
 /// Whether message `at` of `after` is message `original` of `before` with these edits.
-fn says(
+fn is_edited_so(
     before: &Conversation,
     original: usize,
-    (edits, more): (&PartEdits<'_>, &More<'_>),
+    edits: &MessageEdits<'_>,
     after: &Conversation,
     at: usize,
 ) -> bool {
     let (old, new) = (&before.messages[original].index, &after.messages[at].index);
-    let goes = |id: PartId| edits.get(&id.part) == Some(&None);
+    let goes = |id: PartId| edits.parts.get(&id.part) == Some(&None);
     let stay: Vec<_> = before.parts_of(original).filter(|(id, _)| !goes(*id)).collect();
     old.role == new.role
         && stay.len() == new.parts.len()
         && stay.into_iter().zip(after.parts_of(at)).all(|((old_id, old), (new_id, new))| {
-            let edits = edits.get(&old_id.part).copied().flatten().unwrap_or_default();
-            let same = same_head(old, new);
-            if old.kind == PartKind::ToolCall {
-                return same && same_arguments((before, old_id), edits, (after, new_id));
-            }
-            same && same_texts((before, old_id, old), edits, more, (after, new_id, new))
+            let old = Side { conversation: before, id: old_id, part: old };
+            let new = Side { conversation: after, id: new_id, part: new };
+            let of_part = edits.parts.get(&old_id.part).copied().flatten().unwrap_or_default();
+            same_head(old.part, new.part)
+                && match old.part.kind {
+                    PartKind::ToolCall => same_arguments(old, of_part, new),
+                    _ => same_texts(old, of_part, &edits.appended, new),
+                }
         })
 }
 
-/// Whether the marks are the planned ones and those from before whose carriers stay.
+/// Whether the marks are the planned ones and those of the original whose parts stay.
 fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
     let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
         return before.marks.is_none() && after.marks.is_none();
@@ -234,18 +259,13 @@ fn same_head(old: &Part, new: &Part) -> bool {
     (old.kind, &old.call_id, &old.tool, old.is_error) == (new.kind, &new.call_id, &new.tool, new.is_error)
 }
 
-/// Whether the arguments of a call are the result of these edits.
-fn same_arguments(
-    (before, old_id): (&Conversation, PartId),
-    edits: &[(u32, LeafEdit)],
-    (after, new_id): (&Conversation, PartId),
-) -> bool {
+/// Whether the arguments of the call `new` are those of `old` with these edits.
+fn same_arguments(old: Side<'_>, edits: &[(u32, LeafEdit)], new: Side<'_>) -> bool {
     if edits.is_empty() {
-        return before.arguments(old_id) == after.arguments(new_id);
+        return old.conversation.arguments(old.id) == new.conversation.arguments(new.id);
     }
-    let (Some(old), Some(new)) = (before.argument_texts(old_id), after.argument_texts(new_id)) else {
-        return false;
-    };
+    let texts = [old, new].map(|side| side.conversation.argument_texts(side.id));
+    let [Some(old), Some(new)] = texts else { return false };
     let planned = |at: usize| match edits.iter().find(|(edited, _)| *edited as usize == at) {
         Some((_, LeafEdit::Replace(text))) => Some(Cow::Borrowed(&**text)),
         Some((_, LeafEdit::Remove)) => None,
@@ -256,55 +276,53 @@ fn same_arguments(
         && (0..old.len()).all(|at| new.get(at).is_some_and(|now| Some(now) == planned(at)))
 }
 
-/// Whether the leaves of a part are the result of these edits, and what stands beside them is unchanged otherwise.
-/// Leaves without edits are first compared as written.
+/// Whether the leaves of the part `new` are those of `old` with these edits and appended texts, and whether its media
+/// are those of `old` that are not edited. Leaves that do not change need not be written alike: those with the same
+/// decoded text count as the same.
 fn same_texts(
-    (before, old_id, old): (&Conversation, PartId, &Part),
+    old: Side<'_>,
     edits: &[(u32, LeafEdit)],
-    more: &More<'_>,
-    (after, new_id, new): (&Conversation, PartId, &Part),
+    appended: &BTreeMap<(u32, u32), &str>,
+    new: Side<'_>,
 ) -> bool {
     let edits: BTreeMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
     let edit = |at: usize| edits.get(&(at as u32)).copied();
-    let count = old.leaves.len();
-    let media = (count..).zip(media(before, old_id, old)).filter(|(at, _)| edit(*at).is_none());
-    if !media.map(|(_, block)| block).eq(self::media(after, new_id, new)) {
+    let count = old.part.leaves.len();
+    let unedited = (count..).zip(media(old)).filter(|(at, _)| edit(*at).is_none());
+    if !unedited.map(|(_, block)| block).eq(media(new)) {
         return false;
     }
     let is_text = |at: &usize| match edit(*at) {
         None => *at < count,
         Some(edit) => *edit != LeafEdit::Remove,
     };
-    let mut stay: Vec<usize> = (0..count + old.media().len()).filter(is_text).collect();
+    let mut stay: Vec<usize> = (0..count + old.part.media().len()).filter(is_text).collect();
     // A text that replaces an image stands in its place.
-    stay.sort_by_key(|at| old.block(*at).and_then(|(block, _)| block.slot));
+    stay.sort_by_key(|at| old.part.block(*at).and_then(|(block, _)| block.slot));
     let same = |(leaf, now): (usize, usize)| match edit(leaf) {
-        Some(LeafEdit::Replace(text)) => after.text(new_id, now).as_deref() == Some(text),
-        _ => match more.get(&(old_id.part, leaf as u32)) {
+        Some(LeafEdit::Replace(text)) => new.text(now).as_deref() == Some(text),
+        _ => match appended.get(&(old.id.part, leaf as u32)) {
             Some(more) => {
-                let said =
-                    |text: Cow<'_, str>| after.text(new_id, now).is_some_and(|now| now == text + *more);
-                before.text(old_id, leaf).is_some_and(said)
+                let is_longer =
+                    |text: Cow<'_, str>| new.text(now).is_some_and(|longer| longer == text + *more);
+                old.text(leaf).is_some_and(is_longer)
             }
             None => {
-                before.literal(old_id, leaf) == after.literal(new_id, now)
-                    || before.text(old_id, leaf) == after.text(new_id, now)
+                // Literals are compared first, since they need not be decoded.
+                old.conversation.literal(old.id, leaf) == new.conversation.literal(new.id, now)
+                    || old.text(leaf) == new.text(now)
             }
         },
     };
-    stay.len() == new.leaves.len() && stay.into_iter().zip(0..).all(same)
+    stay.len() == new.part.leaves.len() && stay.into_iter().zip(0..).all(same)
 }
 
 /// The removable images and documents of a result, as written.
-fn media<'a>(
-    conversation: &'a Conversation,
-    id: PartId,
-    part: &'a Part,
-) -> impl Iterator<Item = Option<&'a [u8]>> {
-    let slots = part.media.as_ref().map(|media| &media.slots.items);
-    part.media().iter().map(move |block| {
+fn media(of: Side<'_>) -> impl Iterator<Item = Option<&[u8]>> {
+    let slots = of.part.media.as_ref().map(|media| &media.slots.items);
+    of.part.media().iter().map(move |block| {
         let item = slots?.get(block.slot? as usize)?;
-        Some(conversation.bytes_of(id.message, *item))
+        Some(of.conversation.bytes_of(of.id.message, *item))
     })
 }
 
