@@ -58,7 +58,7 @@ const TAKEN: &str = "the admin address is taken: no admin listener; hint: `liste
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {cause}{}", way_out(cause))]
+    #[error("cannot listen on {address}: {cause}{}", hint(cause))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -66,7 +66,7 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The state directory cannot be opened.
-    #[error("cannot open the store {}: {cause}{}", path.display(), cause.way_out())]
+    #[error("cannot open the store {}: {cause}{}", path.display(), cause.hint())]
     Store {
         /// The file.
         path: PathBuf,
@@ -92,7 +92,7 @@ pub enum StartError {
 }
 
 /// What to do about an address that cannot be bound, where that is known.
-fn way_out(cause: &io::Error) -> &'static str {
+fn hint(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
             "\n  hint: another gateway may be running; `listen.address` or `--listen` names another address, port 0 any \

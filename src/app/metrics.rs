@@ -59,7 +59,7 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
         (
             "store_read_failures_total",
             "Reads of the store that failed, for which a request may have left as it came",
-            core.store.unread(),
+            core.store.failed_reads(),
         ),
     ] {
         page.plain(name, help, value);

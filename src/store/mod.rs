@@ -1,9 +1,8 @@
-//! What outlives a process: histories, decisions, full texts, the ledger's rows.
+//! What outlives a process: histories, decisions, full texts, the rows of the ledger.
 //!
-//! Reads are answered at once on the calling thread; writes go through one writer thread, which groups them into
-//! transactions. A decision is committed before the request that made it leaves. Bodies are stored only if the
-//! configuration says so, credentials never. Above the store there are memories that are bounded and lost with the
-//! process ([`Recent`]).
+//! Reads happen on the calling thread; writes go through one writer thread, which groups them into transactions. A
+//! decision is committed before the request that made it leaves. Bodies are stored only if the configuration says so,
+//! credentials never. In front of the store there are caches that are bounded and lost with the process ([`Recent`]).
 
 pub mod bodies;
 mod checkpoints;
@@ -59,7 +58,7 @@ pub use sqlite::Sqlite;
 pub use summaries::Summary;
 pub use windows::BELIEVED as WINDOW_BELIEVED;
 
-/// The store, whatever keeps it.
+/// A store, whatever it is made of.
 pub trait Store: Send + Sync {
     /// The threads that sent the first of these histories that any thread has sent.
     ///
@@ -73,8 +72,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when they cannot be read.
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError>;
 
-    /// The splices that replace exactly one of these histories, whether or not they still apply. Damaged ones are
-    /// skipped.
+    /// The splices that each replace one of these histories as a whole, whether or not they still apply. Damaged ones
+    /// are skipped.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
@@ -141,31 +140,30 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
-    /// Commits a batch; done when it would survive the death of the process. Dropping the promise withdraws the
-    /// batch: then none of its decisions and splices takes effect, even if writing had begun.
+    /// Commits a batch. The returned future completes once the batch would survive the death of the process. Dropping
+    /// it earlier withdraws the batch: then none of its decisions and splices takes effect, even if writing had begun.
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` if the queue was full and the batch was dropped.
     #[must_use]
     fn later(&self, batch: Batch) -> bool;
 
-    /// Counts a record as lost that never reached the store; its request came at this time, in milliseconds since
-    /// 1970.
-    fn lose(&self, _at_ms: i64) {}
+    /// Counts a record as lost that never reached the store. Its request came at this time, in milliseconds since 1970.
+    fn count_lost(&self, _at_ms: i64) {}
 
-    /// Records lost since the process began: because the queue was full, because the store failed, or because they
-    /// never reached it.
+    /// The number of records lost since the process began: because the queue was full, because the store failed, or
+    /// because they never reached it.
     fn lost(&self) -> u64 {
         0
     }
 
-    /// Reads that failed since the process began.
-    fn unread(&self) -> u64 {
+    /// The number of reads that failed since the process began.
+    fn failed_reads(&self) -> u64 {
         0
     }
 }
 
-/// Why the store failed.
+/// Why something could not be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// An error of the database.
@@ -177,29 +175,29 @@ pub enum StoreError {
     /// The store was made by a newer version.
     #[error("the store was made by a newer version\n  hint: run that version, or name another `state.dir`")]
     Newer,
-    /// The file was written to although it was opened as one that nobody writes to.
+    /// The file was changed although it was opened as one that nobody writes to.
     #[error("the store was changed while it was read; ask again")]
     Changed,
-    /// There is a write-ahead log, but no place for its index.
+    /// There is a write-ahead log, but its index cannot be created beside it.
     #[error(
         "the newest records are in the `-wal` file beside it, which cannot be read where no file can be made\n  \
          hint: copy both to a folder that can be written to"
     )]
     Unindexed,
-    /// Another gateway decided about the same part first; its decision stands.
+    /// Another gateway has stored a decision about the same part before; its decision holds.
     #[error("another gateway on the same store was first")]
     Raced,
     /// A row is malformed.
     #[error("a stored row is damaged")]
     Damaged,
     /// The queue of writes is full.
-    #[error("as much waits to be written as `limits.queue` lets wait")]
+    #[error("the queue of what waits to be written is full (`limits.queue`)")]
     Full,
-    /// It was not stored in time.
-    #[error("the store takes too long")]
+    /// It was not stored before its request had to leave.
+    #[error("the store did not write it in time")]
     TimedOut,
-    /// The request has left without it.
-    #[error("the request left before")]
+    /// It was withdrawn, because its request has left without it.
+    #[error("the request left before it was stored")]
     Withdrawn,
     /// The writer thread has ended.
     #[error("the store's writer has ended")]
@@ -207,20 +205,21 @@ pub enum StoreError {
 }
 
 // What to do about a store that cannot be opened.
-const UNWRITABLE: &str = "\n  hint: a gateway has to write there: let it, or name another `state.dir`";
+const UNWRITABLE: &str =
+    "\n  hint: a gateway has to write there: give it the permission, or name another `state.dir`";
 const NO_DIRECTORY: &str =
     "\n  hint: a file is where a directory has to be: move it away, or name another `state.dir`";
 const FULL: &str = "\n  hint: the disk is full: make room, or name another `state.dir`";
 const UNWRITTEN: &str = "\n  hint: the disk may be full, or a file as large as it may be (`ulimit -f`): make room, or name another \
                          `state.dir`";
-const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it away, with the `-wal` and the `-shm` beside it \
-                           if they are there, and a new one is made; what was decided about conversations that go on is lost \
-                           with it, and so are the books but for the logs of conversations";
+const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it away, together with its `-wal` and `-shm` files, \
+                           and start again: the gateway then creates a new one. This loses the decisions about \
+                           conversations that continue, and the books except the logs of conversations";
 
 impl StoreError {
-    /// A hint, on a line of its own, for an error that keeps a gateway from starting; empty if there is none, or the
-    /// error says it already.
-    pub fn way_out(&self) -> &'static str {
+    /// What to do about an error that keeps a gateway from starting, on a line of its own; empty if nothing is known,
+    /// or if the error's text says it already.
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::File(error) => match error.kind() {
                 ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => UNWRITABLE,
@@ -241,7 +240,8 @@ impl StoreError {
     }
 }
 
-/// Whether an I/O error arose from extending a file, which is all that SQLite reports if the file is its index.
+/// Whether an I/O error arose from writing or extending a file. SQLite reports no other cause if the disk is full and
+/// the file is its index.
 fn is_of_writing(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     code.is_some_and(|code| {

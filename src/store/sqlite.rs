@@ -221,7 +221,7 @@ impl Store for Sqlite {
         self.writer.later(batch)
     }
 
-    fn lose(&self, at_ms: i64) {
+    fn count_lost(&self, at_ms: i64) {
         self.writer.lose(at_ms);
     }
 
@@ -229,7 +229,7 @@ impl Store for Sqlite {
         self.writer.lost()
     }
 
-    fn unread(&self) -> u64 {
+    fn failed_reads(&self) -> u64 {
         self.health.failed()
     }
 }

@@ -290,7 +290,7 @@ impl Desk {
         match ended_ms {
             Some(at_ms) => {
                 tracing::error!("a request could not be booked: a fault of the gateway's own");
-                self.means.store.lose(at_ms);
+                self.means.store.count_lost(at_ms);
             }
             None => tracing::error!(
                 "a request could not be looked at for the books: a fault of the gateway's own"

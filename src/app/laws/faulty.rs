@@ -122,8 +122,8 @@ impl Store for Faulty {
         !self.is(&[3, 4]) && std::thread::scope(|scope| scope.spawn(later).join().expect("it is queued"))
     }
 
-    fn lose(&self, at_ms: i64) {
-        self.inner.lose(at_ms);
+    fn count_lost(&self, at_ms: i64) {
+        self.inner.count_lost(at_ms);
     }
 
     fn lost(&self) -> u64 {

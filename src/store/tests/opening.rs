@@ -9,7 +9,7 @@ fn what_is_no_database_is_an_error() {
     std::fs::write(bench.path(), "this is not a database, and it is longer than a header of one would be")
         .unwrap();
     let error = bench.try_open().err().unwrap();
-    assert!(matches!(error, StoreError::Database(_)) && error.way_out() == NO_DATABASE, "{error}");
+    assert!(matches!(error, StoreError::Database(_)) && error.hint() == NO_DATABASE, "{error}");
 }
 
 /// Overwrites the tables of threads.
@@ -28,7 +28,7 @@ fn a_damaged_page_is_found_at_the_start() {
     damage(&bench);
     let error = bench.try_open().err().unwrap();
     assert_eq!(
-        (error.to_string().as_str(), error.way_out()),
+        (error.to_string().as_str(), error.hint()),
         ("database: database disk image is malformed", NO_DATABASE)
     );
 }
@@ -49,7 +49,7 @@ fn damage_that_is_met_with_later_is_told() {
     assert_eq!(log.lines().count(), 1, "{log}");
     let said = format!("ERROR plimsoll::store::health: the database {} is damaged", bench.path().display());
     assert!(log.contains(&said) && log.contains("; hint: stop the gateway"), "{log}");
-    assert_eq!(store.unread(), 3);
+    assert_eq!(store.failed_reads(), 3);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
         (database(rusqlite::ffi::SQLITE_BUSY), ""),
         (StoreError::Newer, ""),
     ] {
-        assert_eq!(error.way_out(), expected, "{error:?}");
+        assert_eq!(error.hint(), expected, "{error:?}");
     }
 }
 
