@@ -1,7 +1,7 @@
-//! Sums of the records of this process, for the metrics.
+//! Sums of the records of this process, for the metrics, and alerts about them in the log.
 //!
-//! Off the request's path: a record is counted when it is handed to the store, whether or not the store takes it.
-//! Memory does not grow with what clients send: only names from the configuration are kept.
+//! A record is counted off the request's path, when it is handed to the store, whether or not the store takes it.
+//! Memory does not grow with what clients send: as labels, only names from the configuration are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use hashlink::LruCache;
 use super::histogram::Histogram;
 use crate::config::Alerts;
 use crate::conversation::NamePatterns;
-use crate::ledger::record::Word;
+
 use crate::ledger::{Caching, Event, Record, Shares, Totals};
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;
@@ -60,17 +60,48 @@ impl Default for Counts {
 /// The state of a thread after its last request.
 #[derive(Debug, Default)]
 struct Seen {
-    zone: Option<Word>,
-    circles: bool,
+    zone: Option<Zone>,
+    /// Whether it repeats the same call.
+    repeats: bool,
 }
 
 /// What is new with a request.
 #[derive(Debug, Default)]
 struct News {
-    /// The previous zone, if there was one, and the present one, if it changed.
-    moved: Option<(Option<Word>, Word)>,
-    /// The thread has begun to repeat the same call.
-    circles: bool,
+    /// The change of zone, if there is one.
+    moved: Option<Moved>,
+    /// Whether the thread has begun to repeat the same call.
+    repeats: bool,
+}
+
+/// A change of a thread's zone.
+#[derive(Debug, Clone, Copy)]
+struct Moved {
+    /// `None`: its zone was not known before.
+    from: Option<Zone>,
+    to: Zone,
+}
+
+/// What the log reports about a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Alert {
+    /// It has come to the zone that the configuration names, or above.
+    Zone,
+    /// A prompt grew much faster than was usual.
+    Spike,
+    /// The agent has begun to repeat the same call.
+    DoomLoop,
+}
+
+impl Alert {
+    /// Its label in the metrics.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Zone => "zone",
+            Self::Spike => "spike",
+            Self::DoomLoop => "doom_loop",
+        }
+    }
 }
 
 /// The counts.
@@ -169,7 +200,7 @@ impl Default for Sizes {
 }
 
 impl Tally {
-    /// A tally with labels for these tools, and with these alerts.
+    /// A tally that counts by these tools, and reports these alerts.
     pub(super) fn of<'t>(tools: impl Iterator<Item = &'t NamePatterns>, alerts: Alerts) -> Self {
         let named = |tools: &NamePatterns| (tools.patterns().join(", "), tools.clone());
         Self { tools: tools.map(named).collect(), alerts, ..Self::default() }
@@ -177,18 +208,18 @@ impl Tally {
 
     /// Counts a record, and logs the alerts that it causes.
     pub(super) fn book(&self, record: &Record) {
-        let told = {
+        let due = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.sums.add(record, &self.tools);
             let news = counts.news(record);
-            let told = news.alerts(record, self.alerts);
-            for alert in &told {
-                *counts.sums.alerts.entry(alert).or_default() += 1;
+            let due = news.alerts(record, self.alerts);
+            for alert in &due {
+                *counts.sums.alerts.entry(alert.as_str()).or_default() += 1;
             }
-            told
+            due
         };
-        for alert in told {
-            tell(alert, record);
+        for alert in due {
+            log(alert, record);
         }
     }
 
@@ -222,34 +253,34 @@ impl Counts {
             return News::default();
         };
         let seen = self.threads.entry(thread.clone()).or_insert_with(Seen::default);
-        let circles = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
-        let mut news = News { moved: None, circles: circles && !seen.circles };
-        seen.circles = circles;
-        let zone = record.window.as_ref().and_then(|window| window.zone_sent.clone());
-        if let Some(to) = zone.filter(|zone| seen.zone.as_ref() != Some(zone)) {
-            let from = seen.zone.replace(to.clone());
-            if let Some(from) = &from {
-                *self.sums.transitions.entry((from.to_string(), to.to_string())).or_default() += 1;
+        let repeats = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
+        let mut news = News { moved: None, repeats: repeats && !seen.repeats };
+        seen.repeats = repeats;
+        let zone = record.window.as_ref().and_then(|window| Zone::named(window.zone_sent.as_ref()?));
+        if let Some(to) = zone.filter(|zone| seen.zone != Some(*zone)) {
+            let from = seen.zone.replace(to);
+            if let Some(from) = from {
+                let transition = (from.as_str().to_owned(), to.as_str().to_owned());
+                *self.sums.transitions.entry(transition).or_default() += 1;
             }
-            news.moved = Some((from, to));
+            news.moved = Some(Moved { from, to });
         }
         news
     }
 }
 
 impl News {
-    /// The alerts to report.
-    fn alerts(&self, record: &Record, alerts: Alerts) -> Vec<&'static str> {
+    /// The alerts that are due, of those that the configuration wants.
+    fn alerts(&self, record: &Record, wanted: Alerts) -> Vec<Alert> {
         let is_spike = record.window.as_ref().is_some_and(|window| window.spike);
-        let comes_to = |zone: Zone| {
-            let bound = rank(zone.as_str());
-            let (from, to) = self.moved.as_ref()?;
-            Some(rank(to) >= bound && from.as_ref().is_none_or(|from| rank(from) < bound))
+        let reaches = |zone: Zone| {
+            let has_reached = |moved: Moved| moved.to >= zone && moved.from.is_none_or(|from| from < zone);
+            self.moved.is_some_and(has_reached)
         };
         [
-            ("zone", alerts.zone.and_then(comes_to) == Some(true)),
-            ("spike", alerts.spikes && is_spike),
-            ("doom_loop", alerts.doom_loops && self.circles),
+            (Alert::Zone, wanted.zone.is_some_and(reaches)),
+            (Alert::Spike, wanted.spikes && is_spike),
+            (Alert::DoomLoop, wanted.doom_loops && self.repeats),
         ]
         .into_iter()
         .filter_map(|(alert, is_due)| is_due.then_some(alert))
@@ -257,21 +288,15 @@ impl News {
     }
 }
 
-/// The rank of a zone among all zones.
-fn rank(zone: &str) -> usize {
-    let all = [Zone::Green, Zone::Yellow, Zone::Orange, Zone::Red];
-    all.iter().position(|one| one.as_str() == zone).unwrap_or(0)
-}
-
-fn tell(alert: &str, record: &Record) {
+fn log(alert: Alert, record: &Record) {
     let (conversation, window) = (&record.conversation, record.window.as_ref());
     let zone = window.and_then(|window| window.zone_sent.as_deref());
     let velocity = window.and_then(|window| window.velocity);
     let (tool, calls) = record.doom_loop.as_ref().map(|found| (&*found.tool, found.calls)).unzip();
     match alert {
-        "zone" => tracing::warn!(conversation, zone, "a conversation fills the model's window"),
-        "spike" => tracing::warn!(conversation, velocity, "a prompt grows much faster than was usual"),
-        _ => tracing::warn!(
+        Alert::Zone => tracing::warn!(conversation, zone, "a conversation fills the model's window"),
+        Alert::Spike => tracing::warn!(conversation, velocity, "a prompt grows much faster than was usual"),
+        Alert::DoomLoop => tracing::warn!(
             conversation,
             tool,
             calls,

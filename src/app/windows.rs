@@ -1,8 +1,8 @@
 //! Learns context windows from the providers' refusals: how many tokens a model takes, and which conversations have
 //! filled it.
 //!
-//! Bounded. A learned window is believed for a limited time, since servers may be restarted with larger ones. It is
-//! also stored for the next process; all else is lost with this one and learned again from the next refusal.
+//! All of it is bounded. A learned window is believed for a limited time, since servers may be restarted with larger
+//! ones. It is stored, so that the next process knows it; the rest is learned again from the next refusal.
 
 use std::sync::Arc;
 
@@ -13,20 +13,19 @@ use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
 
 /// The longest model name that is stored, in bytes.
-const NAME: usize = 256;
-/// Histories that are remembered as having filled the window, or as too long for it.
+const LONGEST_NAME: usize = 256;
+/// How many histories are remembered that have filled the window, and how many that were too long for it.
 const FULL: u64 = 1024;
-
-/// Upstreams that are remembered for not reporting an overflow as such.
+/// How many upstreams are remembered that do not report an overflow as such.
 const UNCLEAR: u64 = 64;
-
 /// The smallest plausible window, as a share of the longest prompt that was answered: anything below was misread.
 const LEAST: f64 = 0.05;
 
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
-    /// By model, then by upstream.
+    /// By model, then by upstream: few serve the same model.
     learned: Models<String, Vec<(String, Learned)>>,
+    /// Histories whose answers ended because the window was full.
     full: Recent<Chain, (), Hashed>,
     /// The size of the shortest refused form of each history, in bytes.
     refused: Recent<Chain, u64, Hashed>,
@@ -36,14 +35,22 @@ pub(super) struct Windows {
     rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
 }
 
-/// What is known of a model's window, in tokens.
+/// A window that a provider has stated.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    tokens: u64,
+    /// When it was stated, in milliseconds since 1970.
+    at_ms: i64,
+}
+
+/// What is known of a model's window at one upstream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Learned {
-    /// The window that a provider stated, and when, in milliseconds since 1970.
-    limit: Option<(u64, i64)>,
-    /// The longest prompt that was answered.
+    /// The window that the provider has stated last, if any.
+    limit: Option<Limit>,
+    /// The longest prompt that was answered, in tokens.
     answered: u64,
-    /// A prompt that seemed far from the window was reported as too long inside its answer.
+    /// Whether a prompt that seemed far from the window was reported as too long inside its answer.
     surprises: bool,
 }
 
@@ -62,7 +69,7 @@ impl Windows {
     pub(super) fn stored(windows: &[StoredWindow], served: &[(&str, String)]) -> Self {
         let known = Self::new();
         for StoredWindow { upstream, model, tokens, at_ms } in windows {
-            let limit = tokens.map(|tokens| (tokens, *at_ms));
+            let limit = tokens.map(|tokens| Limit { tokens, at_ms: *at_ms });
             for (name, _) in served.iter().filter(|(_, url)| url == upstream) {
                 known.with(name, Some(model), |learned| learned.limit = limit);
             }
@@ -71,11 +78,11 @@ impl Windows {
     }
 
     /// Records a window that a provider stated at this time. Returns whether it is believed.
-    fn learn(&self, upstream: &str, model: Option<&str>, limit: u64, at_ms: i64) -> bool {
+    fn learn(&self, upstream: &str, model: Option<&str>, limit: Limit) -> bool {
         let learned = self.with(upstream, model, |learned| {
-            let is_likely = limit as f64 >= learned.answered as f64 * LEAST;
+            let is_likely = limit.tokens as f64 >= learned.answered as f64 * LEAST;
             if is_likely {
-                (learned.limit, learned.surprises) = (Some((limit, at_ms)), false);
+                (learned.limit, learned.surprises) = (Some(limit), false);
             }
             is_likely
         });
@@ -90,7 +97,7 @@ impl Windows {
     /// Whether any answer may report an overflow, at a time in milliseconds since 1970. That includes windows that
     /// are no longer believed but may still apply.
     pub(super) fn surprises(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
-        let is_past = |limit: Option<(u64, i64)>| limit.is_some_and(|(_, at_ms)| !is_believed(at_ms, now_ms));
+        let is_past = |limit: Option<Limit>| limit.is_some_and(|limit| !limit.is_believed(now_ms));
         let is_here = |places: &Vec<(String, Learned)>| {
             let here = places.iter().find(|(name, _)| name == upstream);
             here.is_some_and(|(_, learned)| learned.surprises || is_past(learned.limit))
@@ -98,12 +105,12 @@ impl Windows {
         model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
     }
 
-    /// Records that a prompt of so many tokens was answered: a smaller window is no longer true. Returns whether one
-    /// was known.
+    /// Records that a prompt of so many tokens was answered. If the known window is smaller, it is forgotten; returns
+    /// whether it was.
     fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
         let disproved = self.with(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
-            learned.limit.take_if(|(limit, _)| *limit < tokens).is_some()
+            learned.limit.take_if(|limit| limit.tokens < tokens).is_some()
         });
         disproved.unwrap_or_default()
     }
@@ -114,10 +121,11 @@ impl Windows {
         let place = |places: &Vec<(String, Learned)>| {
             places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
         };
-        let (limit, said_ms) = self.learned.read(model?, place)??;
-        is_believed(said_ms, now_ms).then_some(limit)
+        let limit = self.learned.read(model?, place)??;
+        limit.is_believed(now_ms).then_some(limit.tokens)
     }
 
+    /// Changes what is known of a model's window at an upstream; `None` if the model is unknown.
     fn with<T>(
         &self,
         upstream: &str,
@@ -173,16 +181,18 @@ impl Windows {
     }
 }
 
-/// Whether a window stated at one time is believed at another, both in milliseconds since 1970.
-const fn is_believed(said_ms: i64, now_ms: i64) -> bool {
-    now_ms.saturating_sub(said_ms) <= WINDOW_BELIEVED.as_millis() as i64
+impl Limit {
+    /// Whether it is still believed at this time, in milliseconds since 1970.
+    const fn is_believed(self, now_ms: i64) -> bool {
+        now_ms.saturating_sub(self.at_ms) <= WINDOW_BELIEVED.as_millis() as i64
+    }
 }
 
 impl Core {
     /// Records the window that a provider stated, in tokens.
     pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
         let now_ms = (self.now_ms)();
-        if self.windows.learn(upstream.name(), model, limit, now_ms) {
+        if self.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms }) {
             self.store_window(upstream, model, Some(limit), now_ms);
         }
     }
@@ -195,7 +205,7 @@ impl Core {
     }
 
     fn store_window(&self, upstream: &Upstream, model: Option<&str>, tokens: Option<u64>, at_ms: i64) {
-        let Some(model) = model.filter(|model| model.len() <= NAME) else { return };
+        let Some(model) = model.filter(|model| model.len() <= LONGEST_NAME) else { return };
         let upstream = upstream.base_url().to_string();
         let window = StoredWindow { upstream, model: model.to_owned(), tokens, at_ms };
         let batch = Batch { windows: vec![window], at_ms, ..Batch::default() };
@@ -208,11 +218,15 @@ mod tests {
     use super::super::models::MODELS;
     use super::*;
 
+    fn limit(tokens: u64, at_ms: i64) -> Limit {
+        Limit { tokens, at_ms }
+    }
+
     #[test]
     fn what_is_learned_holds_until_it_is_disproved() {
         let windows = Windows::new();
-        windows.learn("a", Some("m"), 1000, 0);
-        windows.learn("a", None, 5, 0);
+        windows.learn("a", Some("m"), limit(1000, 0));
+        windows.learn("a", None, limit(5, 0));
         for (upstream, model, expected) in
             [("a", Some("m"), Some(1000)), ("b", Some("m"), None), ("a", Some("n"), None), ("a", None, None)]
         {
@@ -223,9 +237,9 @@ mod tests {
         windows.fitted("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m"), 0), None);
         // A window that is only a small part of a prompt that was answered is not believed.
-        windows.learn("a", Some("m"), 12, 0);
+        windows.learn("a", Some("m"), limit(12, 0));
         assert_eq!(windows.of("a", Some("m"), 0), None);
-        windows.learn("a", Some("m"), 500, 0);
+        windows.learn("a", Some("m"), limit(500, 0));
         assert_eq!(windows.of("a", Some("m"), 0), Some(500));
     }
 
@@ -234,13 +248,13 @@ mod tests {
     fn what_is_learned_is_believed_for_a_while() {
         const DAY: i64 = 24 * 3_600_000;
         let windows = Windows::new();
-        windows.learn("a", Some("m"), 1000, 10);
+        windows.learn("a", Some("m"), limit(1000, 10));
         let known = |now_ms| windows.of("a", Some("m"), now_ms);
         assert_eq!([0, 10, DAY + 10, DAY + 11].map(known), [Some(1000), Some(1000), Some(1000), None]);
         // An expired window may still be right: until it is reported again, any answer may be a surprise.
         let surprises = |now_ms| windows.surprises("a", Some("m"), now_ms);
         assert_eq!([DAY + 10, DAY + 11].map(surprises), [false, true]);
-        windows.learn("a", Some("m"), 2000, DAY + 11);
+        windows.learn("a", Some("m"), limit(2000, DAY + 11));
         assert_eq!((known(DAY + 11), surprises(DAY + 11)), (Some(2000), false));
         windows.fitted("a", Some("m"), 2001);
         assert!(!surprises(3 * DAY), "nothing is known of it");
@@ -284,7 +298,7 @@ mod tests {
         windows.surprise("a", Some("m"));
         windows.surprise("a", Some("n"));
         // The window of this model is known by now.
-        windows.learn("a", Some("n"), 1000, 0);
+        windows.learn("a", Some("n"), limit(1000, 0));
         for (upstream, model, expected) in [
             ("a", Some("m"), (true, None)),
             ("a", Some("n"), (false, Some(1000))),
@@ -300,9 +314,9 @@ mod tests {
     fn models_are_learned_however_many_there_were() {
         let windows = Windows::new();
         for model in 0..=MODELS {
-            windows.learn("a", Some(&model.to_string()), 1000, 0);
+            windows.learn("a", Some(&model.to_string()), limit(1000, 0));
         }
-        windows.learn("b", Some("1"), 2000, 0);
+        windows.learn("b", Some("1"), limit(2000, 0));
         let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()), 0);
         let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MODELS)];
         assert_eq!(found, [None, Some(1000), Some(2000), Some(1000)]);

@@ -16,6 +16,14 @@ pub enum Zone {
 }
 
 impl Zone {
+    /// Every zone, the emptiest first.
+    const ALL: [Self; 4] = [Self::Green, Self::Yellow, Self::Orange, Self::Red];
+
+    /// The zone with this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|zone| zone.as_str() == name)
+    }
+
     /// Its name in the ledger.
     pub const fn as_str(self) -> &'static str {
         match self {
