@@ -1,17 +1,17 @@
-//! The calls of a job, recorded as they are made, so that a job that is cut short leaves its bill behind.
+//! The calls of a job, recorded as they are made, so that the bill of a job that is cut short is known.
 //!
-//! A call without an answer may have been billed all the same: it is recorded without figures, and counts towards the
-//! hour's spending by the size of its prompt.
+//! A call without an answer may have been billed all the same. It is recorded without figures, and counts towards the
+//! hour's spending with what a prompt of its size costs.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::retry::Missed;
-use super::spend_limit::SpendLimit;
+use super::spend_limit::Purse;
 use super::transport::{Booked, Reply};
 use super::{Called, Failure, Job, vendor};
-use crate::usage::{self, Catalogue, Tokens, Usage};
+use crate::usage::{self, Tokens, Usage};
 
 /// The calls made so far.
 #[derive(Default)]
@@ -22,33 +22,28 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// A call of so many bytes is sent.
+    /// Notes that a call of so many bytes is sent now.
     pub(super) fn sent(&mut self, bytes: u64) {
         self.out = Some((Instant::now(), bytes));
     }
 
-    /// The call in progress was never sent.
+    /// Forgets the call in progress, which was never sent.
     pub(super) fn unsent(&mut self) {
         self.out = None;
     }
 
-    /// The call in progress was answered.
-    pub(super) fn answered(
-        &mut self,
-        reply: &Reply,
-        job: &Job,
-        (spend_limit, prices): (&SpendLimit, &Catalogue),
-    ) {
-        let Some((took, bytes)) = self.back() else { return };
-        let Booked { model, usage, bill, least } = reply.booked(&job.call, prices);
+    /// Records the answer to the call in progress.
+    pub(super) fn answered(&mut self, reply: &Reply, job: &Job, purse: Purse<'_>) {
+        let Some((took, bytes)) = self.take_sent() else { return };
+        let Booked { model, usage, bill, least } = reply.booked(&job.call, purse.prices);
         if let Some(least) = least {
-            spend_limit.spend(least);
+            purse.limit.spend(least);
         }
         let (status, model) = (Some(reply.status), Some(model));
         self.made.push(Called { model, status, lost: None, missed: None, usage, bill, took, bytes });
     }
 
-    /// The last answer is of no use.
+    /// Records why the last answer is of no use.
     pub(super) fn missed(&mut self, why: &Missed) {
         let why = match why {
             Missed::Perhaps(failure, _) | Missed::Surely(failure) => failure.clone(),
@@ -59,13 +54,13 @@ impl Calls {
         }
     }
 
-    /// The call in progress, if there is one, will not be answered.
-    pub(super) fn lost(&mut self, why: Failure, job: &Job, (spend_limit, prices): (&SpendLimit, &Catalogue)) {
-        let Some((took, bytes)) = self.back() else { return };
+    /// Records that the call in progress, if there is one, will not be answered.
+    pub(super) fn lost(&mut self, why: Failure, job: &Job, purse: Purse<'_>) {
+        let Some((took, bytes)) = self.take_sent() else { return };
         let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
         let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
-        if let Some(bill) = usage::bill(prices, &usage, &job.call.model, vendor(&job.call)) {
-            spend_limit.spend(bill.total);
+        if let Some(bill) = usage::bill(purse.prices, &usage, &job.call.model, vendor(&job.call)) {
+            purse.limit.spend(bill.total);
         }
         let lost = Some(why);
         let (model, status, usage, bill) = (None, None, None, None);
@@ -77,7 +72,8 @@ impl Calls {
         std::mem::take(&mut self.made)
     }
 
-    fn back(&mut self) -> Option<(Duration, u64)> {
+    /// Ends the call in progress: how long it took, and its size in bytes.
+    fn take_sent(&mut self) -> Option<(Duration, u64)> {
         self.out.take().map(|(since, bytes)| (since.elapsed(), bytes))
     }
 }

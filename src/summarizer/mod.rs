@@ -1,9 +1,9 @@
 //! Summaries written in the background: no request waits for one, and none fails because of one.
 //!
-//! A job has a model read a part of a conversation, by a call of the gateway's own, and returns a text that can stand
-//! for it. Jobs are limited in number, time, size and money, and each thread has at most one. What a job needs from a
-//! request (including its credentials) is kept in memory for as long as the job runs, and is never stored or logged.
-//! Whether a summary is sent is not decided here.
+//! A job sends a part of a conversation to a model, by calls that the gateway makes itself, and returns a text that can
+//! replace that part. Jobs are limited in number, time, size and money, and each thread has at most one at a time. What
+//! a job needs from a request, including its credentials, is in memory while the job runs, and is never stored or
+//! logged. Whether a summary is sent is not decided here.
 
 mod calls;
 pub mod credentials;
@@ -32,7 +32,7 @@ use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
 
 use calls::Calls;
-use spend_limit::SpendLimit;
+use spend_limit::{Purse, SpendLimit};
 use transport::Https;
 
 /// The limits.
@@ -186,7 +186,7 @@ pub type Report = Box<dyn Fn(&Done) + Send + Sync>;
 
 /// Bytes of summaries that are kept in memory.
 const READY: u64 = 16 << 20;
-/// Threads that are resting.
+/// How many resting threads are remembered.
 const RESTING: u64 = 4096;
 /// The longest rest, as a multiple of the first.
 const LONGEST_REST: u32 = 64;
@@ -210,14 +210,20 @@ struct Desk {
     /// The threads that have a job now.
     running: Mutex<HashMap<String, Running>>,
     ready: Recent<String, Arc<Summary>>,
-    /// How often in a row it came to nothing, and since when.
+    /// The threads whose last job had no result: how many in a row had none, and since when they rest.
     resting: Recent<String, (u32, tokio::time::Instant)>,
 }
 
-/// A job, what closes when it ends, and whether it is wanted no more.
-type Begun = (Job, watch::Sender<()>, Arc<AtomicBool>);
+/// A job that was taken.
+struct Begun {
+    job: Job,
+    /// Dropped when the job ends.
+    end: watch::Sender<()>,
+    /// Set once its result is no longer wanted.
+    unwanted: Arc<AtomicBool>,
+}
 
-/// The handle. Dropping it abandons what is under way.
+/// The handle. Dropping it abandons the jobs under way.
 pub struct Summarizer {
     desk: Arc<Desk>,
     jobs: Option<mpsc::Sender<Begun>>,
@@ -254,23 +260,23 @@ impl Summarizer {
         if !self.desk.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
             return false;
         }
-        let (ended, end) = watch::channel(());
+        let (end, ended) = watch::channel(());
         let (thread, unwanted) = (job.thread.clone(), Arc::<AtomicBool>::default());
-        let sent = jobs.try_send((job, ended, Arc::clone(&unwanted)));
+        let sent = jobs.try_send(Begun { job, end, unwanted: Arc::clone(&unwanted) });
         if sent.is_ok() {
-            running.insert(thread, Running { end, unwanted, chain });
+            running.insert(thread, Running { end: ended, unwanted, chain });
         }
         // A job that was not taken is dropped when nobody waits for it.
         drop(running);
         sent.is_ok()
     }
 
-    /// The newest summary that a thread has, as far as it was made since the start.
+    /// The newest summary of a thread that was made, or remembered, since the start.
     pub fn ready(&self, thread: &str) -> Option<Arc<Summary>> {
         self.desk.ready.get(thread)
     }
 
-    /// Notes a summary for a thread that was made before, for it or for another that begins with the same history.
+    /// Remembers a summary for a thread that was made before, for this thread or for another with the same beginning.
     pub fn remember(&self, thread: &str, summary: Arc<Summary>) {
         self.desk.ready.insert(thread.to_owned(), summary);
     }
@@ -280,7 +286,7 @@ impl Summarizer {
         self.desk.running().contains_key(thread)
     }
 
-    /// Lets the job for this thread make no further call. The one under way is on the bill when it is answered.
+    /// Keeps the job for this thread from making further calls. The call under way is billed once it is answered.
     pub fn abandon(&self, thread: &str) {
         if let Some(running) = self.desk.running().get(thread) {
             running.unwanted.store(true, Ordering::Relaxed);
@@ -309,22 +315,22 @@ impl Drop for Summarizer {
 async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<Begun>) {
     let https = Arc::new(Https::new());
     let mut under_way = tokio::task::JoinSet::new();
-    while let Some((job, ended, unwanted)) = inbox.recv().await {
+    while let Some(Begun { job, end, unwanted }) = inbox.recv().await {
         while under_way.try_join_next().is_some() {}
         https.sweep();
         let (desk, https) = (Arc::clone(&desk), Arc::clone(&https));
         under_way.spawn(async move {
             // Whatever happens in there, the thread is free for the next job.
-            let _free = Free { desk: &desk, thread: job.thread.clone(), _ended: ended };
+            let _free = Free { desk: &desk, thread: job.thread.clone(), _end: end };
             let mut work = UnderWay::new(&desk, job);
-            let (books, calls) = ((&desk.spend_limit, &*desk.prices), &mut work.calls);
-            let outcome = work::run(&work.job, &*https, &desk.limits, books, &unwanted, calls).await;
+            let (purse, calls) = (desk.purse(), &mut work.calls);
+            let outcome = work::run(&work.job, &*https, &desk.limits, purse, &unwanted, calls).await;
             work.end(outcome);
         });
     }
 }
 
-/// A job under way. What it has asked is reported even if it is not let come to its end.
+/// A job under way. Its calls are reported even if it is dropped before its end.
 struct UnderWay<'a> {
     desk: &'a Desk,
     job: Arc<Job>,
@@ -351,8 +357,7 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let books = (&self.desk.spend_limit, &*self.desk.prices);
-            self.calls.lost(Failure::Stopped, &self.job, books);
+            self.calls.lost(Failure::Stopped, &self.job, self.desk.purse());
             let done = self.done(Err(Failure::Stopped));
             (self.desk.report)(&done);
         }
@@ -363,7 +368,7 @@ impl Drop for UnderWay<'_> {
 struct Free<'a> {
     desk: &'a Desk,
     thread: String,
-    _ended: watch::Sender<()>,
+    _end: watch::Sender<()>,
 }
 
 impl Drop for Free<'_> {
@@ -385,6 +390,10 @@ impl Desk {
         }
     }
 
+    fn purse(&self) -> Purse<'_> {
+        Purse { limit: &self.spend_limit, prices: &self.prices }
+    }
+
     fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -401,6 +410,7 @@ impl Desk {
             && !self.spend_limit.is_reached()
     }
 
+    /// Remembers how a job ended, and reports it.
     fn end(&self, done: &Done) {
         let thread = &done.job.thread;
         match &done.outcome {
@@ -418,13 +428,13 @@ impl Desk {
     }
 }
 
-/// What a price is asked for with.
+/// The vendor that bills a call, if it is known.
 fn vendor(call: &Call) -> Option<Vendor> {
     Vendor::of_host(call.upstream.base_url().domain())
 }
 
 impl Job {
-    /// What the writer is told, in short.
+    /// Identifies what the writer is asked for.
     fn recipe(&self) -> Digest {
         summary::prompt::recipe(&self.settings)
     }

@@ -6,25 +6,32 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::usage::Money;
+use crate::usage::{Catalogue, Money};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What was spent in the last hour. What has no known price is not counted: the number of jobs bounds it.
+/// What the calls of a job cost, and what they may cost.
+#[derive(Clone, Copy)]
+pub(super) struct Purse<'a> {
+    pub(super) limit: &'a SpendLimit,
+    pub(super) prices: &'a Catalogue,
+}
+
+/// What was spent in the last hour. Calls without a known price are not counted: the number of jobs bounds them.
 pub(super) struct SpendLimit {
     most: Option<Money>,
     spent: Mutex<VecDeque<(Instant, Money)>>,
 }
 
 impl SpendLimit {
-    /// A limit of so much an hour; `None`: for any amount.
+    /// A limit of so much an hour; `None`: no limit.
     pub(super) fn new(most: Option<Money>) -> Self {
         Self { most, spent: Mutex::default() }
     }
 
-    /// Notes that something was spent, and says so once when the limit is reached.
+    /// Records that an amount was spent. A warning is logged when it reaches the limit.
     pub(super) fn spend(&self, amount: Money) {
-        if self.reaches(amount) {
+        if self.record(amount) {
             tracing::warn!(
                 "summaries have cost what they may in an hour (`summarize.per_hour`): until some of it is longer ago, \
                  none is begun"
@@ -37,8 +44,8 @@ impl SpendLimit {
         self.most.is_some_and(|most| self.newest(None) >= most)
     }
 
-    /// Whether it is this amount, which is spent now, that reaches the limit.
-    fn reaches(&self, amount: Money) -> bool {
+    /// Records an amount that is spent now, and returns whether it is the one that reaches the limit.
+    fn record(&self, amount: Money) -> bool {
         let Some(most) = self.most else { return false };
         let (before, after) = (self.newest(None), self.newest(Some(amount)));
         before < most && after >= most
@@ -75,10 +82,10 @@ mod tests {
                 (60, "0.10", false, false),
             ] {
                 tokio::time::advance(Duration::from_secs(60 * minutes)).await;
-                let found = (limit.reaches(dollars(amount)), limit.is_reached());
+                let found = (limit.record(dollars(amount)), limit.is_reached());
                 assert_eq!(found, (reaches, is_reached), "{minutes} {amount}");
             }
         });
-        assert!(!SpendLimit::new(None).reaches(dollars("9")));
+        assert!(!SpendLimit::new(None).record(dollars("9")));
     }
 }

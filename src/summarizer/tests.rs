@@ -149,8 +149,8 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
     runtime.block_on(async {
         let (began, spend_limit) = (Instant::now(), SpendLimit::new(limits.per_hour));
         let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-        let (mut calls, books) = (Calls::default(), (&spend_limit, &prices));
-        let outcome = work::run(&job, script, limits, books, &script.unwanted, &mut calls).await;
+        let (mut calls, purse) = (Calls::default(), Purse { limit: &spend_limit, prices: &prices });
+        let outcome = work::run(&job, script, limits, purse, &script.unwanted, &mut calls).await;
         let done = Done { job: Arc::new(job), calls: calls.take(), outcome };
         (done, began.elapsed().as_secs())
     })
@@ -371,8 +371,8 @@ fn what_is_cut_short_is_reported() {
     runtime.block_on(async {
         let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
         let mut work = UnderWay::new(&desk, job(20, 100_000));
-        let (books, calls) = ((&desk.spend_limit, &*desk.prices), &mut work.calls);
-        let run = work::run(&work.job, &script, &desk.limits, books, &script.unwanted, calls);
+        let (purse, calls) = (desk.purse(), &mut work.calls);
+        let run = work::run(&work.job, &script, &desk.limits, purse, &script.unwanted, calls);
         assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
     });
     let expected = vec![(Some(200), None), (None, Some(Failure::Stopped))];

@@ -1,4 +1,4 @@
-//! What a job does: read, ask, judge.
+//! A job: has the model of the summaries read a history chunk by chunk, and judges what it wrote.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::retry::{Attempts, Missed};
-use super::spend_limit::SpendLimit;
+use super::spend_limit::Purse;
 use super::transport::{Lost, Question, Reply, Transport};
 use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
@@ -17,29 +17,28 @@ use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::transcript::{self, Entry};
 use crate::strategy::summary::{Fidelity, Outline, text};
-use crate::usage::Catalogue;
 
-/// Tokens of a prompt beside the transcript, on top of the memory so far: the task, the rules.
+/// Tokens of a prompt that are neither the transcript nor the memory so far: the task and the rules.
 const FRAME: u64 = 4_000;
-/// The fewest bytes of transcript that a call is worth.
+/// The fewest bytes of transcript that are worth a call.
 const LEAST: usize = 2 << 10;
-/// The share of a window that is used: tokens are only estimated.
+/// The share of the model's window that a prompt may fill, since its tokens are only estimated.
 const USED: f64 = 0.8;
 
-/// Does a job, within the limits; what it asks is noted in `calls`.
+/// Does a job within the limits. Its calls are recorded in `calls`; it ends early once `unwanted` is set.
 pub(super) async fn run<T: Transport>(
     job: &Job,
     transport: &T,
     limits: &Limits,
-    books: (&SpendLimit, &Catalogue),
+    purse: Purse<'_>,
     unwanted: &AtomicBool,
     calls: &mut Calls,
 ) -> Result<Arc<Summary>, Failure> {
     let until = Instant::now() + limits.timeout;
-    let mut errand = Errand { job, transport, limits, left: limits.calls, books, unwanted, calls, until };
+    let mut errand = Errand { job, transport, limits, left: limits.calls, purse, unwanted, calls, until };
     let made = tokio::time::timeout_at(until, errand.make()).await;
     made.unwrap_or_else(|_| {
-        calls.lost(Failure::TimedOut, job, books);
+        calls.lost(Failure::TimedOut, job, purse);
         Err(Failure::TimedOut)
     })
 }
@@ -51,15 +50,15 @@ struct Errand<'a, T> {
     limits: &'a Limits,
     /// Calls that may still be made.
     left: usize,
-    books: (&'a SpendLimit, &'a Catalogue),
+    purse: Purse<'a>,
     unwanted: &'a AtomicBool,
     calls: &'a mut Calls,
     until: Instant,
 }
 
 impl<T: Transport> Errand<'_, T> {
-    /// Has the summary written, from the originals where that is due. Those of a history that has grown too long for that
-    /// are not read again: it goes on from the last summary.
+    /// Has the summary written: from the original messages if that is due, else from the last summary on. A history
+    /// that has grown too long to be read anew is continued from the last summary as well.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
         if self.job.settings.is_rebased(self.job.generation) {
             match self.make_from(None).await {
@@ -70,8 +69,8 @@ impl<T: Transport> Errand<'_, T> {
         self.make_from(self.job.previous.as_ref()).await
     }
 
-    /// Has the memory written, chunk by chunk, from the last summary on, if there is one. What was read is not read again
-    /// when a chunk turns out to be too long.
+    /// Has the memory written chunk by chunk, from the last summary on if there is one. If a chunk turns out to be too
+    /// long, only what was not read yet is divided anew.
     async fn make_from(&mut self, previous: Option<&(String, usize)>) -> Result<Arc<Summary>, Failure> {
         let (goal, entries) = (self.goal(), self.entries(previous.map_or(0, |(_, end)| *end)));
         let mut memory = previous.map(|(outline, _)| outline.clone());
@@ -121,7 +120,7 @@ impl<T: Transport> Errand<'_, T> {
         (bytes as usize).max(LEAST)
     }
 
-    /// What stands behind the first `from` messages.
+    /// What the messages from this one on say.
     fn entries(&self, from: usize) -> Vec<Entry> {
         let Job { conversation, messages, settings, sent, .. } = self.job;
         let new: Vec<usize> = messages.iter().copied().filter(|message| *message >= from).collect();
@@ -145,14 +144,15 @@ impl<T: Transport> Errand<'_, T> {
         goal
     }
 
-    /// Asks until there is a summary, or no hope; for as long as so many calls are left for what is still to be read.
+    /// Asks again and again until there is a summary, or another attempt is hopeless. At least `kept` calls are left
+    /// for the chunks that are still to be read.
     async fn ask(&mut self, text: &str, kept: usize) -> Result<Outline, Missed> {
         let mut attempts = Attempts::of(self.limits.attempts);
         loop {
             if self.unwanted.load(Ordering::Relaxed) {
                 return Err(Missed::Surely(Failure::Unwanted));
             }
-            if self.books.0.is_reached() {
+            if self.purse.limit.is_reached() {
                 return Err(Missed::Surely(Failure::Spent));
             }
             self.left = self.left.saturating_sub(1);
@@ -167,13 +167,14 @@ impl<T: Transport> Errand<'_, T> {
         }
     }
 
+    /// Asks once.
     async fn attempt(&mut self, text: &str) -> Result<Outline, Missed> {
         let call = &self.job.call;
         let Question { path, headers, body } = Question::new(call, text, self.limits.max_output);
         self.calls.sent(body.len() as u64);
         let posted = self.transport.post(&call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| self.lost(lost))?;
-        self.calls.answered(&reply, self.job, self.books);
+        self.calls.answered(&reply, self.job, self.purse);
         let read = self.read(&reply);
         if let Err(missed) = &read {
             self.calls.missed(missed);
@@ -181,7 +182,7 @@ impl<T: Transport> Errand<'_, T> {
         read
     }
 
-    /// What an answer says.
+    /// The outline that an answer holds.
     fn read(&self, reply: &Reply) -> Result<Outline, Missed> {
         if !reply.is_good() {
             return Err(match protocol::refused(reply.status, &reply.body) {
@@ -199,7 +200,7 @@ impl<T: Transport> Errand<'_, T> {
         Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into(), None))
     }
 
-    /// There is no answer.
+    /// Records that there is no answer to the call in progress.
     fn lost(&mut self, lost: Lost) -> Missed {
         let failure = match lost {
             Lost::Unsent(why) => {
@@ -208,13 +209,17 @@ impl<T: Transport> Errand<'_, T> {
             }
             Lost::Unanswered(why) => {
                 let failure = Failure::Call(why);
-                self.calls.lost(failure.clone(), self.job, self.books);
+                self.calls.lost(failure.clone(), self.job, self.purse);
                 failure
             }
         };
         Missed::Perhaps(failure, None)
     }
 
+    /// The summary with this outline.
+    ///
+    /// # Errors
+    /// [`Failure::NoGain`] if it is hardly shorter than what it replaces.
     fn judge(&self, outline: &Outline) -> Result<Summary, Failure> {
         let Job { conversation, messages, settings, .. } = self.job;
         let text = text::compose(conversation, messages, outline, settings.user_bytes);
