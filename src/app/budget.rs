@@ -206,16 +206,16 @@ impl Today {
     fn with<T>(&self, day: i64, read: impl Fn() -> Account, then: impl FnOnce(&mut Account) -> T) -> T {
         // A request that began before midnight and ended after it counts towards the new day. A day further back is
         // that of a clock that was set right.
-        let is_it = |(known, _): &(i64, Account)| *known == day || *known == day + 1;
+        let is_of = |known: i64| known == day || known == day + 1;
         let (mut today, mut own) = (self.lock(), None);
-        if !today.as_ref().is_some_and(is_it) {
+        if !today.as_ref().is_some_and(|(known, _)| is_of(*known)) {
             drop(today);
             own = Some(read());
             today = self.lock();
         }
-        match today.take_if(|known| is_it(known)) {
-            Some(known) => then(&mut today.insert(known).1),
-            None => then(&mut today.insert((day, own.unwrap_or_else(read))).1),
+        match &mut *today {
+            Some((known, account)) if is_of(*known) => then(account),
+            other => then(&mut other.insert((day, own.unwrap_or_else(read))).1),
         }
     }
 
