@@ -1,7 +1,7 @@
 //! One file of records per conversation, made to be read with `less` and `jq`.
 //!
-//! Other gateways may write to the same files, and people rotate and remove them meanwhile: each line is written whole, and
-//! a file that is gone is begun again.
+//! Other gateways may write to the same files at the same time, and people may rotate and remove them. So each line is
+//! written in one piece, and a file that was removed is created again.
 
 use std::collections::HashMap;
 use std::fs::{self, DirEntry, File, OpenOptions};
@@ -17,21 +17,21 @@ use super::file_identity::FileIdentity;
 use super::outputs::create_private;
 use crate::conversation::Digest;
 
-/// Files that are kept open at most.
+/// The most files that are kept open.
 const OPEN: usize = 64;
 
-/// Bytes that are written at once, if no single line has more.
+/// The most bytes that are written at once, unless a single line has more.
 const TOGETHER: usize = 64 << 10;
 
-/// What the names of the files end with.
+/// The file name extension, with its dot.
 const ENDING: &str = ".jsonl";
-/// How often a half line is looked at before it is taken for one that nobody completes; about two milliseconds in all.
+/// How often an incomplete last line is looked at before it counts as abandoned: about two milliseconds in all.
 const LOOKS: u32 = 1000;
 
-/// How far into a file a record is looked for, in bytes. Lines are far shorter.
+/// How far from the beginning or the end of a file a record is looked for, in bytes. Lines are far shorter.
 const LOOKED_AT: u64 = 64 << 10;
 
-/// The folder of the logs.
+/// The folder of the logs, and the files in it that are open.
 pub(super) struct Logs {
     dir: PathBuf,
     open: HashMap<String, (File, FileIdentity)>,
@@ -46,7 +46,7 @@ impl Logs {
         &self.dir
     }
 
-    /// Appends lines without their ends, a record each, to their conversation's file.
+    /// Appends records to their conversation's file, one on each line. `lines` are given without line ends.
     pub(super) fn append(&mut self, conversation: &str, lines: &[&str]) -> Result<(), Cut> {
         let name = file_name(conversation);
         let file = self.file(&name).map_err(|error| Cut { whole: 0, error });
@@ -57,8 +57,8 @@ impl Logs {
         written
     }
 
-    /// The same for lines of which the first may have been appended before, as the last of the file. Gives how many of
-    /// them are there now, and why not all.
+    /// The same for lines of which the first ones may have been appended already, at the end of the file. Returns how
+    /// many of them are in the file now, and the error if that is not all.
     pub(super) fn append_missing(
         &mut self,
         conversation: &str,
@@ -76,7 +76,8 @@ impl Logs {
         }
     }
 
-    /// Logs are removed and rotated while they are written: what was opened goes on only while it has its name.
+    /// The open file with this name. Files may be removed or renamed while they are written: one that no longer has its
+    /// name is opened, or created, again. An abandoned last line is ended, so that nothing is appended to it.
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
         if self.open.get(name).is_some_and(|(_, file)| file.is_left()) {
             self.open.remove(name);
@@ -106,16 +107,17 @@ impl Logs {
     }
 }
 
-/// Not all lines were appended.
+/// The error with which only some of the lines were appended.
 #[derive(Debug)]
 pub(super) struct Cut {
-    /// How many of them were.
+    /// How many were, completely.
     pub(super) whole: usize,
-    /// Why not the next.
+    /// Why the next one was not.
     pub(super) error: io::Error,
 }
 
-/// Writes lines, each with its end and none in pieces: other gateways may write to the same file.
+/// Writes lines with their ends. No line is divided between two writes, since other gateways may write to the same
+/// file.
 fn write(file: &mut File, lines: &[&str]) -> Result<(), Cut> {
     let len: usize = lines.iter().map(|line| line.len() + 1).sum();
     let mut together = Vec::with_capacity(len.min(TOGETHER));
@@ -133,13 +135,15 @@ fn write(file: &mut File, lines: &[&str]) -> Result<(), Cut> {
 }
 
 impl Cut {
+    /// The same error after so many lines that were appended before.
     fn behind(self, lines: usize) -> Self {
         Self { whole: self.whole + lines, ..self }
     }
 }
 
-/// Writes lines with their ends. Half a line does not stay where that can be helped: nobody could read on behind it.
-fn write_whole(file: &mut (impl io::Write + Halved), lines: &[u8]) -> Result<(), Cut> {
+/// Writes lines with their ends. If the last one was written only in part, that part is removed if possible: it would
+/// make the line behind it unreadable.
+fn write_whole(file: &mut (impl io::Write + TakeBack), lines: &[u8]) -> Result<(), Cut> {
     let mut written = 0;
     while written < lines.len() {
         match file.write(&lines[written..]) {
@@ -152,19 +156,21 @@ fn write_whole(file: &mut (impl io::Write + Halved), lines: &[u8]) -> Result<(),
     Ok(())
 }
 
-fn cut(file: &mut impl Halved, written: &[u8], error: io::Error) -> Cut {
+/// Removes the incomplete line at the end of `written`, and counts the lines before it.
+fn cut(file: &mut impl TakeBack, written: &[u8], error: io::Error) -> Cut {
     let half = memchr::memrchr(b'\n', written).map_or(0, |end| end + 1);
     file.take_back(&written[half..]);
     Cut { whole: memchr::memchr_iter(b'\n', written).count(), error }
 }
 
-/// What was written to last may be taken out again.
-trait Halved {
+/// A file from whose end an incomplete line can be removed.
+trait TakeBack {
+    /// Removes `half` from the end.
     fn take_back(&mut self, half: &[u8]);
 }
 
-impl Halved for File {
-    /// Not if somebody else has written behind it.
+impl TakeBack for File {
+    /// Does nothing if the file no longer ends with `half`, because another gateway has written behind it.
     fn take_back(&mut self, half: &[u8]) {
         let mut found = vec![0; half.len()];
         let start = self.metadata().ok().and_then(|file| file.len().checked_sub(half.len() as u64));
@@ -172,13 +178,13 @@ impl Halved for File {
             && self.read_exact_at(&mut found, start).is_ok()
             && found == half
         {
-            // If that fails, too, the next line begins behind it.
+            // If that fails too, a line end is written before the next line.
             let _ = self.set_len(start);
         }
     }
 }
 
-/// The last bytes of a file, and some more that others may have written behind them.
+/// The last `len` bytes of a file, and [`LOOKED_AT`] more, in case others have written behind them.
 fn last(file: &File, len: u64) -> io::Result<Vec<u8>> {
     let all = file.metadata()?.len();
     let start = all.saturating_sub(len.saturating_add(LOOKED_AT));
@@ -191,8 +197,8 @@ fn has_line(text: &[u8], line: &str) -> bool {
     text.split(|byte| *byte == b'\n').any(|other| other == line.as_bytes())
 }
 
-/// Removes what stands in the folder, if it is a log to which nothing was added since a time. Whoever has it open notices
-/// and begins it again.
+/// Removes a file of the folder if it is a log to which nothing was added since `before`. A gateway that has it open
+/// notices that, and creates it again.
 pub(super) fn remove_old(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
     let found = entry.metadata()?;
     if found.is_file() && found.modified()? < before && is_log(entry)? {
@@ -201,7 +207,8 @@ pub(super) fn remove_old(entry: &DirEntry, before: SystemTime) -> io::Result<()>
     Ok(())
 }
 
-/// Whether a file is called what the log of the conversation in it is called: the folder may be anyone's.
+/// Whether a file holds a record, and has the name of the log of that record's conversation. There may be other files
+/// in the folder, which belong to the user.
 fn is_log(entry: &DirEntry) -> io::Result<bool> {
     let name = entry.file_name();
     let Some(name) = name.to_str().filter(|name| name.ends_with(ENDING)) else { return Ok(false) };
@@ -212,14 +219,14 @@ fn is_log(entry: &DirEntry) -> io::Result<bool> {
     Ok(records.any(|Booked { conversation }| file_name(&conversation) == name))
 }
 
-/// What a line says about where it belongs.
+/// The member of a record that says which log it belongs to.
 #[derive(Deserialize)]
 struct Booked {
     conversation: String,
 }
 
-/// Whether the last line was not written to its end: what follows must not be taken for a part of it. A line that another
-/// gateway is writing shows in part for a moment: it is looked for again, with a `pause` before each look.
+/// Whether the file ends with an incomplete line that nobody completes. A line that another gateway is writing may be
+/// visible in part for a moment, so the file is looked at repeatedly, with a `pause` before each look.
 fn is_torn(file: &File, mut pause: impl FnMut()) -> io::Result<bool> {
     let Some(len) = torn_len(file)? else { return Ok(false) };
     for _ in 0..LOOKS {
@@ -231,7 +238,7 @@ fn is_torn(file: &File, mut pause: impl FnMut()) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The length of a file that ends within a line; `None` if it ends with one.
+/// The length of a file that ends with an incomplete line; `None` if its last line is complete, or it is empty.
 fn torn_len(file: &File) -> io::Result<Option<u64>> {
     let len = file.metadata()?.len();
     let Some(last) = len.checked_sub(1) else { return Ok(None) };
@@ -240,14 +247,14 @@ fn torn_len(file: &File) -> io::Result<Option<u64>> {
     Ok(is_torn.then_some(len))
 }
 
-/// The file of a conversation.
+/// The name of a conversation's log.
 pub fn file_name(conversation: &str) -> String {
     format!("{}{ENDING}", stem(conversation))
 }
 
-/// What files and folders of a conversation are called. Clients choose session ids, so only harmless characters are
-/// kept, and none is hidden or reads like an option; an id that loses some also gets a digest, so that two conversations
-/// never share a file.
+/// The name of a conversation's files and folders, without an extension. Clients choose session ids, so only harmless
+/// characters are kept, and no name is a hidden one or reads like an option. An id that loses characters also gets a
+/// digest, so that two conversations never share a file.
 pub fn stem(conversation: &str) -> String {
     let harmless =
         |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
@@ -327,7 +334,7 @@ mod tests {
         }
     }
 
-    impl Halved for Full {
+    impl TakeBack for Full {
         fn take_back(&mut self, half: &[u8]) {
             assert!(self.text.ends_with(half));
             self.text.truncate(self.text.len() - half.len());

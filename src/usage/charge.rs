@@ -1,7 +1,7 @@
-//! Charges beside tokens, for what a provider does on its side of an answer.
+//! Charges beside tokens, for what a provider itself does for an answer, such as a search.
 //!
-//! Answers show that something was done, and not what is taken for it: providers give some of it away, and ask by the
-//! query, by the call or by the time. Such a charge is named, and never guessed.
+//! Answers show that something was done, but not what it costs: providers give some of it away, and charge by the
+//! query, by the call or by the time. The books name such a charge, and never guess its amount.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Charge {
-    /// Answers that a search of the provider's stands behind (Gemini).
+    /// Answers that the provider based on a search of its own (Gemini).
     Grounding,
     /// Searches whose number is not stated.
     WebSearch,
@@ -19,7 +19,7 @@ pub enum Charge {
     CodeExecution,
     /// Images that were made by a tool.
     ImageGeneration,
-    /// Tools of the provider's that are not told apart.
+    /// Tools of the provider that the answer does not tell apart.
     ServerTools,
 }
 

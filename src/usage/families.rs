@@ -1,26 +1,28 @@
-//! What is known of models by their family and version: whether what one has thought before is bound to what stands before
-//! it, whether that is read again, where instructions stand, and whether an answer has to fit behind the prompt.
+//! What is known of models by their family and version: whether a reasoning block depends on the exact prompt before
+//! it, whether reasoning of earlier turns is read again, whether instructions are read before or behind the history,
+//! and whether a prompt must leave room for the longest answer.
 
 use std::iter::Peekable;
 
-/// From which version on Claude's families bind it.
+/// The version from which on the reasoning of each of Claude's families depends on the prompt before it.
 const CLAUDE: &[(&str, Version)] =
     &[("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5)), ("sonnet", (5, 5)), ("haiku", (5, 5))];
-/// The same of families that nobody knows.
+/// The same for families of Claude that are not listed.
 const CLAUDE_OTHER: Version = (6, 0);
-/// The same of GPT.
+/// The same for GPT.
 const GPT: Version = (6, 2);
 
-/// From which version on GPT reads the instructions beside a history behind it.
+/// The version from which on GPT reads instructions in a member of their own behind the history.
 const GPT_LAST: Version = (6, 2);
 
-/// From which version on Claude's families read again what they have thought in earlier turns. Older ones, and their
-/// bills, leave it out.
+/// The version from which on each of Claude's families reads the reasoning of earlier turns again. Older versions leave
+/// it out of the prompt, and it is not billed.
 const CLAUDE_READS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 6)), ("haiku", (4, 6))];
-/// The same of all other families.
+/// The same for all other families of Claude.
 const CLAUDE_OTHER_READS: Version = (5, 0);
 
-/// From which version on Claude's families take prompts that leave less room than the answer may have, and end it there.
+/// The version from which on each of Claude's families takes a prompt that leaves less room in the window than the
+/// answer may have, and ends the answer where the window ends.
 const CLAUDE_OVERRUNS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 5)), ("haiku", (4, 5))];
 
 /// Major and minor.
@@ -45,26 +47,26 @@ pub fn is_gemini(model: &str) -> bool {
     model.to_ascii_lowercase().contains("gemini-")
 }
 
-/// What a change before a reasoning block makes the model's provider do; `None`: nothing.
-/// Newer models of a known family are taken to be like the newest known.
+/// What the model's provider does with a reasoning block if something before it has changed; `None`: nothing. Newer
+/// models of a known family are assumed to be like the newest known one.
 pub fn binding(model: &str) -> Option<Binding> {
     binds_reasoning(model).then_some(if is_claude(model) { Binding::Refused } else { Binding::Dropped })
 }
 
-/// Whether what a model has thought in earlier turns is read again, and paid, with every request that carries it, and may
-/// be left out as far as its provider is concerned: all of it up to a turn.
+/// Whether the reasoning of earlier turns is read again, and paid for, with every request that carries it, and whether
+/// the provider lets clients leave out all of it up to some turn.
 pub fn reads_old_reasoning(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
     behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS, CLAUDE_OTHER_READS))
 }
 
-/// Whether the provider leaves out of the prompt, and of its bill, what a model has thought in earlier turns.
+/// Whether the provider leaves the reasoning of earlier turns out of the prompt, and does not bill it.
 pub fn drops_old_reasoning(model: &str) -> bool {
     behind_claude(&model.to_ascii_lowercase()).is_some() && !reads_old_reasoning(model)
 }
 
-/// Whether a prompt is refused that leaves less room in the window than the answer may have. Newer Claudes' answers end
-/// where the window does, and Gemini's have one of their own.
+/// Whether a prompt is refused if it leaves less room in the window than the answer may have. Newer Claudes end the
+/// answer where the window ends, and Gemini has a separate limit for answers.
 pub fn counts_output(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
     let overruns =
@@ -72,7 +74,8 @@ pub fn counts_output(model: &str) -> bool {
     !overruns && !is_gemini(&name)
 }
 
-/// Whether a model reads the instructions that stand beside the history behind it: they are paid in full with each request.
+/// Whether a model reads instructions in a member of their own behind the history. They are then paid in full with each
+/// request, as nothing behind a growing history is read from the cache.
 pub fn reads_instructions_last(model: &str) -> bool {
     gpt_is(&own_name(model), GPT_LAST)
 }
@@ -85,24 +88,25 @@ fn binds_reasoning(model: &str) -> bool {
     }
 }
 
-/// A model's name without those who sell it.
+/// A model's name without the name of its seller.
 fn own_name(model: &str) -> String {
     model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase()
 }
 
-/// Whether a name is of a GPT that has at least this version.
+/// Whether a name is that of a GPT of at least this version.
 fn gpt_is(name: &str, least: Version) -> bool {
     let version = name.strip_prefix("gpt-").and_then(|rest| version(&mut rest.split('.').peekable()));
     version.is_some_and(|version| version >= least)
 }
 
-/// What a name says behind `claude-`: family and version, or in older names, and with some sellers, the version first.
+/// The part of a name behind `claude-`: family and version; in older names, and with some sellers, the version first.
 fn behind_claude(name: &str) -> Option<&str> {
     let name = name.rsplit('/').next().unwrap_or(name);
     Some(&name[name.find("claude-")? + "claude-".len()..])
 }
 
-/// Whether what stands behind `claude-` names a model that is at least of its family's version, or of any `other`'s.
+/// Whether the part of a name behind `claude-` is that of a model of at least the version listed for its family, or of
+/// at least `other` if its family is not listed.
 fn claude_is(name: &str, families: &[(&str, Version)], other: Version) -> bool {
     let mut words = name.split(['-', '.', '@']).peekable();
     let first = version(&mut words);
@@ -111,14 +115,14 @@ fn claude_is(name: &str, families: &[(&str, Version)], other: Version) -> bool {
     first.or_else(|| version(&mut words)).is_some_and(|version| version >= least)
 }
 
-/// The version that words begin with. A date is none.
+/// The version that these words begin with. A date is not a version.
 fn version<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>) -> Option<Version> {
     let mut next = || words.next_if(|word| number(word).is_some()).and_then(number);
     let major = next()?;
     Some((major, next().unwrap_or(0)))
 }
 
-/// The number that a word begins with, unless it goes on as a word.
+/// The number that a word begins with, unless letters follow it.
 fn number(word: &str) -> Option<u32> {
     let (digits, rest) = word.split_at(word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len()));
     let is_word = rest.starts_with(|c: char| c.is_alphanumeric());

@@ -1,7 +1,7 @@
-//! The cost of summaries as the gate reckons it: in bytes, at the price of plain input of the conversation's own model.
+//! The cost of summaries in the unit of the gate: bytes of plain input of the conversation's own model.
 //!
-//! What a writer will read, and how much it is asked to write, is known beforehand; once the calls are made, their
-//! actual cost replaces the estimate. All of it is kept in memory only.
+//! It is estimated from what the model of the summaries will read and how much it is asked to write. Once the calls are
+//! made, their actual cost replaces the estimate. All of it is kept in memory only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,17 +35,17 @@ struct Account {
     spent: f64,
     /// The expected cost of the next summary; it counts as spent while that is being written.
     expected: Option<Expected>,
-    /// The last request whose prompt came near the window had none begun, for another reason than that it is dear.
+    /// Whether the last request whose prompt came near the window began no summary, for another reason than its price.
     is_closed: bool,
 }
 
-/// What the threads' summaries have cost, and whose may be begun when room is wanted.
+/// What the summaries of each thread have cost, and whether one may be begun when room is wanted.
 #[derive(Clone)]
 pub(super) struct Spending(Arc<Accounts>);
 
 struct Accounts {
     recent: Recent<String, Account>,
-    /// Held while one is changed: requests and writers do so at the same time.
+    /// Held while an account is changed: requests and summaries in the background change them at the same time.
     changing: Mutex<()>,
 }
 
@@ -110,13 +110,14 @@ impl Spending {
         self.account(thread).spent
     }
 
-    /// Whether one of a thread may be begun when room is wanted, as far as that is known: the last request near the window
-    /// tells, and none that was there before.
+    /// Whether a summary of a thread may be begun when room is wanted, by the thread's last request near the window;
+    /// true if none is remembered.
     pub(super) fn may_begin(&self, thread: &str) -> bool {
         !self.account(thread).is_closed
     }
 
-    /// A request brings a thread near the window: whatever held of one before it, none may be begun unless this one says so.
+    /// Notes that a request brings a thread near the window. Unless this request itself allows it ([`Self::waits`]), no
+    /// summary may be begun, whatever earlier ones allowed.
     pub(super) fn asks(&self, thread: &str) {
         self.change(thread, |account| account.is_closed = true);
     }
@@ -126,8 +127,8 @@ impl Spending {
         self.is_not_asked(thread, true);
     }
 
-    /// A thread is not near the window, or no longer. Whether a job of it `may` begin holds for the next request, which may
-    /// be long.
+    /// Notes that a thread is not near the window, or no longer, and whether a summary of it `may` be begun then. That
+    /// matters if the next request is a long one.
     pub(super) fn is_not_asked(&self, thread: &str, may: bool) {
         if self.0.recent.get(thread).is_some_and(|account| account.is_closed == may) {
             self.change(thread, |account| account.is_closed = !may);
