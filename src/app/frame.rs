@@ -29,8 +29,7 @@ impl Request<'_> {
         let alike = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
         let alike = Digest::of(&alike);
         let from = Source { kind: alike, sender: Digest::of(&[&alike.0, &self.principal.0]) };
-        let least =
-            usize::try_from(u64::from(min_tokens).saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
+        let least = usize::try_from(min_tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let Conversation { body, system, .. } = &self.conversation;
         let before = protocol::before_messages(self.protocol, &self.conversation).into_iter();

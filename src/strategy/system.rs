@@ -158,7 +158,7 @@ struct Entry {
     /// When its write was claimed by a request that has not been answered yet.
     claimed_at: Option<u64>,
     /// When it was first left unwritten because entries are seldom read.
-    withheld_at: Option<u64>,
+    withheld_since: Option<u64>,
 }
 
 impl Entry {
@@ -212,12 +212,12 @@ impl Systems {
         let (bytes, hash) = kind.end()?;
         let key = EntryKey { kind: from.kind, sender: from.sender, hash: hash ^ rest.rotate_left(1) };
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
-        let withheld = entry.withheld_at;
+        let withheld = entry.withheld_since;
         // Had the entry been written then, this request would now read it. What this request writes itself may never
         // be read by another one.
         let is_missed = withheld.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms);
-        entry.withheld_at = withheld.filter(|at| is_fresh(*at) && !is_missed);
-        if entry.withheld_at != withheld {
+        entry.withheld_since = withheld.filter(|at| is_fresh(*at) && !is_missed);
+        if entry.withheld_since != withheld {
             self.entries.insert(key, entry);
         }
         let is_reliable = self.outcome(key, now_ms).missing < MOST_MISSING;
@@ -247,9 +247,9 @@ impl Systems {
         let may = outcome.lost < MOST_LOST;
         if may {
             (outcome.lost, outcome.lost_ms) = (outcome.lost + 1, now_ms);
-            (entry.claimed_at, entry.withheld_at) = (Some(now_ms), None);
+            (entry.claimed_at, entry.withheld_since) = (Some(now_ms), None);
         } else {
-            entry.withheld_at.get_or_insert(now_ms);
+            entry.withheld_since.get_or_insert(now_ms);
         }
         self.entries.insert(key, entry);
         may
