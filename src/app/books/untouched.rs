@@ -16,7 +16,7 @@ use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
-use crate::strategy::window::history_budget;
+use crate::strategy::window::{Taken, history_budget};
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, PromptShape};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
@@ -424,8 +424,8 @@ fn budget_of_history(record: &mut Record, shares: Shares) {
     if let Some(window) = &mut record.window
         && let (Some(tokens), Some(reserved)) = (window.tokens, window.reserved)
     {
-        let left = history_budget(tokens, shares.system, summary, shares.tools, reserved);
-        window.history_budget_estimate = Some(left);
+        let taken = Taken { system: shares.system, summary, tools: shares.tools, answer: reserved };
+        window.history_budget_estimate = Some(history_budget(tokens, taken));
     }
 }
 
