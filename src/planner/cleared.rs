@@ -57,7 +57,14 @@ pub(super) fn decide(
     let recall = save.as_ref().map(|save| recall(&save.id));
     let arguments = conversation.call_of(id).and_then(|call| conversation.arguments(call));
     let runs = super::action::may_run(tool, arguments.as_deref().unwrap_or_default());
-    let text = clear::placeholder(tool, &texts, part.media().len(), part.is_error, runs, recall.as_deref());
+    let text = clear::placeholder(&clear::Cleared {
+        tool,
+        texts: &texts,
+        media: part.media().len(),
+        is_error: part.is_error,
+        may_run: runs,
+        recall: recall.as_deref(),
+    });
     let (at, length) = (place(part)?, text.len());
     let mut shaped: Vec<Leaf> = texts.iter().map(|_| Leaf::Remove).collect();
     shaped.extend(part.media().iter().map(|_| Leaf::Remove));

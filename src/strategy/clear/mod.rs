@@ -12,7 +12,7 @@ mod score;
 mod settings;
 mod worth;
 
-pub use placeholder::placeholder;
+pub use placeholder::{Cleared, placeholder};
 pub use settings::{Arguments, Policy, Protect, Settings, Weights, Within};
 pub use worth::{Passed, rent, weight};
 

@@ -5,17 +5,26 @@ use std::borrow::Cow;
 /// The longest name of a tool that is written out, in characters.
 const NAME: usize = 64;
 
-/// The placeholder for a result: its tool, how long it was and how it ended, and where its full text is now. `recall`
-/// says where; it is `None` if the result had no text. `media` is the number of its images and documents. An exit
-/// status is only mentioned if the tool may have run something.
-pub fn placeholder(
-    tool: &str,
-    texts: &[Cow<'_, str>],
-    media: usize,
-    is_error: bool,
-    may_run: bool,
-    recall: Option<&str>,
-) -> String {
+/// A result that is cleared.
+#[derive(Debug, Clone, Copy)]
+pub struct Cleared<'a> {
+    /// The name of its tool.
+    pub tool: &'a str,
+    /// Its texts.
+    pub texts: &'a [Cow<'a, str>],
+    /// The number of its images and documents.
+    pub media: usize,
+    /// Whether it reports an error.
+    pub is_error: bool,
+    /// Whether the tool may have run something: only then is an exit status mentioned.
+    pub may_run: bool,
+    /// Where its full text is now; `None` if it had no text.
+    pub recall: Option<&'a str>,
+}
+
+/// The placeholder for a result: its tool, how long it was and how it ended, and where its full text is now.
+pub fn placeholder(cleared: &Cleared<'_>) -> String {
+    let Cleared { tool, texts, media, is_error, may_run, recall } = *cleared;
     let name: String = tool.chars().take(NAME).collect();
     let failed = if is_error { "an error" } else { "" };
     let lost = match media {
@@ -73,6 +82,8 @@ fn status_behind(rest: &str) -> Option<i32> {
 mod tests {
     use super::*;
 
+    const WHERE: Option<&str> = Some("WHERE");
+
     #[test]
     fn what_is_left() {
         for (texts, is_error, expected) in [
@@ -118,17 +129,20 @@ mod tests {
             ),
         ] {
             let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| Cow::Borrowed(*text)).collect();
-            assert_eq!(placeholder("Bash", &texts, 0, is_error, true, Some("WHERE")), expected);
+            let cleared =
+                Cleared { tool: "Bash", texts: &texts, media: 0, is_error, may_run: true, recall: WHERE };
+            assert_eq!(placeholder(&cleared), expected);
         }
-        assert_eq!(
-            placeholder("Read", &["exit code: 3".into()], 0, false, false, Some("WHERE")),
-            "[plimsoll: result of Read cleared (1 line); WHERE]"
-        );
+        let texts = ["exit code: 3".into()];
+        let read =
+            Cleared { tool: "Read", texts: &texts, media: 0, is_error: false, may_run: false, recall: WHERE };
+        assert_eq!(placeholder(&read), "[plimsoll: result of Read cleared (1 line); WHERE]");
+        let shot = Cleared { tool: "shot", may_run: true, ..read };
         for (media, expected) in [
             (1, "[plimsoll: result of shot cleared (1 line; an image or file is not kept); WHERE]"),
             (2, "[plimsoll: result of shot cleared (1 line; 2 images or files are not kept); WHERE]"),
         ] {
-            assert_eq!(placeholder("shot", &["a".into()], media, false, true, Some("WHERE")), expected);
+            assert_eq!(placeholder(&Cleared { texts: &["a".into()], media, ..shot }), expected);
         }
         for (media, is_error, expected) in [
             (
@@ -142,7 +156,8 @@ mod tests {
                 "[plimsoll: result of shot cleared (an error; 2 images or files are not kept); run the tool again for new ones]",
             ),
         ] {
-            assert_eq!(placeholder("shot", &[], media, is_error, true, None), expected);
+            let cleared = Cleared { texts: &[], media, is_error, recall: None, ..shot };
+            assert_eq!(placeholder(&cleared), expected);
         }
     }
 }
