@@ -1,8 +1,8 @@
 //! Shapers: how a newborn tool result is shortened.
 //!
 //! Each shaper is one file and a pure function of the text. [`shape`] runs them in a fixed order. Nothing here knows a
-//! protocol, a store or a clock; the same input and settings always give the same output, the output is shorter, and it
-//! is left alone when it comes back.
+//! protocol, a store or a clock. The same input and settings always give the same output, which is shorter, and which
+//! is left alone if it comes back as the result of another call.
 
 mod base64;
 pub mod command;
@@ -117,7 +117,8 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         let truncation = Truncation { recall, ..truncation };
         if subject.members { members::apply(truncation, &texts) } else { truncation.apply(&texts) }
     };
-    // Whether the text is cut must not depend on what came before: it may come back as it leaves.
+    // A marker that also tells what was condensed is longer, and a cut may not be worth it. Then the plain one is
+    // tried: if the condensed text came back in a later request, it would be cut with that one.
     let cut = condensed(subject, rules).and_then(|recall| cut_with(&recall));
     let cut = cut.or_else(|| cut_with(subject.recall));
     let was_cut = || {
@@ -134,7 +135,8 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         rules.insert(Rule::Truncate);
     }
     let leaves = leaves(texts, cut);
-    // A marker that cannot be recognised must not change what the other shapers see when it comes back.
+    // What is sent may come back, and must then be left alone. A marker of the user's own that cannot be recognised is
+    // only used if the other shapers leave the text with it alone.
     let is_settled = |leaf: &Leaf| match leaf {
         Leaf::Replace(text) => condense(text, settings, subject.recall).is_none(),
         Leaf::Keep | Leaf::Remove => true,
@@ -145,19 +147,21 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     shaped(subject, leaves, rules)
 }
 
-/// What a marker says about the full text if that was condensed before the cut: the other figures are those of the
-/// condensed text, and the full text has different ones.
+/// What a marker says about the full text if it was condensed before the cut: the size of the full text, since the
+/// other figures in the marker are those of the condensed one. `None` if nothing was condensed.
 fn condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
     let bytes = || thousands(subject.leaves.iter().map(|leaf| leaf.len()).sum());
     (!rules.is_empty()).then(|| format!("condensed from {} bytes; {}", bytes(), subject.recall))
 }
 
+/// The truncation rule for the tool of a result.
 fn rule<'s>(subject: &Subject<'_>, settings: &'s Settings) -> &'s TruncateRule {
     let truncate = &settings.truncate;
     let named = |tool| truncate.tools.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, rule)| rule);
     subject.tool.and_then(named).unwrap_or(&truncate.base)
 }
 
+/// The size to which a result is truncated.
 fn budget(subject: &Subject<'_>, settings: &Settings) -> Size {
     if subject.is_error {
         return Size { lines: usize::MAX, bytes: settings.truncate.error_max_bytes };

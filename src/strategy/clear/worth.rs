@@ -1,14 +1,15 @@
-//! Clears what is least likely to be needed again in proportion to its cost.
+//! Clears first the results that are least likely to be needed again, in proportion to what keeping them costs.
 //!
-//! Every result has a rate at which agents quote it in later calls. The rate depends on what the result is, and falls
-//! with its age and with the time since one of its files was named. A result may be cleared if reading it again and
-//! again costs more than losing it is expected to. Its rent is what it has cost so far beyond its worth, so that
-//! results that are doubtful to clear do not push for an event.
+//! Every result has an expected number of quotes per request: later calls that repeat text from it. This rate depends
+//! on what the result is, grows with its size, and falls with its age and with the time since one of its files was
+//! named. A result may be cleared if sending it again and again costs more than losing it is expected to. Its *rent* is
+//! what it has cost so far beyond its worth, so that results that are doubtful to clear do not push for an event.
 //!
-//! The rates were fitted to recorded sessions of many agents: nearly all quotes come from views of files, a tenth as
-//! many from views of files changed since, and next to none from outputs of commands. A diff is a view of code that
-//! somebody else wrote, as long as nothing was changed; afterwards it shows what the agent itself has written, and that
-//! is in its calls anyway. Parts of a file are useful while the agent is working on that file. Results that show no
+//! The rates were fitted to recorded sessions of many agents. To fit them anew, count the later calls that quote the
+//! results of each kind, by size, age and idle time. In those sessions nearly all quotes come from views of files, a
+//! tenth as many from views of files that were changed later, and hardly any from outputs of commands. A diff is like a
+//! view of a file as long as the agent has changed nothing; afterwards it shows what the agent itself has written,
+//! which is in its calls anyway. Parts of a file are useful while the agent works on that file. Results that show no
 //! code are quoted soon or never.
 
 use std::sync::LazyLock;
@@ -18,7 +19,7 @@ use super::{BYTES_PER_TOKEN, frees, may_go};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::{Action, Class, History, Outcome};
 
-/// Quotes per request of a result of a thousand tokens, at its first request.
+/// Quotes per request of a result of a thousand tokens, at its first request, by what the result is.
 const VIEW: f64 = 0.12;
 const VIEW_OF_CHANGED: f64 = 0.16;
 const SUPERSEDED: f64 = 0.004;
@@ -31,8 +32,8 @@ const AFTER_CHANGE: f64 = 0.5;
 /// Factor on the rate for views of a part of a file.
 const PART: f64 = 0.5;
 const PART_OF_CHANGED: f64 = 0.25;
-/// Factor on the rate of a part of a file that was changed in one of the last `LATE` requests: what comes next is often
-/// next to it.
+/// Factor on the rate of a part of a file that was changed in one of the last `LATE` requests: the next change is often
+/// close to it.
 const OF_LATE: f64 = 3.0;
 const LATE: u32 = 3;
 /// Factors on the rate for documents and data, and for files that are not the project's own.
@@ -65,7 +66,7 @@ const FOREIGN_PLACES: &[&str] = &[
     "tmp",
 ];
 
-/// A table of one power of the integers that idle times and ages are.
+/// A table of one power of the first integers: idle times and ages are counted in whole requests.
 struct Powers(Vec<f64>);
 
 static IDLE: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_IDLE));

@@ -1,8 +1,8 @@
 //! The price catalogue: an embedded list, and what the configuration says instead.
 //!
 //! The list is JSON, one model a line, in pico-dollars per token; `build.rs` packs it. Nothing is read before the first
-//! look-up; then it is unpacked, the names are indexed, and each row is parsed when it is first asked for. A name that is
-//! not found is `None`: no model is ever priced as a similar one.
+//! look-up; then it is unpacked, the names are indexed, and each row is parsed when it is first asked for. A name that
+//! is not found is `None`: no model is ever priced as a similar one.
 
 mod listing;
 mod names;
@@ -26,7 +26,7 @@ use stated::{Models, Override};
 pub use listing::Listed;
 pub use stated::Stated;
 
-/// What Vertex takes for Claude in a region, in proportion to its list, which is for the global endpoint.
+/// The factor on Vertex's list prices of Claude, which are for its global endpoint, in a region.
 const REGIONAL: Factor = Factor::from_thousandths(1100);
 
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prices.deflate"));
@@ -47,13 +47,13 @@ pub struct Priced {
     pub price: Arc<Price>,
     /// Its source.
     pub source: Source,
-    /// The row of the embedded list that it was found under; with a source that is the configuration, the one that what
-    /// is not stated there is taken from.
+    /// The row of the embedded list that it was found in. If the source is the configuration, this is the row that
+    /// fills in what the configuration does not state.
     pub listed: Option<Listed>,
 }
 
 impl Priced {
-    /// What is free.
+    /// The price of a free model.
     fn nothing() -> Self {
         Self { price: Arc::default(), source: Source::Embedded(CATALOGUE_DATE), listed: None }
     }
@@ -65,11 +65,12 @@ impl Catalogue {
         Self::default()
     }
 
-    /// The embedded prices below `overrides`: names or globs (case-insensitive), the first match winning. What an
-    /// override does not state is the embedded price's; a model that has none needs input and output rates.
+    /// The embedded prices with `overrides` above them: names or globs (case-insensitive), of which the first that
+    /// matches applies. What it does not state is taken from the embedded price; for a model without one, it must state
+    /// the input and the output rate.
     ///
     /// # Errors
-    /// The first pattern that is no glob.
+    /// The first pattern that is not a valid glob.
     pub fn with_overrides(overrides: Vec<(String, Stated)>) -> Result<Self, PatternError> {
         let compile = |(models, stated): (String, Stated)| Override::new(&models, stated);
         let overrides = overrides.into_iter().map(compile).collect::<Result<_, _>>()?;
@@ -95,16 +96,16 @@ impl Catalogue {
         self.priced(model, find_row(model, vendor))
     }
 
-    /// The same for how a model's rates stand to each other: behind a word of OpenRouter's that chooses among those who serve
-    /// it (`:nitro`) they are taken to be in the same proportions.
+    /// A price whose rates are in the right proportions to each other, though perhaps not the right amounts: that of
+    /// [`Self::find`], else that of the name without one of OpenRouter's words that choose among sellers (`:nitro`).
     pub fn in_proportion(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         self.find(model, vendor).or_else(|| self.find(names::without_choice(model)?, vendor))
     }
 
-    /// The same for a bill: a reseller's price is nobody else's, nor is a maker's of a model whose weights it gives away.
-    /// `None` where neither `vendor` nor the name tells that it is they who sell it, and where it asks for one of several
-    /// who take different prices. What OpenRouter calls `:free` costs nothing. Where a part of a price is stated, the rest is
-    /// the maker's.
+    /// The price for a bill, which must be that of the seller. The price of a reseller applies to no one else, nor does
+    /// that of a maker for a model with open weights. So the result is `None` if neither `vendor` nor the name tells
+    /// that they sold it, or if the name leaves the choice among sellers with different prices open. Models that
+    /// OpenRouter calls `:free` cost nothing. If the configuration states a part of a price, the rest is the maker's.
     pub fn billed(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         let is_stated = || self.overrides.iter().any(|entry| entry.matches(&names::decoded(model)));
         let is_completed = |row: &Row| Vendor::MAKERS.contains(&row.vendor) && is_stated();
@@ -114,7 +115,8 @@ impl Catalogue {
         self.priced(model, row).or_else(|| is_free().then(Priced::nothing))
     }
 
-    /// The same for a list, where a maker's price of what it gives away is told as well.
+    /// The price for a list of prices: that of [`Self::billed`], else that of the maker, even if it gives the model's
+    /// weights away.
     pub fn quoted(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         let maker = || Self::seller(model, vendor).filter(|seller| Vendor::MAKERS.contains(seller));
         self.billed(model, vendor).or_else(|| self.billed(model, Some(maker()?)))
@@ -133,14 +135,15 @@ impl Catalogue {
         }
     }
 
-    /// Whose name it is in the embedded list, by the same order.
+    /// The seller on whose list a name is found, in the order of [`Self::find`].
     fn seller(model: &str, vendor: Option<Vendor>) -> Option<Vendor> {
         find_row(model, vendor).map(|row| row.vendor)
     }
 
-    /// The name of the model that is billed: the one that answered. A name of Bedrock's or Vertex's own that was asked
-    /// for tells the seller and the region, and so the price; what answers behind it does not. An alias hides both. Nor do
-    /// OpenRouter's names of snapshots always say what the name that was asked for does.
+    /// The name of the model that is billed. That is the one in the answer, with three exceptions, for which the
+    /// requested name tells more about the price: Bedrock and Vertex have names of their own, which tell the seller and
+    /// the region; an alias is a name of the customer, who may have stated its price; and OpenRouter may answer with a
+    /// snapshot's name, which says less than the requested one.
     pub fn billed_name<'n>(
         &self,
         asked: Option<&'n str>,
@@ -158,9 +161,10 @@ impl Catalogue {
         asked.filter(|asked| tells(asked) || says_more(asked)).or(answered).or(asked)
     }
 
-    /// Whether a name that OpenRouter was asked for says more of the price than the one that answered, which is of the same
-    /// model: the variant, or the model that has no number. What is stated for either goes before the list. What answers for
-    /// a free one may be a paid one.
+    /// Whether a name requested from OpenRouter says more about the price than the name in its answer, which must be
+    /// one of the same model. It does if it has a variant, or if the price is known only for the name without a
+    /// snapshot's number. Prices that the configuration states for either name go before those of the list. A `:free`
+    /// name never says more, since a paid model may have answered.
     fn says_more(&self, asked: &str, answered: &str) -> bool {
         let (model, variant) = asked.rsplit_once(':').unwrap_or((asked, ""));
         if variant == "free" || self.states(answered) {
@@ -179,13 +183,13 @@ impl Catalogue {
         is_same && (!variant.is_empty() || is_priced_as_asked())
     }
 
-    /// Whether the configuration states all that a price has to have.
+    /// Whether the configuration states every rate that a price must have.
     fn states(&self, model: &str) -> bool {
         let entry = self.overrides.iter().find(|entry| entry.matches(model));
         entry.is_some_and(|entry| entry.stated.over(None).is_some())
     }
 
-    /// Whether it is an alias that a seller's customer has made: only they know of what, and where it runs.
+    /// Whether it is an alias made by a seller's customer: only they know which model it stands for, and where it runs.
     fn is_alias(model: &str) -> bool {
         names::without_path(&names::decoded(model)).starts_with("arn:")
     }
@@ -224,7 +228,7 @@ impl Row {
         row(maker, name).or_else(|| row(maker, &name.replace('.', "-")))
     }
 
-    /// Whether that is what is paid for a model of this name, where `vendor` bills.
+    /// Whether this row is certainly the price of a model with this name if `vendor` bills it.
     fn certainly_bills(&self, model: &str, vendor: Option<Vendor>) -> bool {
         let decoded = names::decoded(model);
         let name = names::without_path(&decoded);

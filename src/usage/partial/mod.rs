@@ -1,11 +1,11 @@
-//! Usage as it trickles in.
+//! Usage figures that arrive piece by piece in a stream.
 //!
 //! A stream repeats its usage figures in several events, each with some of the fields, each cumulative. They
 //! are folded field by field, the last stated value winning, and only then turned into disjoint buckets:
 //! subtracting event by event would mix figures of different events. Nothing is ever added up over events.
 //!
-//! No prompt is empty: zeros for all of it, behind an event that says more or beside output, are what a server puts where
-//! it says nothing.
+//! No prompt is empty. If all figures of a prompt are zero, after an event that stated more or together with output,
+//! they are what a server writes if it has no figures, and are ignored.
 
 #[cfg(test)]
 mod tests;
@@ -33,13 +33,13 @@ pub struct Partial {
     pub cache_write_12h: Option<u64>,
     /// Output tokens.
     pub output: Option<u64>,
-    /// All tokens of the response: it tells of the prompt or the output where only one of them is stated.
+    /// All tokens of prompt and output. If only one of the two is stated, the other follows from it.
     pub total: Option<u64>,
     /// Reasoning tokens, and whether `output` contains them.
     pub reasoning: Option<Reasoning>,
     /// Server-side web searches.
     pub web_searches: Option<u64>,
-    /// Those that the answer shows.
+    /// Searches that are visible in the answer.
     pub searches_shown: Option<u64>,
     /// Prompt tokens of the last model call, see [`Usage::last_prompt`].
     pub last_prompt: Option<u64>,
@@ -53,9 +53,9 @@ pub struct Partial {
     pub geo: Option<Geo>,
     /// The provider's own figure for the cost.
     pub provider_cost: Option<Money>,
-    /// The provider has taken parts out of the prompt: any event may say so.
+    /// Whether the provider has removed parts of the prompt, as any event may say.
     pub prompt_is_cut: bool,
-    /// What is charged for beside tokens and has no known price: whatever any event shows.
+    /// Charges beside tokens without a known price, as far as any event shows them.
     pub unpriced: Vec<Charge>,
     /// Model calls outside these figures; a newer list replaces an older one.
     pub extra: Option<Vec<Extra>>,
@@ -145,8 +145,9 @@ impl Partial {
         last(&mut self.media_output, newer.media_output);
     }
 
-    /// Makes room for a newer total of what was written that is smaller, and says nothing of the lifetimes. What is read
-    /// instead stands at the beginning of the prompt, where what is kept longest does.
+    /// Makes the written tokens by lifetime add up to a newer total that is smaller and does not state lifetimes. The
+    /// missing tokens were read instead. They stand at the beginning of the prompt, and so do those with the longest
+    /// lifetime, which are therefore reduced first.
     fn cap_writes(&mut self, newer: &Self) {
         let split = [newer.cache_write_5m, newer.cache_write_1h, newer.cache_write_12h];
         let Some(mut left) = newer.cache_write.filter(|_| split.iter().all(Option::is_none)) else { return };
@@ -317,9 +318,9 @@ impl Partial {
         Tokens { cache_write_5m, cache_write_1h, cache_write_12h, ..Tokens::default() }
     }
 
-    /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself
-    /// cannot be: some servers state it beside while using the other's field names. Nor is it beside an output that makes up
-    /// the total with the prompt alone.
+    /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself cannot be:
+    /// some servers state it beside while using the other's field names. Nor is it beside an output that makes up the
+    /// total with the prompt alone.
     fn output_and_reasoning(&self) -> (u64, u64) {
         let output = self.output_stated().unwrap_or(0);
         match self.reasoning {
