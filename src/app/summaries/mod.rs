@@ -205,7 +205,7 @@ impl Summaries {
         if !terms.settings.enabled || place.sent == 0 || conversation.continues.is_some() {
             return None;
         }
-        splice_of(&*self.newest(terms, place)?, (conversation, bound), place, &terms.layout)
+        splice_of(&*self.newest(terms, place)?, conversation, bound, place, &terms.layout)
     }
 
     /// Whether a summary may be available now, for a history that has no room left; it must then be looked up. If
@@ -469,7 +469,8 @@ fn carries(place: &Place, summary: &Summary) -> bool {
 /// A summary as it could be sent in place of the beginning of a history, if it replaces that.
 fn splice_of(
     summary: &Summary,
-    (conversation, bound): (&Conversation, Option<Binding>),
+    conversation: &Conversation,
+    bound: Option<Binding>,
     place: &Place,
     layout: &Layout,
 ) -> Option<Splice> {

@@ -115,7 +115,7 @@ proptest! {
 
         let conversation = talk(&letters, &there);
         let ours = place(&conversation, root(roots.1));
-        let splice = splice_of(&summary, (&conversation, None), &ours, &Layout::Answer);
+        let splice = splice_of(&summary, &conversation, None, &ours, &Layout::Answer);
         let same = roots.0 == roots.1 && here[..end] == there[..end];
         prop_assert_eq!(splice.is_some(), same);
         if let Some(splice) = splice {
@@ -123,7 +123,7 @@ proptest! {
             prop_assert_eq!(&*splice.text, "what was done");
             // A used summary is not used again.
             let used = Place { splice: Some(Arc::new(splice)), ..ours };
-            prop_assert!(splice_of(&summary, (&conversation, None), &used, &Layout::Answer).is_none());
+            prop_assert!(splice_of(&summary, &conversation, None, &used, &Layout::Answer).is_none());
         }
     }
 }
@@ -134,7 +134,7 @@ fn a_history_that_is_too_short_carries_nothing() {
     let summary = summary_at(&place(&long, Chain::root("x", b"")), 7);
     let short = talk("uc", &[]);
     let ours = place(&short, Chain::root("x", b""));
-    assert!(splice_of(&summary, (&short, None), &ours, &Layout::Answer).is_none());
+    assert!(splice_of(&summary, &short, None, &ours, &Layout::Answer).is_none());
 }
 
 /// No limits.
@@ -293,8 +293,8 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
     }
 }
 
-/// Messages stay for a summary that waits because it is dear, or may be begun as soon as room is wanted. What held for one
-/// request holds for no other: where none can be begun, they stay for none.
+/// Messages stay for a summary that waits because it is dear, or may be begun as soon as room is wanted. What held for
+/// one request holds for no other: where none can be begun, they stay for none.
 #[test]
 fn what_cannot_be_begun_is_not_waited_for() {
     let (_home, store) = on_disk();
@@ -327,8 +327,8 @@ fn what_cannot_be_begun_is_not_waited_for() {
     }
 }
 
-/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and uses
-/// where there is no room left.
+/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and
+/// uses where there is no room left.
 #[test]
 fn what_was_made_elsewhere_is_not_made_again() {
     let (_home, store) = on_disk();
