@@ -291,13 +291,13 @@ pub fn plan(
         outcome.saves.truncate(saves);
         outcome.fresh -= fresh;
     }
-    let known = (past.sent, past.stable);
+    let (sent, stable) = (past.sent, past.stable);
     if let Some(text) = past.opening.filter(|_| past.sent == 0) {
         outcome.applied.extend(opening::decide(conversation, text).inspect(|_| outcome.fresh += 1));
     }
     old::decide(conversation, past, policy, facts, recall, &mut outcome);
-    if !facts.caches_without_marks {
-        split::mark(conversation, known, (policy, facts), &mut outcome);
+    if policy.marks.marks && !facts.caches_without_marks {
+        split::mark(conversation, sent, stable, facts, &mut outcome);
     }
     outcome.operate();
     outcome

@@ -67,8 +67,9 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
 /// written anyway, or likely to be read soon.
 pub(super) fn mark(
     conversation: &Conversation,
-    (sent, stable): (usize, Option<Stable>),
-    (policy, facts): (&Policy, &Facts),
+    sent: usize,
+    stable: Option<Stable>,
+    facts: &Facts,
     outcome: &mut Outcome,
 ) {
     let Some(marks) = &conversation.marks else { return };
@@ -85,7 +86,7 @@ pub(super) fn mark(
         _ => sent > 0 && !outcome.marks.parts().is_empty(),
     };
     let is_free = marks.free() > outcome.marks.parts().len();
-    if policy.marks.marks && has_place && is_worth_it && is_free {
+    if has_place && is_worth_it && is_free {
         // Marks with the long time to live must come first: tools before this one, messages behind it.
         let behind = marks.parts.iter().chain(outcome.marks.parts()).map(|(_, hold)| *hold);
         let hold = behind.chain(marks.end).max().unwrap_or_default();
@@ -141,7 +142,7 @@ mod tests {
             let mut outcome = Outcome::default();
             decide_at(5, &talk, &mut outcome);
             let stable = Some(Stable { bytes: Some(5), mark: Expected::Reads });
-            mark(&talk, (1, stable), (&Policy::default(), &Facts::default()), &mut outcome);
+            mark(&talk, 1, stable, &Facts::default(), &mut outcome);
             assert_eq!(outcome.marks.frame, expected, "{body}");
             for mark in [None, Some(Hold::Short), Some(Hold::Long)] {
                 let op = Op::Split { bytes: 5, mark };
@@ -166,7 +167,7 @@ mod tests {
             let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
             let (mut outcome, facts) = (Outcome::default(), Facts { bound, ..Facts::default() });
             let stable = Some(Stable { bytes: None, mark: Expected::Reads });
-            mark(&talk, (0, stable), (&Policy::default(), &facts), &mut outcome);
+            mark(&talk, 0, stable, &facts, &mut outcome);
             assert_eq!(outcome.marks.frame, expected, "{system} {bound:?}");
         }
     }
