@@ -23,6 +23,7 @@ mod read_back;
 mod reasoning;
 mod rewriting;
 mod room;
+mod shortening;
 pub mod splice;
 mod split;
 mod standing;
