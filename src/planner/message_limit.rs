@@ -57,11 +57,14 @@ impl Before<'_> {
 
     /// A note at this cut that is shorter than what it replaces: short messages leave room for few words.
     fn note_that_fits(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
-        let bare = |messages: &[usize], _: Option<&str>| transcript::short_note(messages, None);
         let shorter = |noted: &(Splice, Option<Save>)| self.is_shorter(&noted.0);
         let whole = self.note(cut, recall, usize::MAX).filter(shorter);
-        let short = || self.noted(cut, recall, &transcript::short_note).filter(shorter);
-        whole.or_else(short).or_else(|| self.noted(cut, recall, &bare).filter(shorter))
+        let short = || self.noted(cut, recall, transcript::short_note).filter(shorter);
+        let bare = || {
+            let noted = self.noted(cut, recall, |messages, _| transcript::short_note(messages, None));
+            noted.filter(shorter)
+        };
+        whole.or_else(short).or_else(bare)
     }
 
     /// Whether less is sent with a splice than without, counting the overhead of each message.

@@ -101,7 +101,7 @@ impl Before<'_> {
     pub(super) fn unbound_reasoning(
         &self,
         settings: &clear::Settings,
-        may: &dyn Fn(usize) -> bool,
+        may: impl Fn(usize) -> bool,
     ) -> Option<Candidate> {
         let thoughts = self.old_reasoning(settings).filter(|_| self.facts.bound.is_none())?;
         self.past_thoughts().all(|id| may(id.message as usize)).then_some(thoughts)

@@ -21,8 +21,6 @@ use super::{Policy, Recall, transcript};
 /// The share of the usable window taken by the newest messages, whose results are not cleared to make room as long as
 /// there is another way.
 const NEWEST: f64 = 0.1;
-/// How many of the first rungs drop no messages.
-const STAYS: usize = 4;
 /// An event that frees less than one part in so many of the usable window would be followed by the next at once.
 const LITTLE: u64 = 20;
 /// Bytes by which the estimate of what an event frees may always be wrong.
@@ -35,6 +33,74 @@ pub(super) const LOSS: f64 = MOST_LOSS;
 /// The agent's last plan may take one part in so many of the room that a note leaves free beyond what is needed.
 const PLAN_OF: u64 = 4;
 
+/// The ways to make room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Clear old results, except those in the newest messages.
+    ClearOld,
+    /// Replace old messages by a summary that is ready.
+    Ready,
+    /// Clear all old results.
+    ClearAll,
+    /// The same, and abridge long arguments of old calls.
+    Abridge,
+    /// Drop the oldest turns.
+    DropTurns,
+    /// Drop the oldest messages, within a turn if necessary.
+    DropHalf,
+    /// The same, and cut the middle out of new results.
+    Cut,
+}
+
+impl Way {
+    /// In the order in which they are tried.
+    const ALL: [Self; 7] = [
+        Self::ClearOld,
+        Self::Ready,
+        Self::ClearAll,
+        Self::Abridge,
+        Self::DropTurns,
+        Self::DropHalf,
+        Self::Cut,
+    ];
+
+    /// Whether messages or parts of new results are lost with it.
+    const fn drops(self) -> bool {
+        matches!(self, Self::DropTurns | Self::DropHalf | Self::Cut)
+    }
+}
+
+/// The messages whose results may be cleared.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    /// The first message behind them.
+    end: usize,
+    /// A splice about to be made: what it drops is not cleared as well.
+    splice: Option<&'a Splice>,
+}
+
+impl<'a> Scope<'a> {
+    const ALL: Self = Self::before(usize::MAX);
+
+    /// The messages in front of this one.
+    const fn before(end: usize) -> Self {
+        Self { end, splice: None }
+    }
+
+    /// The messages that a splice leaves.
+    const fn left_by(splice: &'a Splice) -> Self {
+        Self { splice: Some(splice), ..Self::ALL }
+    }
+
+    fn drops(self, message: usize) -> bool {
+        self.splice.is_some_and(|splice| splice.drops(message))
+    }
+
+    fn holds(self, message: usize) -> bool {
+        message < self.end && !self.drops(message)
+    }
+}
+
 impl Before<'_> {
     /// The event that makes room, if the window demands it.
     pub(super) fn make_room(
@@ -45,25 +111,25 @@ impl Before<'_> {
         recall: Recall<'_>,
     ) -> Option<Change> {
         let Some(need) = self.need(policy, level) else { return self.clear_early(policy, level, recall) };
-        let kept = self.kept(level);
-        let enough = need.enough();
-        let clear_all = || self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false);
-        let rungs: [(u64, &dyn Fn() -> Option<Change>); 7] = [
-            (enough, &|| self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false)),
-            (need.least, &|| self.splicing(ready?.clone())),
-            (need.least, &clear_all),
-            (need.least, &|| self.abridge_for(&need, policy, recall, clear_all(), kept)),
-            (need.least, &|| self.drop_for(Rung::Turns, &need, policy, recall)),
-            (need.least, &|| self.drop_for(Rung::Half, &need, policy, recall)),
-            (need.least, &|| self.cut_for(&need, policy, recall)),
-        ];
+        let (old, all) = (Scope::before(self.kept(level)), Scope::ALL);
+        let clear = |scope| self.clear_for(need.wanted, policy, recall, scope);
         // Messages stay as long as there is time for something better, or it is not certain that they must go.
         let is_late = |gauge: Gauge| gauge.prompt as f64 >= gauge.share(policy.ladder.from, &policy.window);
         let drops = self.facts.overflow.is_some() || (!level.waits && level.gauge.is_some_and(is_late));
         let mut best: Option<Change> = None;
-        for (least, rung) in &rungs[..if drops { rungs.len() } else { STAYS }] {
-            let Some(change) = rung().and_then(|change| self.unbound(change)) else { continue };
-            if change.event.freed_bytes >= *least {
+        for way in Way::ALL.into_iter().filter(|way| drops || !way.drops()) {
+            let change = match way {
+                Way::ClearOld => clear(old),
+                Way::Ready => ready.and_then(|ready| self.splicing(ready.clone())),
+                Way::ClearAll => clear(all),
+                Way::Abridge => self.abridge_for(&need, policy, recall, clear(all), old.end),
+                Way::DropTurns => self.drop_for(Rung::Turns, &need, policy, recall),
+                Way::DropHalf => self.drop_for(Rung::Half, &need, policy, recall),
+                Way::Cut => self.cut_for(&need, policy, recall),
+            };
+            let Some(change) = change.and_then(|change| self.unbound(change)) else { continue };
+            let least = if way == Way::ClearOld { need.enough() } else { need.least };
+            if change.event.freed_bytes >= least {
                 return Some(change);
             }
             let most = best.as_ref().map_or(0, |best| best.event.freed_bytes);
@@ -86,8 +152,7 @@ impl Before<'_> {
     /// enough.
     fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
         let need = self.need_from(policy.clear.trigger?, policy, level)?;
-        let kept = self.kept(level);
-        let change = self.clear_for(need.wanted, policy, recall, &|message| message < kept, &|_| false);
+        let change = self.clear_for(need.wanted, policy, recall, Scope::before(self.kept(level)));
         let change = change.and_then(|change| self.unbound(change))?;
         // One step beyond the target is no reason to break the cache.
         let least = policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
@@ -100,10 +165,10 @@ impl Before<'_> {
         if !is_near || !clear::allows(&policy.clear, Reason::Window) {
             return 0;
         }
-        let (items, cleared, kept) = (self.history().items(), self.cleared(), self.kept(level));
-        let may = |candidate: &&Candidate| (items[candidate.item].part.message as usize) < kept;
+        let (items, cleared, old) = (self.history().items(), self.cleared(), Scope::before(self.kept(level)));
+        let may = |candidate: &&Candidate| old.holds(items[candidate.item].part.message as usize);
         let order = clear::order(self.history(), &cleared, &policy.clear);
-        let thoughts = self.unbound_reasoning(&policy.clear, &|message| message < kept);
+        let thoughts = self.unbound_reasoning(&policy.clear, |message| old.holds(message));
         order.iter().filter(may).chain(&thoughts).map(|candidate| u64::from(candidate.frees)).sum()
     }
 
@@ -163,41 +228,35 @@ impl Before<'_> {
         Need { wanted: (sent as f64 * share) as u64, least, helps: Some(1) }
     }
 
-    /// Clears removable results in the policy's order until `wanted` bytes are free; reasoning of earlier turns goes
-    /// first. `may` selects messages, `goes` those that are dropped anyway.
+    /// Clears removable results of these messages in the policy's order until `wanted` bytes are free; reasoning of
+    /// earlier turns goes first.
     fn clear_for(
         &self,
         wanted: u64,
         policy: &Policy,
         recall: Recall<'_>,
-        may: &dyn Fn(usize) -> bool,
-        goes: &dyn Fn(usize) -> bool,
+        scope: Scope<'_>,
     ) -> Option<Change> {
-        let mut choice = self.clearable(wanted, policy, may, goes)?;
+        let mut choice = self.clearable(wanted, policy, scope)?;
         let (decided, saves) = self.decisions(&mut choice, recall);
         let event = choice.event(&decided);
         (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event })
     }
 
     /// The results that [`Self::clear_for`] clears.
-    fn clearable(
-        &self,
-        wanted: u64,
-        policy: &Policy,
-        may: &dyn Fn(usize) -> bool,
-        goes: &dyn Fn(usize) -> bool,
-    ) -> Option<Choice> {
+    fn clearable(&self, wanted: u64, policy: &Policy, scope: Scope<'_>) -> Option<Choice> {
         if !clear::allows(&policy.clear, Reason::Window) {
             return None;
         }
         let cleared = self.cleared();
         let items = self.history().items();
         let message = |at: usize| items[at].part.message as usize;
-        let gone = |at: usize| cleared(at) || goes(message(at));
+        let gone = |at: usize| cleared(at) || scope.drops(message(at));
         let (mut chosen, mut freed) = (Vec::new(), 0);
         let order = self.sent_before(clear::order(self.history(), &gone, &policy.clear));
-        let results: Vec<_> = order.into_iter().filter(|candidate| may(message(candidate.item))).collect();
-        let thoughts = self.unbound_reasoning(&policy.clear, &|message| may(message) && !goes(message));
+        let results: Vec<_> =
+            order.into_iter().filter(|candidate| scope.holds(message(candidate.item))).collect();
+        let thoughts = self.unbound_reasoning(&policy.clear, |message| scope.holds(message));
         let is_by_worth = policy.clear.policy == clear::Policy::Worth && thoughts.is_none();
         let from = if is_by_worth { self.start(&results, wanted, &gone) } else { 0 };
         for candidate in thoughts.into_iter().chain(results.into_iter().skip(from)) {
@@ -238,8 +297,7 @@ impl Before<'_> {
         let (splice, save) = self.drop_at(rung, need, policy, recall)?;
         let mut event = self.event_of(&splice, Reason::Window, rung);
         let missing = need.wanted.saturating_sub(event.freed_bytes);
-        let more =
-            (missing > 0).then(|| self.clear_for(missing, policy, recall, &|_| true, &|at| splice.drops(at)));
+        let more = (missing > 0).then(|| self.clear_for(missing, policy, recall, Scope::left_by(&splice)));
         let Change { decided, mut saves, event: cleared, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
         let sent = self.sent_sizes();
@@ -291,7 +349,7 @@ impl Before<'_> {
         }
         let dropped = self.drop_for(Rung::Half, need, policy, recall);
         let mut change = dropped
-            .or_else(|| self.clear_for(need.wanted, policy, recall, &|_| true, &|_| false))
+            .or_else(|| self.clear_for(need.wanted, policy, recall, Scope::ALL))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
         let sent = self.sent_sizes();
         let drops =
@@ -326,10 +384,9 @@ impl Before<'_> {
     /// The splice that puts a note at a cut, with up to `plan` bytes of the agent's last plan, and the full text of
     /// what is dropped.
     pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>, plan: usize) -> Option<(Splice, Option<Save>)> {
-        let text = |messages: &[usize], recalled: Option<&str>| {
+        self.noted(cut, recall, |messages, recalled| {
             transcript::note(self.conversation, messages, recalled, plan)
-        };
-        self.noted(cut, recall, &text)
+        })
     }
 
     /// The same with another text, made from the dropped messages and the place where they can be read.
@@ -337,7 +394,7 @@ impl Before<'_> {
         &self,
         cut: &Cut,
         recall: Recall<'_>,
-        text: &dyn Fn(&[usize], Option<&str>) -> String,
+        text: impl FnOnce(&[usize], Option<&str>) -> String,
     ) -> Option<(Splice, Option<Save>)> {
         let messages: Vec<usize> = cut.messages().collect();
         let (mut recalled, mut save) = (None, None);
