@@ -15,6 +15,7 @@ use super::cuts::{Cut, cuts};
 use super::decision::{self, Applied, Save};
 use super::event::{Before, Change, Choice, Event};
 use super::level::Level;
+use super::shortening::Shortened;
 use super::splice::{Layout, NOTE, Splice};
 use super::{Policy, Recall, transcript};
 
@@ -351,16 +352,17 @@ impl Before<'_> {
         let mut change = dropped
             .or_else(|| self.clear_for(need.wanted, policy, recall, Scope::ALL))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
-        let sent = self.sent_sizes();
-        let drops =
-            |message: u32| change.splice.as_ref().is_some_and(|splice| splice.drops(message as usize));
-        let stays = self.newborn(&sent).map(|mut results| {
-            results.retain(|(part, _)| !drops(part.message));
-            results
-        });
-        for results in stays {
+        for mut results in self.new_results() {
+            if let Some(splice) = &change.splice {
+                results.retain(|result| !splice.drops(result.part.message as usize));
+            }
             let missing = need.wanted.saturating_sub(change.event.freed_bytes);
-            self.shorten_all(results, missing, policy, recall, &mut change);
+            for Shortened { applied, save, freed } in self.shorten_all(&results, missing, policy, recall) {
+                change.event.freed_bytes += freed;
+                change.event.cut += 1;
+                change.decided.push(applied);
+                change.saves.push(save);
+            }
         }
         change.event.rung = Rung::Cut;
         change.event.first_message = change.first().message;

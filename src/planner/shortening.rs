@@ -9,7 +9,7 @@ use crate::shape::{self, Subject};
 use crate::strategy::ladder;
 
 use super::decision::{self, Applied, Decision, PartKey, Save};
-use super::event::{Before, Change};
+use super::event::Before;
 use super::{Policy, Recall};
 
 /// The shortest that a new result is cut to, in bytes.
@@ -17,39 +17,48 @@ const FLOOR: u64 = 2048;
 /// Approximate bytes of a marker.
 const MARK: u64 = 256;
 
+/// A result that was not sent before.
+pub(super) struct NewResult {
+    pub(super) part: PartId,
+    /// Bytes of its text as it would be sent.
+    size: u64,
+}
+
+/// A new result without its middle.
+pub(super) struct Shortened {
+    pub(super) applied: Applied,
+    pub(super) save: Save,
+    /// Bytes that this saves.
+    pub(super) freed: u64,
+}
+
 impl Before<'_> {
-    /// Results with text that were not sent before, each with the bytes that would be sent: those of earlier steps
-    /// that the client adds, and those of the step in progress.
-    pub(super) fn newborn(&self, sent: &HashMap<PartId, u64>) -> [Vec<(PartId, u64)>; 2] {
-        let tail = self.conversation.tail();
+    /// Results with text that were not sent before: those of earlier steps that the client adds, and those of the step
+    /// in progress.
+    pub(super) fn new_results(&self) -> [Vec<NewResult>; 2] {
+        let (tail, sent) = (self.conversation.tail(), self.sent_sizes());
         [self.sent.min(tail)..tail, tail..self.conversation.messages.len()].map(|messages| {
             let parts = messages.flat_map(|message| self.conversation.parts_of(message));
             let results =
                 parts.filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty());
-            results.map(|(id, _)| (id, self.size(id, sent))).collect()
+            results.map(|(part, _)| NewResult { part, size: self.size(part, &sent) }).collect()
         })
     }
 
-    /// Cuts the middle out of the largest of these results, so that `missing` bytes are saved.
+    /// Cuts the middle out of the largest of these results, so that `missing` bytes are saved if possible.
     pub(super) fn shorten_all(
         &self,
-        results: Vec<(PartId, u64)>,
+        results: &[NewResult],
         missing: u64,
         policy: &Policy,
         recall: Recall<'_>,
-        change: &mut Change,
-    ) {
-        let sizes: Vec<u64> = results.iter().map(|(_, size)| *size).collect();
+    ) -> Vec<Shortened> {
+        let sizes: Vec<u64> = results.iter().map(|result| result.size).collect();
         let shares = ladder::shares(&sizes, missing, FLOOR);
-        for ((part, size), share) in results.into_iter().zip(shares).filter(|((_, size), share)| share < size)
-        {
-            let short = self.shorten((part, size), share.saturating_sub(MARK), policy, recall);
-            let Some((applied, save)) = short else { continue };
-            change.event.freed_bytes += size.saturating_sub(applied.decision.bytes_after);
-            change.event.cut += 1;
-            change.decided.push(applied);
-            change.saves.push(save);
-        }
+        let larger = results.iter().zip(shares).filter(|(result, share)| *share < result.size);
+        larger
+            .filter_map(|(result, share)| self.shorten(result, share.saturating_sub(MARK), policy, recall))
+            .collect()
     }
 
     /// Bytes of a result's text as it would be sent; `sent` are those left by decisions.
@@ -59,14 +68,16 @@ impl Before<'_> {
         sent.get(&id).copied().unwrap_or_else(|| (0..leaves).map(text).sum())
     }
 
-    /// Cuts the middle out of a result that would be sent with so many bytes, whatever its tool.
+    /// Cuts the middle out of a result, whatever its tool, so that about `max_bytes` of it stay; `None` if that does
+    /// not make it shorter.
     fn shorten(
         &self,
-        (id, size): (PartId, u64),
+        result: &NewResult,
         max_bytes: u64,
         policy: &Policy,
         recall: Recall<'_>,
-    ) -> Option<(Applied, Save)> {
+    ) -> Option<Shortened> {
+        let NewResult { part: id, size } = *result;
         let part = self.conversation.part(id)?;
         let content = part.content?;
         let texts = self.conversation.texts(id)?;
@@ -97,7 +108,11 @@ impl Before<'_> {
             output: Some(output),
             leaves,
         };
-        let is_shorter = !decision.leaves.is_empty() && decision.bytes_after < size;
-        is_shorter.then(|| (Applied { part: id, decision: decision.into() }, Save::of(&texts)))
+        let freed = size.checked_sub(decision.bytes_after).filter(|freed| *freed > 0)?;
+        (!decision.leaves.is_empty()).then(|| Shortened {
+            applied: Applied { part: id, decision: decision.into() },
+            save: Save::of(&texts),
+            freed,
+        })
     }
 }
