@@ -73,7 +73,6 @@ impl Cut {
         rule: &str,
         text: &str,
         layout: &Layout,
-        output: Option<&str>,
     ) -> Option<Splice> {
         let before = self.parted.or(self.stays).unwrap_or(self.end);
         let splice = |layout: &Layout, at, leaf| Splice {
@@ -85,7 +84,7 @@ impl Cut {
             text: text.into(),
             bytes_before: self.taken.bytes,
             bytes_after: text.len() as u64,
-            output: output.map(str::to_owned),
+            output: None,
         };
         let inserted = |layout| splice(layout, PartId { message: before as u32, part: 0 }, 0);
         let appended =

@@ -10,13 +10,12 @@ use super::cuts::Cut;
 use super::decision::Save;
 use super::event::{Before, Change};
 use super::level::Level;
+use super::room::TRIES;
 use super::splice::Splice;
 use super::{Policy, Recall, transcript};
 
 /// Bytes of text equivalent to the overhead of a message: about four tokens.
 const FRAME: u64 = 16;
-/// How many places for a note are tried.
-const TRIES: usize = 8;
 
 impl Before<'_> {
     /// The event that reduces the number of messages, if there are too many.

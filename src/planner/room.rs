@@ -26,8 +26,8 @@ const NEWEST: f64 = 0.1;
 const LITTLE: u64 = 20;
 /// Bytes by which the estimate of what an event frees may always be wrong.
 const WRONG_BY: u64 = 1200;
-/// How many places for a cut are tried.
-const TRIES: usize = 8;
+/// How many places for a note are tried.
+pub(super) const TRIES: usize = 8;
 /// How much more than the untouched thread a thread may cost if it ends with an event that makes room, as a share,
 /// while a later event would do as well or there is time.
 pub(super) const LOSS: f64 = MOST_LOSS;
@@ -406,9 +406,9 @@ impl Before<'_> {
             (recalled, save) = (Some(recall(&id)), Some(Save { id, text }));
         }
         let text = text(&messages, recalled.as_deref());
-        let output = save.as_ref().map(|save| &*save.id);
-        let splice = cut.splice(self.conversation, NOTE, &text, &Layout::Answer, output)?;
-        Some((splice, save))
+        let splice = cut.splice(self.conversation, NOTE, &text, &Layout::Answer)?;
+        let output = save.as_ref().map(|save| save.id.clone());
+        Some((Splice { output, ..splice }, save))
     }
 
     /// Bytes that decisions leave of the parts that they are about.

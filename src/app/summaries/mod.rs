@@ -480,5 +480,5 @@ fn splice_of(
     }
     let cuts = cuts(conversation, former, bound, place.sent);
     let cut = cuts.into_iter().find(|cut| cut.end == summary.end)?;
-    cut.splice(conversation, SUMMARY, &summary.text, layout, None)
+    cut.splice(conversation, SUMMARY, &summary.text, layout)
 }

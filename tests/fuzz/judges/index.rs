@@ -114,5 +114,5 @@ impl Scene {
 /// The splice for a summary of about half of the history.
 fn summary(conversation: &Conversation, layout: &Layout) -> Option<Splice> {
     let cuts = cuts(conversation, None, None, usize::MAX);
-    cuts.get(cuts.len() / 2)?.splice(conversation, SUMMARY, "This and that was done.", layout, None)
+    cuts.get(cuts.len() / 2)?.splice(conversation, SUMMARY, "This and that was done.", layout)
 }

@@ -111,7 +111,7 @@ fn images_that_are_dropped_count_once() {
         let talk = protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap();
         let cuts = cuts(&talk, None, None, usize::MAX);
         let cut = cuts.iter().find(|cut| cut.messages().eq(1..4)).unwrap();
-        let splice = Arc::new(cut.splice(&talk, NOTE, "note", &Layout::Answer, None).unwrap());
+        let splice = Arc::new(cut.splice(&talk, NOTE, "note", &Layout::Answer).unwrap());
         let gone: usize = talk.messages[1..4].iter().map(|message| message.span.len()).sum();
         let sent = body.len() - gone + splice.bytes_after as usize - talk.encoded(|message| message > 3);
         let past = Past { sent: 6, splice: Some(splice), ..Past::nothing() };
@@ -183,7 +183,7 @@ fn cuts_and_what_is_left() {
     ] {
         let conversation = talk(short);
         let splice = |cut: &Cut| {
-            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None)?;
+            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer)?;
             assert_eq!((splice.end() <= cut.end, splice.bytes_after), (true, 8));
             let plan = Plan { ops: splice.operations() };
             Some(format!("{} {}", cut.end, shown(&conversation, &plan)))
@@ -219,7 +219,7 @@ fn nothing_comes_back() {
         ("u s c1 r1 a u s x u s a u s x u", 11, "u s a u s x u s aN u s x u"),
     ] {
         let conversation = talk(short);
-        let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
+        let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer);
         let all = cuts(&conversation, None, None, usize::MAX);
         let first = splice(all.iter().find(|cut| cut.end == end).unwrap()).unwrap();
         let next = splice(cuts(&conversation, Some(&first), None, usize::MAX).last().unwrap());
@@ -260,7 +260,7 @@ fn an_answer_stays_that_binds_nothing() {
             let cut = cuts(&conversation, None, bound, usize::MAX).pop().unwrap();
             let left: Vec<usize> = (2..6).filter(|at| !cut.takes_all(&[*at])).collect();
             assert_eq!((cut.end, &left), (8, stays), "{first} {second}");
-            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None).unwrap();
+            let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer).unwrap();
             // In the place of what was done, before what the user says next; else it can stand at the head only.
             assert_eq!(splice.at.message, if left.is_empty() { 6 } else { 0 });
             let plan = Plan { ops: splice.operations() };
@@ -285,7 +285,7 @@ fn an_answer_stays_behind_a_note() {
         let conversation = talk(&words[..count].join(" "));
         let all = cuts(&conversation, since.as_ref(), None, usize::MAX);
         let cut = all.iter().find(|cut| cut.end == end).unwrap();
-        let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
+        let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer);
         let splice = splice.unwrap_or_else(|| panic!("{end}"));
         assert_eq!(shown(&conversation, &Plan { ops: splice.operations() }), expected, "{end}");
         since = Some(splice);
@@ -306,7 +306,7 @@ fn layouts() {
     ] {
         let conversation = talk(short);
         let cut = cuts(&conversation, None, None, 9).pop().unwrap();
-        let splice = cut.splice(&conversation, SUMMARY, "THE TEXT", layout, None).unwrap();
+        let splice = cut.splice(&conversation, SUMMARY, "THE TEXT", layout).unwrap();
         assert_eq!(shown(&conversation, &Plan { ops: splice.operations() }), expected, "{layout:?}");
     }
 }
@@ -316,7 +316,7 @@ fn layouts() {
 fn the_next_one_takes_all_of_the_last() {
     let conversation = talk("u a u a u a u");
     let all = cuts(&conversation, None, None, 9);
-    let first = all[0].splice(&conversation, NOTE, "x", &Layout::Answer, None).unwrap();
+    let first = all[0].splice(&conversation, NOTE, "x", &Layout::Answer).unwrap();
     let next = cuts(&conversation, Some(&first), None, 9);
     assert_eq!(next.iter().map(|cut| cut.end).collect::<Vec<_>>(), [4, 6]);
     assert!(
@@ -348,7 +348,7 @@ fn every_provider_takes_what_is_left() {
             Layout::Asked("so?".into()),
         ];
         for cut in cuts(&conversation, None, None, usize::MAX) {
-            let splice = cut.splice(&conversation, NOTE, "\"gone\"\n", &layouts[layout], None);
+            let splice = cut.splice(&conversation, NOTE, "\"gone\"\n", &layouts[layout]);
             let mut tally = tally.borrow_mut();
             let (made, refused) = tally.entry(protocol.name()).or_default();
             let Some(splice) = splice else {
@@ -442,7 +442,7 @@ proptest! {
     ) {
         let words = words.iter().enumerate().map(|(at, word)| word.replace('1', &at.to_string()));
         let conversation = talk(&format!("u {}", words.collect::<Vec<_>>().join(" ")));
-        let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer, None);
+        let splice = |cut: &Cut| cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer);
         let all: Vec<Splice> = cuts(&conversation, None, None, usize::MAX).iter().filter_map(splice).collect();
         if all.is_empty() {
             return Ok(());

@@ -45,7 +45,7 @@ impl Thread {
 
 fn ready(conversation: &Conversation, end: usize) -> Option<Splice> {
     let cut = cuts(conversation, None, None, usize::MAX).into_iter().find(|cut| cut.end == end)?;
-    cut.splice(conversation, SUMMARY, "THE TEXT", &Layout::Answer, None)
+    cut.splice(conversation, SUMMARY, "THE TEXT", &Layout::Answer)
 }
 
 /// What is ready is put in force when the window demands it, once, and stays.
@@ -208,7 +208,7 @@ fn the_ladder_cuts_behind_reasoning_alone() {
     let (before, grown) = ("u a u c1 r1 T u c2 r2 a u", "u a u c1 r1 T u c2 r2 a u a u");
     let request = talk(grown);
     let places = cuts(&request, None, None, usize::MAX);
-    let stands = |cut: &Cut| cut.splice(&request, NOTE, "THE TEXT", &Layout::Answer, None).is_some();
+    let stands = |cut: &Cut| cut.splice(&request, NOTE, "THE TEXT", &Layout::Answer).is_some();
     let places: Vec<(usize, bool)> = places.iter().map(|cut| (cut.end, stands(cut))).collect();
     assert_eq!(places, [(2, true), (6, true), (10, true), (12, true)]);
     let ladder = ladder::Settings { keep_turns: 1, ..ladder::Settings::default() };
