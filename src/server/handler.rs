@@ -93,8 +93,8 @@ impl<G: Gateway> Handler<G> {
             Route::Forward(target) => {
                 // Boxed, because the futures around it are moved several times.
                 let tap = self.follow(&head, &target);
-                let answer =
-                    boxed(|| self.forward(&head, &target, Replay::streaming(body), spelling, tap)).await;
+                let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
+                let answer = boxed(|| self.forward(&head, &target, outgoing, tap)).await;
                 answer.map(|answer| self.redirected(&head, &target, answer))
             }
             Route::Read(target) => {
@@ -136,8 +136,8 @@ impl<G: Gateway> Handler<G> {
         let Unread { head, spelling, body, at } = unread;
         let Some(coding) = Coding::of(&head.headers) else {
             self.stats.unread_bodies.increment();
-            return Box::pin(self.forward(&head, target, Replay::streaming(body), spelling, Tap::none()))
-                .await;
+            let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
+            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
         };
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
@@ -154,7 +154,8 @@ impl<G: Gateway> Handler<G> {
         }
         let Some((original, plain)) = self.decode(coding, &body).await else {
             self.stats.unread_bodies.increment();
-            return Box::pin(self.forward(&head, target, body, spelling, Tap::none())).await;
+            let outgoing = Outgoing::streamed(body, spelling);
+            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
         };
         drop(body);
         let upstream = Arc::clone(&target.upstream);
@@ -314,11 +315,9 @@ impl<G: Gateway> Handler<G> {
         &self,
         head: &Parts,
         target: &Target,
-        body: Replay,
-        spelling: Extensions,
+        outgoing: Outgoing,
         mut tap: Tap,
     ) -> Result<Response<Answer>, Abandoned> {
-        let outgoing = Outgoing::streamed(body, spelling);
         match self.send(head, target, outgoing, &mut tap).await {
             Ok(response) => Ok(self.relay(response.map(Replay::streaming), target, tap, None)),
             Err(error) => self.fail(head, target, &error, tap),
