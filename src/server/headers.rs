@@ -76,23 +76,24 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
 pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
     // A transfer coding other than `chunked` is not decoded here, so the client must be told of it.
     let is_encoded = has_transfer_coding(&received);
-    let is_for_this_hop = |name: &HeaderName| {
-        is_hop_by_hop(name) && *name != TRAILER && !(is_encoded && *name == TRANSFER_ENCODING)
+    // `Transfer-Encoding` overrides `Content-Length`, which may then be wrong (RFC 9112, 6.3).
+    let has_coding = received.contains_key(TRANSFER_ENCODING);
+    let is_dropped = |name: &HeaderName| match *name {
+        TRAILER => false,
+        TRANSFER_ENCODING => !is_encoded,
+        CONTENT_LENGTH => has_coding,
+        _ => is_hop_by_hop(name),
     };
-    if !received.keys().any(is_for_this_hop) {
+    if !received.keys().any(is_dropped) {
         return received;
     }
     let named = named_by_connection(&received);
-    // `Transfer-Encoding` overrides `Content-Length`, which may then be wrong (RFC 9112, 6.3).
-    let has_coding = received.contains_key(TRANSFER_ENCODING);
     let mut sent = HeaderMap::with_capacity(received.len());
     let mut current = None;
     for (name, value) in received {
         if let Some(name) = name {
-            let is_dropped = is_for_this_hop(&name)
-                || has_coding && name == CONTENT_LENGTH
-                || named.iter().any(|named| named == name.as_str());
-            current = (!is_dropped).then_some(name);
+            let is_named = named.iter().any(|named| named == name.as_str());
+            current = (!is_named && !is_dropped(&name)).then_some(name);
         }
         if let Some(name) = &current {
             sent.append(name, value);
