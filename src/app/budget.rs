@@ -106,6 +106,16 @@ impl Budget {
 
     /// Counts a record towards the limits, and logs once when one of them is reached.
     pub(super) fn book(&self, record: &Record, at_ms: i64) {
+        self.count(record, |count| self.with_day(at_ms, count));
+    }
+
+    /// Does the same for a request of `at_ms` whose figures came later. Its day may be over: if it is not the one in
+    /// memory, only the store needs the figures.
+    pub(super) fn book_late(&self, record: &Record, at_ms: i64) {
+        self.count(record, |count| self.today.with_known(at_ms.div_euclid(DAY_MS), count));
+    }
+
+    fn count(&self, record: &Record, on_day: impl FnOnce(&dyn Fn(&mut Account))) {
         if self.is_idle() {
             return;
         }
@@ -116,7 +126,7 @@ impl Budget {
             tracing::warn!(model, "the price of a model is not known: budgets in dollars do not count it");
         }
         if self.settings.day != Limits::default() {
-            self.with_day(at_ms, |account| self.add(account, more, self.settings.day, OF_DAYS, "today"));
+            on_day(&|account| self.add(account, more, self.settings.day, OF_DAYS, "today"));
         }
         if self.settings.conversation != Limits::default() {
             let limits = self.settings.conversation;
@@ -216,6 +226,13 @@ impl Today {
         match &mut *today {
             Some((known, account)) if is_of(*known) => then(account),
             other => then(&mut other.insert((day, own.unwrap_or_else(read))).1),
+        }
+    }
+
+    /// Runs `then` on the account of this very day, if it is the one in memory.
+    fn with_known(&self, day: i64, then: impl FnOnce(&mut Account)) {
+        if let Some((_, account)) = self.lock().as_mut().filter(|(known, _)| *known == day) {
+            then(account);
         }
     }
 
@@ -392,6 +409,13 @@ mod tests {
         assert_eq!(spent(2 * DAY_MS), [8, 0, 37, 0]);
         // A request that began before midnight.
         assert_eq!(spent(2 * DAY_MS - 1), [8, 0, 37, 0]);
+        // The figures of a request of an earlier day: the newest day stays in memory.
+        assert_eq!(spent(2 * DAY_MS), [8, 0, 37, 0]);
+        budget.book_late(&record("c", Some(1), 7), DAY_MS + 9);
+        let today = || budget.today.lock().as_ref().map(|(day, account)| (*day, account.spent.tokens));
+        assert_eq!(today(), Some((2, 0)));
+        budget.book_late(&record("c", Some(1), 7), 2 * DAY_MS + 9);
+        assert_eq!(today(), Some((2, 7)));
         // A clock that was far ahead keeps no later day for today.
         budget.book(&record("b", Some(6), 8), 9 * DAY_MS);
         assert_eq!((spent(9 * DAY_MS), spent(3 * DAY_MS)), ([8, 6, 37, 8], [8, 0, 37, 0]));

@@ -342,7 +342,7 @@ impl Desk {
         let Some(told) = self.awaited.complete(told, prices, &**store) else { return };
         let Waiting { mut record, at_ms, is_known } = told;
         self.untouched.told(&mut record, at_ms);
-        self.means.budget.book(&record, at_ms);
+        self.means.budget.book_late(&record, at_ms);
         self.means.tally.book_late(&record, is_known);
         put(&*self.means.store, &self.means.tally, record, at_ms, Vec::new());
     }
