@@ -92,11 +92,7 @@ impl Deadline {
     /// before or begins with a checkpoint, is held; any other is released. Returns whether the request may still be
     /// edited.
     pub fn placed(&self, must: bool) -> bool {
-        if !must {
-            return self.release();
-        }
-        self.hold();
-        true
+        if must { self.hold() } else { self.release() }
     }
 
     /// Whether the request waits for its decisions.
