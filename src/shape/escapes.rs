@@ -1,10 +1,13 @@
 //! Removes terminal escapes, backspaces and carriage-return progress: what a screen would no longer show.
 //!
-//! Of an overwritten line, the last state stays: always in a text with escapes or backspaces, which was written for a
-//! terminal; elsewhere only if it is recognised as progress. `\r\n` line ends and all other control characters stay as
-//! they are; nothing is ever added.
+//! In a text with escapes or backspaces, which was written for a terminal, what follows a carriage return overwrites the
+//! line character by character, as it does there: what it does not reach stays, unless an escape erases it. In other
+//! texts the last state of an overwritten line stays, and only if it is recognised as progress. `\r\n` line ends and all
+//! other control characters stay as they are; nothing is ever added.
 
-use memchr::{memchr2, memchr3, memrchr};
+use std::mem;
+
+use memchr::{memchr2, memchr3};
 
 use super::overwritten;
 
@@ -12,16 +15,22 @@ const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const BACKSPACE: u8 = 0x08;
 
+/// Stand for the sequences that erase the rest of a line, and the whole of it, while lines are put together: this
+/// character, which no text has any more then, and one of those.
+const ERASED: char = '\u{1b}';
+const REST: char = '0';
+const WHOLE: char = '2';
+
 /// The text as a screen would finally show it; `None` if there is nothing to strip.
 pub(super) fn strip(text: &str) -> Option<String> {
     let stripped = if memchr::memchr(ESC, text.as_bytes()).is_some() {
         let stripped = without_sequences(text);
-        let again = is_overwritten(&stripped).then(|| last_states(&stripped, last_state));
-        Some(again.unwrap_or(stripped))
+        let is_final = memchr2(ESC, BACKSPACE, stripped.as_bytes()).is_none() && !is_overwritten(&stripped);
+        Some(if is_final { stripped } else { lines(&stripped, push_shown) })
     } else if memchr::memchr(BACKSPACE, text.as_bytes()).is_some() {
-        Some(last_states(text, last_state))
+        Some(lines(text, push_shown))
     } else if is_overwritten(text) {
-        let stripped = last_states(text, overwritten::lasting);
+        let stripped = lines(text, push_lasting);
         (stripped.len() < text.len()).then_some(stripped)
     } else {
         None
@@ -30,7 +39,8 @@ pub(super) fn strip(text: &str) -> Option<String> {
     stripped
 }
 
-/// Everything but the escape sequences. An incomplete sequence only loses its introducer.
+/// Everything but the escape sequences. An incomplete sequence only loses its introducer. Where one erased something,
+/// [`ERASED`] stands.
 fn without_sequences(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -38,7 +48,12 @@ fn without_sequences(text: &str) -> String {
     while let Some(offset) = memchr::memchr(ESC, &bytes[at..]) {
         // Both ends are at ASCII bytes or after a sequence of them, which are character boundaries.
         out.push_str(&text[at..at + offset]);
-        at += offset + sequence_len(&bytes[at + offset..]);
+        let begin = at + offset;
+        at = begin + sequence_len(&bytes[begin..]);
+        if let Some(erased) = erased(&bytes[begin..at]) {
+            out.push(ERASED);
+            out.push(erased);
+        }
     }
     out.push_str(&text[at..]);
     out
@@ -71,6 +86,15 @@ fn string_len(bytes: &[u8]) -> usize {
     }
 }
 
+/// What of its line a sequence erases: the rest, behind the cursor, or the whole.
+fn erased(sequence: &[u8]) -> Option<char> {
+    match sequence {
+        b"\x1b[K" | b"\x1b[0K" | b"\x1b[J" | b"\x1b[0J" => Some(REST),
+        b"\x1b[2K" => Some(WHOLE),
+        _ => None,
+    }
+}
+
 fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
     bytes.iter().take_while(|&&byte| matches(byte)).count()
 }
@@ -89,49 +113,79 @@ fn is_overwritten(text: &str) -> bool {
     false
 }
 
-/// The text with each line reduced to the states that `lasting` returns.
-fn last_states<'t>(text: &'t str, lasting: impl Fn(&'t str) -> Vec<&'t str>) -> String {
+/// The text with `push` writing each of its lines, of which it gets what is visible.
+fn lines(text: &str, push: impl Fn(&mut String, &str)) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let content = line.strip_suffix('\n').unwrap_or(line);
-        let visible = content.trim_end_matches('\r');
-        if memchr::memchr(b'\r', visible.as_bytes()).is_none() {
-            push_overstruck(&mut out, visible);
-        } else {
-            for (at, state) in lasting(visible).into_iter().enumerate() {
-                out.push_str(if at > 0 { "\r" } else { "" });
-                push_overstruck(&mut out, state);
-            }
+        let visible = visible(content);
+        push(&mut out, visible);
+        if content[visible.len()..].contains('\r') {
+            out.push('\r');
         }
-        let carriage_returns = content.len() - visible.len();
-        out.push_str(&line[content.len() - carriage_returns.min(1)..]);
+        out.push_str(&line[content.len()..]);
     }
     out
 }
 
-/// What a terminal finally shows of a line.
-fn last_state(line: &str) -> Vec<&str> {
-    vec![memrchr(b'\r', line.as_bytes()).map_or(line, |at| &line[at + 1..])]
+/// A line up to the carriage return behind its last character: erasures behind that would leave nothing of it.
+fn visible(line: &str) -> &str {
+    let mut end = line.len();
+    let mut rest = line;
+    loop {
+        if let Some(before) = rest.strip_suffix('\r') {
+            (rest, end) = (before, before.len());
+        } else if let Some(before) =
+            rest.strip_suffix([REST, WHOLE]).and_then(|rest| rest.strip_suffix(ERASED))
+        {
+            rest = before;
+        } else {
+            return &line[..end];
+        }
+    }
 }
 
-/// Appends a line after applying its backspaces: each moves the cursor left, and what follows overwrites.
-fn push_overstruck(out: &mut String, line: &str) {
-    if memchr::memchr(BACKSPACE, line.as_bytes()).is_none() {
-        out.push_str(line);
-        return;
+/// Appends the states of a line that are not progress, or the last of it.
+fn push_lasting(out: &mut String, line: &str) {
+    if memchr::memchr(b'\r', line.as_bytes()).is_none() {
+        return out.push_str(line);
+    }
+    for (at, state) in overwritten::lasting(line).into_iter().enumerate() {
+        out.push_str(if at > 0 { "\r" } else { "" });
+        out.push_str(state);
+    }
+}
+
+/// Appends a line as a terminal finally shows it: a carriage return moves the cursor to its beginning, a backspace to
+/// the left, and what follows overwrites. A line is erased as a whole only if it is drawn again afterwards.
+fn push_shown(out: &mut String, line: &str) {
+    if memchr3(b'\r', BACKSPACE, ESC, line.as_bytes()).is_none() {
+        return out.push_str(line);
     }
     let mut cells: Vec<char> = Vec::with_capacity(line.len());
-    let mut cursor = 0_usize;
-    for character in line.chars() {
-        if character == char::from(BACKSPACE) {
-            cursor = cursor.saturating_sub(1);
-            continue;
+    let (mut cursor, mut is_erased) = (0_usize, false);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\r' => {
+                cursor = 0;
+                if mem::take(&mut is_erased) {
+                    cells.clear();
+                }
+            }
+            _ if character == char::from(BACKSPACE) => cursor = cursor.saturating_sub(1),
+            ERASED => match characters.next() {
+                Some(WHOLE) if cursor > 0 => is_erased = true,
+                _ => cells.truncate(cursor),
+            },
+            shown => {
+                match cells.get_mut(cursor) {
+                    Some(cell) => *cell = shown,
+                    None => cells.push(shown),
+                }
+                (cursor, is_erased) = (cursor + 1, false);
+            }
         }
-        match cells.get_mut(cursor) {
-            Some(cell) => *cell = character,
-            None => cells.push(character),
-        }
-        cursor += 1;
     }
     out.extend(cells);
 }
@@ -191,6 +245,15 @@ mod tests {
             ("a\r\x1b[0m\nb", "a\r\nb"),
             ("x\ny\r\x1b[Kz\nw\n", "x\nz\nw\n"),
             ("x\ny\x08\rz\nw\n", "x\nz\nw\n"),
+            // What is not reached stays, unless it is erased.
+            ("\x1b[31mfatal: disk full\x1b[0m\rok\n", "oktal: disk full\n"),
+            ("\x1b[32m 99 of 100\r100 of 100\x1b[0m\n", "100 of 100\n"),
+            ("Compiling a\x1b[K\rDone\x1b[K\n", "Done\n"),
+            ("Compiling a\r\x1b[2KDone\n", "Done\n"),
+            ("Compiling a\x1b[2K\rDone\n", "Done\n"),
+            ("Compiling a\r\x1b[J\x1b[1mDone\x1b[m\n", "Done\n"),
+            ("Compiling a\r\x1b[2K\nDone\n", "Compiling a\r\nDone\n"),
+            ("kept\x1b[2K here\n\x1b[Kand\x1b[K here\x1b[K", "kept here\nand here"),
             // Without escapes or backspaces these may be lines that end with carriage returns.
             ("x\ny\rz\nw\n", "x\ny\rz\nw\n"),
             ("Output:\nid,n\r1,2\r2,4\r", "Output:\nid,n\r1,2\r2,4\r"),
@@ -224,6 +287,8 @@ mod tests {
             "2%\r1%\r",
             "1%\r\r",
             "(\r",
+            "a\r\x1b[K",
+            "a\x1b[2K\r",
         ] {
             let text = piece.repeat((1 << 20) / piece.len());
             assert!(strip(&text).is_none_or(|stripped| stripped.len() < text.len()));
