@@ -237,6 +237,11 @@ fn heading(line: &str) -> Heading {
         return Heading::None;
     }
     let said = title.to_ascii_lowercase();
+    // `Next.js` and `Errors/x.ts` are names.
+    let first = said.split_whitespace().next().unwrap_or_default();
+    if first.trim_end_matches(['.', ':', '*']).contains('.') {
+        return Heading::Other(level);
+    }
     let is = |section: &&Section| {
         let name = section.title().to_ascii_lowercase();
         said.strip_prefix(&name).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
@@ -308,6 +313,10 @@ mod tests {
             ("### Done\n- a\n### Backend\n- b", "Done: - a"),
             ("# Done\n- a\n ## Backend\n- b\n###### x", "Done: - a|### Backend|- b|###### x"),
             ("## Done\n- a\n### Next steps\n- b\n#### c\n### d\n- e", "Next: - b|#### c; Done: - a"),
+            (
+                "## Done\n### Next.js: routes\n- a\n### **Errors/x.ts**\n- b\n## Next.\n- c\n## Files/Artifacts\n- d",
+                "Next: - c; Done: ### Next.js: routes|- a|### **Errors/x.ts**|- b; Files: - d",
+            ),
             // No headings.
             (
                 "## Done\n#1234 fixed\n#include <a>\n#!/bin/sh\n#\n####### x",
