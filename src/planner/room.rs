@@ -218,10 +218,12 @@ impl Before<'_> {
     }
 
     /// How much must be freed after the provider has refused the prompt as too long, measured by the size that it
-    /// reported.
+    /// reported. One that is smaller than what is to be left shows that the window is smaller than assumed: the prompt
+    /// then counts as filling it, as one of unknown size does.
     fn overflown(&self, gauge: Gauge, said: Option<u64>, policy: &Policy) -> Need {
-        let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
         let target = gauge.target(&policy.window);
+        let said = said.filter(|said| *said > target);
+        let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
         let sent = self.sent_bytes();
         let share = prompt.saturating_sub(target) as f64 / prompt.max(1) as f64;
         let over = prompt.saturating_sub(gauge.usable()) as f64 / prompt.max(1) as f64;

@@ -30,6 +30,7 @@ const LIMITS: &[&str] = &[
     "maximum context length is ",
     "maximum context length of ",
     "maximum prompt length is ",
+    "exceed the configured limit of ",
     "too large for model with ",
     "available context size (",
     "while limit is ",
@@ -88,6 +89,7 @@ pub(super) const OVERFLOW: &[Wording] = &[
     common("context_length_exceeded"),
     common("maximum context length is"),
     common("maximum context length of"),
+    common("input tokens exceed the configured limit of"),
     request("exceeds the context window of this model", &[], &[]),
     // xAI, Mistral, GitHub Copilot, Kimi, MiniMax, z.ai, DashScope, Poolside.
     common("maximum prompt length is"),
@@ -183,6 +185,11 @@ mod tests {
             "Unable to submit request because the input token count is 32821 but model only supports up to 32768. Reduce the input token count and try again.",
             Some(32_821),
             Some(32_768),
+        ),
+        (
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300213 tokens. Please reduce the length of the messages.",
+            Some(300_213),
+            Some(272_000),
         ),
         (
             "This model's maximum context length is 128000 tokens. However, your messages resulted in 130512 tokens. Please reduce the length of the messages.",

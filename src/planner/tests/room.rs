@@ -244,6 +244,8 @@ fn overflows_are_made_room_for() {
         (Some(Overflow { prompt: None }), Some(9_000), Some(8)),
         (Some(Overflow { prompt: None }), None, Some(8)),
         (Some(Overflow { prompt: Some(10_000) }), Some(15_000), Some(4)),
+        // It should have fitted.
+        (Some(Overflow { prompt: Some(10_000) }), Some(272_000), Some(6)),
     ] {
         let facts = Facts { window, overflow, ..Facts::default() };
         let mut thread = Thread { sent: request.messages.len(), ..Thread::default() };
