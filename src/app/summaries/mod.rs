@@ -8,6 +8,7 @@
 mod bill;
 #[cfg(test)]
 mod made;
+mod outdated;
 mod price;
 #[cfg(test)]
 mod tests;
@@ -37,6 +38,7 @@ use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{self, Binding, Catalogue, Price, Vendor};
 
+use outdated::Outdated;
 use price::{Expected, Spending};
 
 /// For how many threads it is remembered that the store was asked for their summaries.
@@ -67,6 +69,7 @@ pub(super) struct Summaries {
     prices: Arc<Catalogue>,
     asked: Recent<String, ()>,
     spending: Spending,
+    outdated: Outdated,
 }
 
 /// What is needed to know of a request.
@@ -191,7 +194,14 @@ impl Summaries {
         let spending = Spending::new();
         let report = bill::report(Arc::clone(&store), tally, budget, spending.clone());
         let summarizer = Summarizer::start(limits, Arc::clone(&prices), report)?;
-        Ok(Self { summarizer, store, prices, asked: Recent::of_entries(ASKED), spending })
+        Ok(Self {
+            summarizer,
+            store,
+            prices,
+            asked: Recent::of_entries(ASKED),
+            spending,
+            outdated: Outdated::new(),
+        })
     }
 
     /// The splice with which the newest summary of a request's history could be sent.
@@ -225,15 +235,19 @@ impl Summaries {
     /// The summary to be written now that this request is sent, if one is due.
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
         let Seen { conversation, place, terms, level, .. } = seen;
-        let thread = &place.thread.id;
+        let (thread, whole) = (&place.thread.id, &place.thread.conversation);
         if !terms.settings.enabled {
             return None;
+        }
+        if seen.splice.is_some_and(|splice| &*splice.rule == SUMMARY) {
+            self.outdated.is_used(whole);
         }
         if !terms.is_due(level) {
             self.spending.is_not_asked(thread, self.summarizer.takes(thread));
             return None;
         }
         self.spending.asks(thread);
+        self.outdated.comes_near(thread, level.prompt_tokens, seen.now_ms);
         if conversation.continues.is_some() || level.defers || !self.summarizer.takes(thread) {
             return None;
         }
@@ -255,7 +269,9 @@ impl Summaries {
             return None;
         }
         let expected = Expected::of(&seen, &cut, newest.as_deref(), &self.prices);
-        if expected.is_some_and(|expected| expected.bytes > terms.most(level)) {
+        let is_dear = expected.is_some_and(|expected| expected.bytes > terms.most(level));
+        let is_vain = !level.is_crowded(&terms.window) && self.outdated.is_likely(whole, thread, &level);
+        if is_dear || is_vain {
             self.spending.waits(thread);
             return None;
         }
@@ -343,8 +359,11 @@ impl Summaries {
     /// Begins a job, unless there are too many already.
     pub(super) fn begin(&self, job: Job) {
         let thread = job.thread.clone();
+        let conversation = job.conversation_id.clone();
         self.spending.begins(&thread);
-        if !self.summarizer.begin(job) {
+        if self.summarizer.begin(job) {
+            self.outdated.begins(&conversation, &thread);
+        } else {
             self.spending.is_not_begun(&thread);
         }
     }

@@ -1,6 +1,7 @@
 //! A summary replaces one history and no other.
 
 mod bills;
+mod outdated;
 
 use std::path::Path;
 
