@@ -293,8 +293,8 @@ fn an_agent_is_told_in_the_variables_that_the_readme_names() {
     let out = ran(command).out;
     let mut set: Vec<&str> = out.lines().collect();
     let readme = include_str!("../../README.md");
-    let (_, text) = readme.split_once("It does so by ").expect("it says by which");
-    let (text, _) = text.split_once(", and by no other").expect("it says that these are all");
+    let (_, text) = readme.split_once("| provider | variables |").expect("it has a table of them");
+    let (text, _) = text.split_once("\n\n").expect("the table ends");
     let mut named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     set.sort_unstable();
     named.sort_unstable();
