@@ -9,6 +9,25 @@
 //! An old part, which an earlier request carried, is sent as its stored decision says, else untouched. A newborn part
 //! is decided once, stored, then sent. Old parts get new decisions only in a planned, priced, recorded event.
 //!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | message, part | an element of the history; a text, call, result, reasoning, media or opaque block in it |
+//! | newborn, old | a part that is first seen in this request; one that an earlier request carried upstream |
+//! | decision | "this part is sent as that", made once, stored, never changed ([`planner::Applied`]) |
+//! | event | a planned change to old parts, the only thing that may break a cached prefix (not an event of a stream) |
+//! | gate | what an event must pass: its reason, and that it pays ([`strategy::gate`]) |
+//! | rung | one way of making room in the window; they are tried in order, the mildest first ([`strategy::ladder::Rung`]) |
+//! | splice | a note or a summary that replaces a range of messages ([`planner::Splice`]) |
+//! | chain | the hash of a history up to a message: it identifies what was sent before ([`conversation::Chain`]) |
+//! | thread | a growing list of messages; a fork, a sub-agent or the client's own compaction begins a new one |
+//! | place | where a request belongs: its thread, how it continues it, what was decided there ([`lineage::Place`]) |
+//! | standing | what a thread's past requests tell the planner ([`planner::Standing`]) |
+//! | mark | a cache breakpoint: the provider keeps the prompt up to it ([`strategy::marks`]) |
+//! | stake | what a thread has paid for cache writes that were not read yet ([`strategy::marks::Stake`]) |
+//! | own call | a request that the gateway itself makes, for a summary for instance |
+//!
 //! # Layers
 //!
 //! The core is pure: bytes in, values out; no IO, clock, environment, logging or async. It asks (which decisions are
@@ -29,7 +48,9 @@
 //! The shell: [`server`] and [`upstream`] move bytes; [`url`] interprets URLs; [`lineage`] finds the thread that a
 //! request continues; [`store`] keeps decisions; [`summarizer`] has summaries written in the background; [`ledger`]
 //! keeps the books; [`config`] reads `gateway.toml`; [`admin`], [`cli`] and [`telemetry`] are the faces, of which the
-//! first two show the same books; [`app`] is the gateway itself: it joins these modules, and learns from answers.
+//! first two show the same books. [`app`] runs a request through all of them, and holds what the gateway learns from
+//! one request for the next: how long prompts turn out to be, which windows and caches providers have, which edits
+//! they refuse, what budgets have left.
 //!
 //! # The way of a request
 //!
