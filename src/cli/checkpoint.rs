@@ -14,25 +14,25 @@ use crate::strategy::summary::{Checkpoint, Outline};
 const SCHEMA: &str = "\
 Two files are written, CONVERSATION.checkpoint.json and CONVERSATION.checkpoint.md: what the user wants (word for
 word), what is done, under way and next, decisions, open issues, constraints, files, facts, and the last summary.
-They are as old as that summary: what came after it is not in them.
+They are as old as that summary: messages after it are not covered. Without a summary, nothing is written.
 
 They are written to `checkpoints` below `state.dir`, where the gateway looks for them: a new conversation whose requests
-carry the header `x-plimsoll-checkpoint: CONVERSATION` starts from there. The text of the checkpoint then stands below
-the user's first words in every request.
+carry the header `x-plimsoll-checkpoint: CONVERSATION` starts from there: in each of them, the text of the checkpoint is
+added below the user's first message.
 
 JSON:
   {\"version\", \"conversation\", \"saved_at\", \"goal\", \"constraints\": [], \"completed\": [], \"current\": [], \"remaining\": [],
    \"decisions\": [], \"open_issues\": [], \"facts\": [], \"files\": [], \"summary\"}
-  version   1; a file of a newer version is refused, not guessed at
+  version   1; the gateway rejects files of a newer version
   saved_at  when the summary was made, RFC 3339 in UTC";
 
 /// The options of `plimsoll checkpoint`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    /// The conversation's id, or its beginning; `plimsoll conversations` lists the ids
     id: String,
-    /// Where to write the files, if not where the gateway looks for them
+    /// Where to write the files [default: `checkpoints` below `state.dir`, where the gateway looks for them]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]

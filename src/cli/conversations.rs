@@ -20,19 +20,19 @@ const SCHEMA: &str = "\
 JSON:
   {\"conversations\": [{\"id\", \"log\", \"started\", \"last\", \"clients\": [], \"models\": [], \"totals\": TOTALS}],
    \"of\", \"unreadable\", \"missing\"}
-  log            the file of its records in `ledger.dir`
-  started, last  when the first and the last request came, RFC 3339 in UTC: of those that are asked for
-  of             how many conversations there are with such requests; `--limit` bounds how many are listed
-  unreadable     damaged records; they are in no conversation
-  missing        records that could not be written; they are in no conversation
-  TOTALS         as `plimsoll report --help` says
+  log            the name of the file in `ledger.dir` that holds its records
+  started, last  when the first and the last request arrived (within `--since` and `--until`), RFC 3339 in UTC
+  of             the number of conversations with such requests; `--limit` bounds only how many are listed
+  unreadable     the number of damaged records; they belong to no conversation
+  missing        the number of records that could not be written; they belong to no conversation
+  TOTALS         as described by `plimsoll report --help`
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll conversations`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// List at most this many
+    /// The maximum number of conversations to list
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = limit)]
     limit: usize,
     #[command(flatten)]

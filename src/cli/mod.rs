@@ -51,14 +51,14 @@ struct Command {
 enum Action {
     /// Run the gateway until it is told to stop
     Serve(Serve),
-    /// Run an agent with a gateway of its own, and say at the end what it cost
+    /// Run an agent with a gateway of its own, and print at the end what it cost
     Run(Run),
-    /// Say everything that is wrong with a configuration file
+    /// Report all mistakes in a configuration file
     Check {
         /// The file
         #[arg(default_value = files::USUAL, env = CONFIG)]
         file: PathBuf,
-        /// The same, as other commands take it
+        /// The file, given as for other commands
         #[arg(long, short, value_name = "FILE")]
         config: Option<PathBuf>,
     },
@@ -68,23 +68,23 @@ enum Action {
         #[arg(default_value = files::USUAL)]
         file: PathBuf,
     },
-    /// Say what was used, what it cost and what was saved
+    /// Show what was used, what it cost and what was saved, by day, model, client or conversation
     Report(report::Options),
     /// List the conversations, the newest first
     Conversations(conversations::Options),
     /// Show a conversation request by request: what was sent, why, what it cost and what it would have cost
     Inspect(inspect::Options),
-    /// Show what a request was sent with in place of what the client sent
+    /// Show how a request was changed before it was sent
     Diff(diff::Options),
-    /// List the full texts of what was cut or cleared, or print one
+    /// List the full texts of results that were shortened or cleared, or print one
     Outputs(outputs::Options),
-    /// Say what models are billed by: dollars for a million tokens of each kind
+    /// Show the prices that models are billed at, in US dollars per million tokens
     Prices(prices::Options),
-    /// Write the state of a conversation as JSON and Markdown: goal, progress, decisions, open issues, files
+    /// Write the state of a conversation to files from which a new one can start: goal, progress, decisions, open issues
     Checkpoint(checkpoint::Options),
-    /// Say how much of what they stand for the summaries of a conversation keep
+    /// Show how much the summaries of a conversation keep of the messages that they replace
     Fidelity(fidelity::Options),
-    /// Say what the gateway would have done to recorded conversations, and what that saves
+    /// Show what the gateway would have done to recorded conversations, and what that would have saved
     Replay(replay::Options),
     /// Play a recorded session and print the bill with and without the gateway; needs no key
     Demo(demo::Options),
@@ -93,53 +93,53 @@ enum Action {
 /// Where the configuration comes from.
 #[derive(Debug, Args)]
 struct Source {
-    /// The configuration file; without one, the shipped defaults hold, whatever is in the directory
+    /// The configuration file. Without one the defaults apply, even if the directory has a gateway.toml
     #[arg(long, short, value_name = "FILE", env = CONFIG)]
     config: Option<PathBuf>,
 }
 
-/// What is told, and how.
+/// The options of commands that print results.
 #[derive(Debug, Args)]
 struct Output {
-    /// Print JSON; `--help` says what it holds
+    /// Print JSON; `--help` describes its fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     source: Source,
 }
 
-/// The same where it has times.
+/// The options of commands that print results with times.
 #[derive(Debug, Args)]
 struct TimedOutput {
     /// Use UTC instead of the local time zone
     #[arg(long)]
     utc: bool,
-    /// Print JSON; `--help` says what it holds
+    /// Print JSON; `--help` describes its fields
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     source: Source,
 }
 
-/// What a gateway does.
+/// The options of commands that run a gateway.
 #[derive(Debug, Args)]
 struct Gateway {
     #[command(flatten)]
     source: Source,
-    /// Send everything to this server, whatever its path
+    /// Send all requests to this server, whatever their paths, instead of the configured upstreams
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
-    /// Change nothing; only tell what would have been saved
+    /// Change no requests, only estimate what would have been saved; as `mode = "observe"`
     #[arg(long)]
     observe: bool,
 }
 
 #[derive(Debug, Args)]
 struct Serve {
-    /// Listen here instead; port 0 takes a free one
+    /// The address for clients, instead of `listen.address`; port 0 takes any free port
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Write the port to this file once it is open
+    /// Write the port to this file once the gateway listens
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
     #[command(flatten)]
@@ -150,7 +150,7 @@ struct Serve {
 struct Run {
     #[command(flatten)]
     gateway: Gateway,
-    /// The agent and its arguments, in which {url} stands for the gateway's address
+    /// The agent's command and its arguments; {url} in an argument is replaced by the gateway's address
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "AGENT")]
     agent: Vec<OsString>,
 }

@@ -10,10 +10,10 @@ use crate::store::LedgerFilter;
 /// Which requests are looked at, and whose days count.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Range {
-    /// Only requests from then on: a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (12h, 7d, 2w)
+    /// Only requests from this time on: a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (12h, 7d, 2w)
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only requests up to then, in the same words; a date means the end of that day
+    /// Only requests up to this time, given in the same way; a date means the end of that day
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
 }

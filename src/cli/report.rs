@@ -15,37 +15,40 @@ const SCHEMA: &str = "\
 JSON:
   {\"by\", \"time_zone\", \"since\", \"until\", \"groups\": [{\"name\", \"totals\"}], \"total\": TOTALS, \"unreadable\",
    \"missing\"}
-  name        null for the requests that do not say; since, until: RFC 3339 or null
-  unreadable  damaged records; they are counted in total.requests and total.unknown_usage
-  missing     records that could not be written, of requests or of own calls; they are counted in nothing else
+  name        the group; null for requests that do not tell it, such as those without a model
+  since, until  RFC 3339 or null
+  unreadable  the number of damaged records; they are counted in total.requests and total.unknown_usage
+  missing     the number of records that could not be written, of requests or own calls; they are counted nowhere else
   TOTALS
     requests, failed, edited, observed, broken_off, unpriced_charges, unknown_price, unknown_usage
-            numbers of requests; with broken_off or unpriced_charges, cost is a lower bound; unknown_price and
-            unknown_usage count own calls too
+            numbers of requests; if broken_off or unpriced_charges is not 0, cost is a lower bound; unknown_price and
+            unknown_usage include own calls
     tokens  {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}
-            disjoint, but reasoning is a part of output
-    cost    null if nothing is known of it, else {usd, input, cache_read, cache_write, output, searches, total}
-            usd is an exact decimal number as a string, the others are integers of 10^-12 dollars
-    saved   {bytes, tokens_estimate, net, net_of}: what was not sent, and the money that it comes to
-            net is what the requests would have cost without the gateway less what they did cost, an estimate in
-            10^-12 dollars, negative if it made them dearer, null if unknown; net_of: of how many requests
-    would_have_saved  the same of what was only observed (`mode = \"observe\"`): what rewriting would have saved, net of
-            what it would have cost; estimates, and in no other figure. net: null if nothing is known of it
-    own_calls  calls of the gateway's own, for summaries: in tokens, cost and net, not in requests
-    overhead   what these cost, as in cost, of which it is a part; null if there were none or nothing is known
-    own_unknown  how many of these may have cost something that is not known: net leaves them out
+            no token is counted twice, except that output includes reasoning
+    cost    null if no cost is known, otherwise {usd, input, cache_read, cache_write, output, searches, total}
+            usd: an exact decimal number as a string; the others: integers, in units of 10^-12 dollars
+    saved   {bytes, tokens_estimate, net, net_of}: bytes and tokens that were not sent, and what that saved
+            net: the estimated cost without the gateway minus the real cost, in 10^-12 dollars; negative if the
+            gateway made them more expensive, null if unknown; net_of: the number of requests that it covers
+    would_have_saved  the same for requests that were only observed (`mode = \"observe\"`): an estimate of what rewriting
+            would have saved, minus what it would have cost; contained in no other figure. net: null if unknown
+    own_calls  the number of calls that the gateway made itself, for summaries; tokens, cost and net include them,
+            requests does not
+    overhead   the cost of these calls, with the fields of cost, which includes it; null if there were none or no cost
+            is known
+    own_unknown  the number of these calls that may have had an unknown cost; net does not include them
     cache   {hit_rate, read, written, prompt, saved, unknown}: what the provider's cache was worth, own calls included
-            hit_rate: read / prompt, the tokens that were read from it by all of the prompts', 0 to 1; null if unknown
-            saved: what was read from it and written to it at the price of plain input less what it did cost, in
-            10^-12 dollars, negative if writing cost more than reading spared, null if unknown; unknown: requests
-            with tokens of which that is not known (no price, only a total); they are not in it
+            read, written, prompt: tokens; hit_rate: read / prompt, from 0 to 1, null if unknown
+            saved: what the tokens read and written would have cost as plain input, minus what they did cost, in 10^-12
+            dollars; negative if writes cost more than reads saved, null if unknown
+            unknown: the number of requests not included in saved, for want of a price or of separate figures
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll report`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// What the requests are grouped by
+    /// How to group the requests
     #[arg(long, value_enum, default_value_t = By::Day)]
     by: By,
     #[command(flatten)]
@@ -61,7 +64,7 @@ impl ValueEnum for By {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
-            Self::Day => "The day they came",
+            Self::Day => "The day on which they arrived",
             Self::Model => "The model that answered",
             Self::Client => "The client program",
             Self::Conversation => "The conversation",

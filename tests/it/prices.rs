@@ -144,14 +144,14 @@ fn what_has_no_price_is_told_beside_what_has() {
             &["claude-opus-5-5", "claude-opus-5-6"],
             1,
             9,
-            format!("no price is known of `claude-opus-5-6`: {null}did you mean `claude-opus-5-5`?\n"),
+            format!("no price is known for `claude-opus-5-6`: {null}did you mean `claude-opus-5-5`?\n"),
         ),
         (
             &["zzz"],
             1,
             0,
             format!(
-                "no price is known of `zzz`: {null}its price can be stated in `[prices.model]` of the configuration\n"
+                "no price is known for `zzz`: {null}its price can be stated in `[prices.model]` of the configuration\n"
             ),
         ),
         (
@@ -159,7 +159,7 @@ fn what_has_no_price_is_told_beside_what_has() {
             1,
             0,
             format!(
-                "no price is known of `moonshotai/kimi-k2.5`: {null}what it costs depends on who sells it: \
+                "no price is known for `moonshotai/kimi-k2.5`: {null}what it costs depends on who sells it: \
                  `openrouter/moonshotai/kimi-k2.5`\n"
             ),
         ),
@@ -168,7 +168,7 @@ fn what_has_no_price_is_told_beside_what_has() {
             1,
             0,
             format!(
-                "no price is known of `deepseek-r1`: {null}what it costs depends on who sells it: deepseek at its own \
+                "no price is known for `deepseek-r1`: {null}what it costs depends on who sells it: deepseek at its own \
                  host\n"
             ),
         ),
@@ -177,7 +177,7 @@ fn what_has_no_price_is_told_beside_what_has() {
             1,
             0,
             format!(
-                "no price is known of `deepseek/deepseek-r1`: {null}what it costs depends on who sells it: \
+                "no price is known for `deepseek/deepseek-r1`: {null}what it costs depends on who sells it: \
                  `openrouter/deepseek/deepseek-r1`, deepseek at its own host\n"
             ),
         ),
@@ -186,7 +186,7 @@ fn what_has_no_price_is_told_beside_what_has() {
             1,
             0,
             format!(
-                "no price is known of `claude-opus-5-5` at `upstream.fast`: {null}its price can be stated in `[prices.model]` of the configuration\n"
+                "no price is known for `claude-opus-5-5` at `upstream.fast`: {null}its price can be stated in `[prices.model]` of the configuration\n"
             ),
         ),
         // Two resellers have it, and one of them is configured.
@@ -197,9 +197,9 @@ fn what_has_no_price_is_told_beside_what_has() {
             &["deepseek*", "--upstream", "fast"],
             1,
             0,
-            "`deepseek*`: no model with a price is called so\n".to_owned(),
+            "`deepseek*`: no price is known for a model of this name\n".to_owned(),
         ),
-        (&["zzz*"], 1, 0, "`zzz*`: no model with a price is called so\n".to_owned()),
+        (&["zzz*"], 1, 0, "`zzz*`: no price is known for a model of this name\n".to_owned()),
         (&["zzz["], 2, 0, "`zzz[`: Pattern syntax error near position 3: invalid range pattern\n".to_owned()),
         (
             &["--upstream", "x"],

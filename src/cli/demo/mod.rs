@@ -47,7 +47,7 @@ const WITHOUT: &str = "demo-without";
 /// The options of `plimsoll demo`.
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Leave the gateway's state in this directory: logs, full outputs, database
+    /// Keep the gateway's state in this directory afterwards: logs, full outputs, database
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }

@@ -19,30 +19,30 @@ use excerpt::excerpt;
 
 /// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
-Messages and parts are counted from 0, as in the log. Long texts are shortened: `full output` names the whole one.
+Messages and parts are counted from 0, as in the log. Long texts are shortened here; `full output` says where they are.
 
 JSON:
   {\"conversation\", \"n\", \"record\", \"state\", \"from\", \"gone\": GONE, \"reasoning\", \"changes\": [CHANGE], \"notes\": []}
   record   the id of the request's record
-  state    as in the log, of its messages: edited, unchanged, observed, set_aside, unread; original_resent
-  from     bodies (`ledger.record` is \"full\") or store
+  state    of its messages, as in the log: edited, unchanged, observed, set_aside, unread or original_resent
+  from     where the changes were read from: bodies (if `ledger.record` is \"full\") or store
   GONE     {\"messages\", \"first\", \"end\", \"rule\", \"bytes_before\", \"bytes_after\", \"before\", \"text\", \"output\"} or null:
-           messages from first to before end that are not sent; rule: a note or a summary stands for them; before: their
-           texts, text: what it says, null where they are not kept
-  reasoning  blocks of reasoning that are left out
+           the messages that are not sent, from first up to but not including end; rule: whether a note or a summary
+           replaces them; before: their texts, text: that of the note or summary; null if not stored
+  reasoning  the number of blocks of reasoning that are left out
   CHANGE   {\"message\", \"part\", \"what\", \"rules\", \"decided_in\", \"decided_for\", \"bytes_before\", \"bytes_after\", \"before\",
            \"after\", \"output\"}
-           what: the tool, or the kind of part; decided_in: the number of the request; decided_for: the conversation that
-           this is a request of, where the history is another's, else null; before, after: whole texts, null where they
-           are not kept; output: the file of the full text or null
-  notes    what else is to be known, in words: members of the body that were added beside the messages, marks
+           what: the tool, or the kind of part; decided_in: the number of the request in which the change was decided;
+           decided_for: the conversation of that request if it is another one, of which this one continues the history,
+           otherwise null; before, after: the whole texts, null if not stored; output: the file of the full text or null
+  notes    other changes, in words: members that were added to the body beside the messages, cache marks
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll diff`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    /// The conversation's id, or its beginning; `plimsoll conversations` lists the ids
     id: String,
     /// The number of the request; `plimsoll inspect` lists them
     n: usize,

@@ -12,32 +12,33 @@ use crate::ledger::{Own, Record, when};
 
 /// The explanation of the figures, for `--help`.
 const SCHEMA: &str = "\
-The share of the paths, names, numbers and messages of errors in the messages that a summary stands for which the
-summary keeps, as it was measured when the summary was made: a figure to compare summaries with, not the share of what
-matters.
+A score is measured when a summary is made: of all paths, names, numbers and error messages in the messages that it
+replaces, the share that the summary still contains. Use it to compare summaries; it does not say how much of what
+matters was kept.
 
 JSON:
   {\"conversation\", \"summaries\": [{\"time\", \"generation\", \"messages\", \"bytes\", \"model\", \"score\"}], \"mean\"}
   time         when it was made, RFC 3339 in UTC
-  score, mean  from 0 to 1, null where there was nothing to keep
+  score, mean  from 0 to 1, null if there was nothing to keep
   Fields may be added; none will change its meaning.
 
-With --judge, the model of `[fidelity]` is asked the same questions about the newest request as it came and as it was
-sent, and says how far the answers agree. That needs `ledger.record = \"full\"`, and costs what its calls cost.
+With --judge, the model of `[fidelity]` answers the same questions about the newest request, once as the client sent it
+and once as it was sent on, and says how far the answers agree. This needs `ledger.record = \"full\"`, and its calls are
+billed by the provider.
 
 JSON with --judge:
   {\"conversation\", \"request\", \"model\", \"questions\": [{\"asked\", \"original\", \"rewritten\", \"agrees\"}], \"mean\", \"usd\"}
   request       the number of the request, from 1
-  agrees, mean  from 0 to 1, null where the original does not say it either
-  usd           what the judge cost, null where its price is not known";
+  agrees, mean  from 0 to 1, null if the original does not answer the question either
+  usd           the cost of the judge's calls, null if its price is unknown";
 
 /// The options of `plimsoll fidelity`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// The conversation's id, or its beginning, or the file of its records; `plimsoll conversations` lists them
+    /// The conversation's id, its beginning, or the path of its log; `plimsoll conversations` lists the ids
     id: String,
-    /// Ask the model of `[fidelity]`
+    /// Compare the newest request with what was sent, by asking the model of `[fidelity]`; needs `ledger.record = "full"`
     #[arg(long)]
     judge: bool,
     #[command(flatten)]

@@ -24,30 +24,30 @@ use crate::usage::Money;
 
 /// The explanation of the columns and the JSON, for `--help`.
 const SCHEMA: &str = "\
-The columns: the number of the request (`own`: a call of the gateway's, such as for a summary), the user's turn and the
-request in it, when it came, the tokens of its prompt as it came and as it was sent, how full the model's window was with
-what was sent, what it cost, what it would have cost untouched by the gateway, and the difference; where the gateway only
-observed, what rewriting would have saved. `~` marks an estimate, `≥` a lower bound, `–` what is not known.
+The columns: the request's number (`own`: a call that the gateway made itself, such as for a summary), the user's turn and
+the request within it, the time, the tokens of the prompt as the client sent it and as it was sent on, how full that made
+the model's window, the cost, the cost if the gateway had left it untouched, and the difference; if the gateway only
+observed, what rewriting would have saved. `~` marks an estimate, `≥` a lower bound, `–` an unknown figure.
 
 JSON:
   {\"conversation\", \"log\", \"requests\": [{\"n\", \"record\"}], \"totals\": TOTALS, \"unreadable\",
    \"fill\", \"calls\", \"files\"}
-  log         the file of its records in `ledger.dir`
-  n           the number that `plimsoll diff ID N` takes; null for a call of the gateway's own
-  record      as it stands in the log
-  unreadable  damaged records
+  log         the name of the file in `ledger.dir` that holds its records
+  n           the number that `plimsoll diff ID N` takes; null for a call that the gateway made itself
+  record      the record as it is in the log
+  unreadable  the number of damaged records
   fill        how the newest prompt fills the window: {window, regions: [{name, tokens, limit, state}], burn}, in tokens;
-              null where the window is not known. memory: the summary or note that stands for messages which are not
-              sent; all regions but output add up to the prompt: what is written around its texts is spread over them.
-              state: ok, soft (four fifths of the limit), hard; of output: whether what the prompt leaves has room for
-              what is kept free. burn: {tokens_per_turn, turns_left, urgency} or null;
-              urgency: normal, warning (fewer than 10), critical (3)
-  calls       how the calls of tools in the newest prompt stand, as it was sent: {pending (no result), completed, error,
-              cleared (a placeholder stands for the result)}; null where none was read
-  files       the files that calls wrote, in the order in which they were first written: [{path, n, requests}]; n: the
-              request that the first of these calls came with, requests: how many such calls came with. Calls that
-              failed are left out, and of shells all that no patch names
-  TOTALS      as `plimsoll report --help` says
+              null if the window is unknown. The region memory is the summary or note that replaces messages. All
+              regions except output add up to the prompt; the syntax around its texts is spread over them.
+              state: ok, soft (four fifths of the limit), hard; for output: whether the room that the prompt leaves is
+              as large as what is reserved for the answer. burn: {tokens_per_turn, turns_left, urgency} or null;
+              urgency: normal, warning (fewer than 10 turns left), critical (fewer than 3)
+  calls       the number of tool calls in the newest prompt as it was sent: {pending (no result), completed, error,
+              cleared (a placeholder replaces the result)}; null if no prompt was read
+  files       the files that calls wrote, in the order of the first write: [{path, n, requests}]; n: the request that
+              contained the first of these calls, requests: the number of requests that contained one. Failed calls are
+              left out, and so are files written by shell commands, unless a patch names them
+  TOTALS      as described by `plimsoll report --help`
   Fields may be added; none will change its meaning.";
 
 /// The maximum number of files that are listed, and the maximum length of a path.
@@ -58,7 +58,7 @@ const PATH: usize = 76;
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// The conversation's id, or its beginning; `plimsoll conversations` lists them
+    /// The conversation's id, or its beginning; `plimsoll conversations` lists the ids
     id: String,
     #[command(flatten)]
     output: TimedOutput,

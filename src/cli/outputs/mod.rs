@@ -29,26 +29,26 @@ const SCHEMA: &str = "\
 JSON:
   {\"outputs\": [{\"id\", \"last_used\", \"bytes\", \"path\", \"uses\": [{\"conversation\", \"requests\": []}]}], \"unreadable\", \"missing\"}
   last_used   when a request last referred to it, RFC 3339 in UTC; what is older than `outputs.retention` is removed
-  bytes, path of its file; null where it is not kept, not any more or because of `outputs.recall = \"none\"`
-  uses        the conversations that the books name it in, the newest first, and the numbers of the requests with which
-              it was decided on, as `plimsoll inspect` has them
-  unreadable  damaged records; what they name is not known
-  missing     records that could not be written; what they name is not known
+  bytes, path of its file; null if the text is not kept: not any more, or because of `outputs.recall = \"none\"`
+  uses        the conversations in whose records it occurs, the newest first, each with the numbers (as in `plimsoll
+              inspect`) of the requests in which the result was shortened or cleared
+  unreadable  the number of damaged records; which texts they name is not known
+  missing     the number of records that could not be written; which texts they name is not known
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll outputs`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
-#[command(mut_arg("since", |arg| arg.help("Only what was last used from then on: a date (2026-11-21), a time \
+#[command(mut_arg("since", |arg| arg.help("Only what was last used from this time on: a date (2026-11-21), a time \
     (2026-11-21T10:00), or how long ago (12h, 7d, 2w)")))]
-#[command(mut_arg("until", |arg| arg.help("Only what was last used up to then, in the same words; a date means the \
+#[command(mut_arg("until", |arg| arg.help("Only what was last used up to this time, given in the same way; a date means the \
     end of that day")))]
 pub(super) struct Options {
-    /// The id of a text, or its beginning: the text is printed, byte for byte. Without it they are listed, the newest
-    /// first
+    /// The id of a text, or the beginning of one: the text is printed, byte for byte. Without it, all texts are listed,
+    /// the newest first
     #[arg(conflicts_with_all = ["conversation", "since", "until", "json"])]
     id: Option<String>,
-    /// Only those of the conversation with this id, or this beginning of one
+    /// Only texts of the conversation with this id; its beginning is enough
     #[arg(long, value_name = "ID")]
     conversation: Option<String>,
     #[command(flatten)]

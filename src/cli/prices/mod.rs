@@ -13,10 +13,10 @@ use crate::usage::{Above, Catalogue, Listed, PerMillion, Price, Priced, Tier, Ve
 
 /// The explanation of the columns and the JSON, for `--help`.
 const SCHEMA: &str = "\
-The columns: US dollars for a million tokens of input, read from the provider's cache, written to it for five minutes (or
-the provider's usual time) and for an hour, and of output; then the most tokens of a prompt. `=` marks what has no rate of
-its own and is billed as input, `–` what is not known, `*` what is from the configuration, `+` what has other rates too, for
-long prompts, batches and so on: they are told of models that are asked for by name.
+The columns: US dollars per million tokens of input, of cache reads, of cache writes for five minutes (or for the
+provider's usual time) and for an hour, and of output; then the longest prompt, in tokens. `=` has no rate of its own and
+is billed as input, `–` is unknown, `*` is from the configuration, `+` has further rates (long prompts, batches and so
+on): name the model to see them.
 
 JSON:
   {\"catalogue\", \"prices\": [{\"model\", \"upstream\", \"source\", \"listed\", \"rates\": RATES, \"not_listed\", \"audio_input\",
@@ -24,33 +24,34 @@ JSON:
    \"web_search\", \"window\"}]}
   catalogue     the day up to which the prices of the catalogue were collected
   model         the name as it was asked for
-  upstream      where it is billed so; null: wherever the name is asked for, but in a list, of models whose makers give
-                them away, at the maker's own host
-  source        `catalogue DATE` or `configuration`, as in the books; null where no price is known
-  listed        {seller, name}: what it was found under in the catalogue; with `configuration` as the source, what is not
-                stated there is taken from it; null: nothing is
-  RATES         {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}: dollars for a
-                million tokens as they are billed, exact decimal numbers as strings; null where no price is known
-  not_listed    the rates that no list has: cache reads and writes are billed as input then, but writes for an hour at
-                twice and for twelve hours at two and a half times the input where short ones are dearer than input;
-                reasoning is billed as output
-  long_prompts  the rates of all tokens where a prompt has more than so many tokens
-  tiers         batch, priority, flex, ultrafast: those that are listed; both lists multiply in a long prompt
-  factors       on all of it: bound to the US, in one region of the seller's, in fast mode; decimal numbers or null
-  audio_input, web_search  dollars for a million tokens, for one search; null: unknown
-  window        the most tokens of a prompt, or null
+  upstream      the upstream that has this price; null: the price wherever the name is asked for. In a list, null is also
+                used for models that anyone may host, with the price at the maker's own host
+  source        `catalogue DATE` or `configuration`, as in the books; null if no price is known
+  listed        {seller, name}: the entry of the catalogue; if source is `configuration`, the one from which rates are
+                taken that the configuration does not state; null if there is none
+  RATES         {input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning}: dollars per
+                million tokens as they are billed, exact decimal numbers as strings; null if no price is known
+  not_listed    the rates that nobody states and that were derived: cache reads and writes are billed as input; if short
+                writes cost more than input, writes for an hour at twice and for twelve hours at two and a half times the
+                price of input; reasoning is billed as output
+  long_prompts  the rates of all tokens of a prompt with more than `above` tokens
+  tiers         the rates of batch, priority, flex and ultrafast, if stated; in a long prompt both changes are multiplied
+  factors       by which all rates are multiplied: if bound to the US, if bound to one of the seller's regions, and in
+                fast mode; decimal numbers or null
+  audio_input, web_search  dollars per million tokens, and per search; null if unknown
+  window        the longest prompt, in tokens, or null
   Fields may be added; none will change its meaning.";
 
 /// The options of `plimsoll prices`.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// Names of models as requests have them, or globs such as 'claude-*'; without any, all that the catalogue and the
-    /// configuration name
+    /// Names of models as in requests, or patterns such as 'claude-*'. Without any, all models of the catalogue and the
+    /// configuration are listed
     #[arg(value_name = "MODEL")]
     models: Vec<String>,
-    /// As they are billed at this upstream of the configuration; a list has what is sold there. Without it, as their names
-    /// are billed wherever they are asked for, and at the upstreams that bill them otherwise
+    /// Show the prices at this upstream of the configuration, and list only models that it sells. Without it, the usual
+    /// price of a model is shown, followed (for a model asked for by name) by each upstream with another price
     #[arg(long, value_name = "NAME")]
     upstream: Option<String>,
     #[command(flatten)]
@@ -110,7 +111,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     for asked in &options.models {
         match market.quotes(asked)? {
             found if found.is_empty() => {
-                failures.push(format!("`{asked}`: no model with a price is called so"));
+                failures.push(format!("`{asked}`: no price is known for a model of this name"));
             }
             found => quotes.extend(found),
         }
@@ -229,7 +230,7 @@ impl Market {
             "its price can be stated in `[prices.model]` of the configuration".to_owned()
         };
         format!(
-            "no price is known of `{model}`{at}: its requests are booked with a cost of null\n  hint: {hint}"
+            "no price is known for `{model}`{at}: its requests are booked with a cost of null\n  hint: {hint}"
         )
     }
 }

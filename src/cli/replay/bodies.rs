@@ -18,7 +18,7 @@ const MARKED_MESSAGES: usize = 2;
 /// Where an agent puts cache marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Marks {
-    /// On the last system block and the last two messages of the user, where the protocol has marks
+    /// On the last system block and the last two messages of the user, if the protocol has marks (anthropic)
     Placed,
     /// Nowhere
     None,
@@ -27,6 +27,8 @@ pub(super) enum Marks {
 /// The pieces from which bodies are built.
 pub(super) struct Bodies {
     head: String,
+    /// The head contains a message, so a comma follows it if there are others.
+    has_message: bool,
     tail: String,
     messages: Vec<Message>,
     marked: usize,
@@ -42,7 +44,7 @@ impl Bodies {
     /// The bodies of a conversation, in its own dialect.
     ///
     /// # Errors
-    /// If the dialect is unknown.
+    /// If transcripts of the dialect cannot be replayed.
     pub(super) fn new(transcript: &Transcript, marks: Marks) -> Result<Self, String> {
         let header = &transcript.header;
         let system = string::encode(header.system.as_deref().unwrap_or(PLACEHOLDER));
@@ -59,21 +61,26 @@ impl Bodies {
             }
             "openai-chat" => {
                 let system = format!(r#"{{"role":"system","content":{system}}}"#);
-                let comma = if transcript.messages().len() > 0 { "," } else { "" };
-                let head = format!(r#"{{"model":{model},"messages":[{system}{comma}"#);
+                let head = format!(r#"{{"model":{model},"messages":[{system}"#);
                 (head, format!(r#"],"stream":true{tools}}}"#))
             }
             "openai-responses" => {
                 let head = format!(r#"{{"model":{model},"instructions":{system},"input":["#);
                 (head, format!(r#"]{tools},"store":false,"stream":true}}"#))
             }
-            other => return Err(format!("unknown protocol `{other}`")),
+            other => {
+                let known = "anthropic, openai-chat and openai-responses";
+                return Err(format!(
+                    "transcripts of protocol `{other}` cannot be replayed, only those of {known}"
+                ));
+            }
         };
         let messages = transcript
             .messages()
             .map(|line| Message { plain: line.to_owned(), marked: if marks { marked(line) } else { None } });
         let marked = if marks { MARKED_MESSAGES } else { 0 };
-        Ok(Self { head, tail, messages: messages.collect(), marked })
+        let has_message = header.protocol == "openai-chat";
+        Ok(Self { head, has_message, tail, messages: messages.collect(), marked })
     }
 
     /// The body with the first `count` messages.
@@ -85,7 +92,7 @@ impl Bodies {
         let mut body = Vec::with_capacity(size + self.head.len() + self.tail.len() + 128);
         body.extend_from_slice(self.head.as_bytes());
         for (at, message) in messages.iter().enumerate() {
-            if at > 0 {
+            if at > 0 || self.has_message {
                 body.push(b',');
             }
             let text = message.marked.as_ref().filter(|_| marked.contains(&at)).unwrap_or(&message.plain);

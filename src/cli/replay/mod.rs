@@ -29,27 +29,27 @@ use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Outputs};
 use bodies::Marks;
 use played::{Played, Setting};
-use recording::Played as File;
+use recording::Input;
 use report::Report;
 
 /// The options of `plimsoll replay`.
 #[derive(Debug, Args)]
 #[command(after_long_help = report::SCHEMA)]
 pub(super) struct Options {
-    /// Recorded conversations: transcripts (`--help` says what these are), or what the gateway recorded, which are
-    /// the files in `ledger.dir`
+    /// Recorded conversations: logs of the gateway in `ledger.dir`, made with `ledger.record = "full"`, or transcripts,
+    /// whose format `--help` describes
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Take the prices of this model instead of the recorded one's
+    /// Use the prices of this model instead of the recorded one's
     #[arg(long, value_name = "MODEL")]
     prices: Option<String>,
     /// Where the agent of a transcript puts its cache marks
     #[arg(long, value_enum, default_value_t = Marks::Placed)]
     client_marks: Marks,
-    /// Seconds from one request to the next, which transcripts do not say
+    /// Seconds between the requests of a transcript, which does not record them
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pace: u32,
-    /// Try a grid of settings around the configuration, and print what each costs and loses
+    /// Try a grid of settings around the configuration, and print the cost and the losses of each
     #[arg(long)]
     sweep: bool,
     #[command(flatten)]
@@ -131,10 +131,10 @@ impl From<String> for Unplayed {
 
 /// Reads the files one after another. If there are others, a file without bodies is left out, since not everything that
 /// a gateway logs was a prompt.
-fn each(options: &Options, play: &mut dyn FnMut(&File) -> Result<(), Unplayed>) -> Result<(), Failure> {
+fn each(options: &Options, play: &mut dyn FnMut(&Input) -> Result<(), Unplayed>) -> Result<(), Failure> {
     let mut left_out = Vec::new();
     for file in &options.files {
-        let played = File::read(file).map_err(Unplayed::from).and_then(|read| {
+        let played = Input::read(file).map_err(Unplayed::from).and_then(|read| {
             play(&read)?;
             Ok(read.damage().clone())
         });
@@ -160,9 +160,9 @@ fn say_left_out(what: &str) {
     let _ = writeln!(std::io::stderr(), "left out: {}", table::printable(what));
 }
 
-fn play(file: &File, setting: &Setting<'_>) -> Result<Played, Unplayed> {
-    match file {
-        File::Transcript(transcript) => Ok(played::transcript(transcript, setting)?),
-        File::Recording(recording) => played::recording(recording, setting),
+fn play(input: &Input, setting: &Setting<'_>) -> Result<Played, Unplayed> {
+    match input {
+        Input::Transcript(transcript) => Ok(played::transcript(transcript, setting)?),
+        Input::Recording(recording) => played::recording(recording, setting),
     }
 }

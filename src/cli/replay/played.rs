@@ -63,8 +63,8 @@ pub(super) struct Played {
 /// Why it cannot be replayed.
 pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Result<Played, String> {
     let header = &transcript.header;
-    let protocol = dialect(&header.protocol)?;
     let bodies = bodies::Bodies::new(transcript, setting.marks)?;
+    let protocol = dialect(&header.protocol)?;
     let model = setting.prices.or(header.model.as_deref()).unwrap_or_default();
     let found = price::find(setting.catalogue, model);
     let mut session = Session::new(protocol, setting.policy, model, found.as_ref());

@@ -23,12 +23,12 @@ pub(super) struct Recorded {
 }
 
 /// A file to replay.
-pub(super) enum Played {
+pub(super) enum Input {
     Transcript(Transcript),
     Recording(Recording),
 }
 
-impl Played {
+impl Input {
     /// Reads a file; it is a recording if its first complete line is a record of a gateway.
     ///
     /// # Errors

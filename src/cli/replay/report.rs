@@ -11,52 +11,54 @@ use crate::usage::{Money, Tokens};
 
 /// The description of transcripts and of the JSON, for `--help`.
 pub(super) const SCHEMA: &str = "\
-A transcript is a conversation in one file of JSON lines, plain or packed with gzip. The first line says what it is:
+A transcript is one conversation in a file of JSON lines, plain or compressed with gzip. The first line describes it:
   {\"id\", \"protocol\", \"model\", \"system\", \"tools\": [], \"requests\": [{\"n\", \"resp\", \"usage\": {\"output\"}}]}
     protocol  anthropic, openai-chat or openai-responses
-    system    the instructions, a text; tools: their definitions, as the protocol has them; either may be missing, and
-              `hidden_prefix_tokens_est` then says how many tokens they were
-    requests  model calls, each with the first n messages; the next resp ones are its answer, usage what was billed
-Each further line is one message of the history (of `messages`, or an item of `input`) as the protocol has it.
-What a gateway recorded is no transcript: it is the files in its `ledger.dir`, with `ledger.record = \"full\"`.
+    system    the text of the instructions; may be missing
+    tools     the definitions of tools, in the form of the protocol; may be missing
+    hidden_prefix_tokens_est  the estimated tokens of missing instructions and tools
+    requests  model calls: each sends the first n messages; the next resp messages are its answer; usage is what was
+              billed for it
+Each further line is one message, as in `messages` of the protocol, or an item of `input`.
+
+A gateway's recording is not a transcript: name its log in `ledger.dir`. It must have been made with `ledger.record =
+\"full\"`, and the gateway's `state.dir` must still be there.
 
 JSON:
   {\"files\": [FILE], \"total\": TOTAL}
   FILE and TOTAL
     requests         model calls
     direct_usd       what the prompts cost without the gateway, in dollars; null without a known price
-    gateway_usd      what they cost with it
+    gateway_usd      what they cost with the gateway
     ratio            gateway_usd / direct_usd
     output_usd       what the answers cost, on either side
-    events           changes of old parts, by reason
+    events           the number of events (changes of messages that were sent before), by reason
     invalid          edited requests that the provider would refuse, although it accepts the original
-    untouched        requests that could not be read or proved, and went as they came
-    beyond_window    requests of a gateway's recording that were answered, and are longer than the model's window as they
-                     came: nobody knows what would have become of them without the gateway. They are in no sum of money or
-                     tokens
-    prefixes_broken  {direct, gateway}: requests that did not go on where the one before ended
+    untouched        requests that could not be read, or whose edits could not be verified: they are sent as they came
+    beyond_window    recorded requests that were answered although, as the client sent them, they are longer than the
+                     model's window. How they would have ended without the gateway is unknown: they are in no sum of
+                     money or tokens
+    prefixes_broken  {direct, gateway}: requests that do not continue the one before from its end
     calls            tool calls
     quoting          calls that quote an earlier result
-    lost_quotes      calls that quote what was not sent any more
+    lost_quotes      calls that quote text that was not sent any more
     recalls          calls that were made again while their result was cleared
     tokens           {direct, gateway}: prompt and output tokens by kind
-    as_recorded      requests of a gateway's recording that would be sent with the very bytes that were; null for
-                     transcripts
-    unreadable       damaged lines, which were left out: no records, or no messages
-    missing          lines that the requests of a transcript ask for and that it does not have
-    unplayed         requests that were left out for want of these
+    as_recorded      recorded requests that would be sent with exactly the same bytes again; null for transcripts
+    unreadable       damaged lines (neither records nor messages), which were left out
+    missing          messages that the requests of a transcript refer to and that it does not have
+    unplayed         requests that were left out because of that
   FILE
-    id, model, priced_as   the recording, its model, the model whose prices were taken
+    id, model, priced_as   the recording, its model, and the model whose prices were used
     damaged                the numbers of its damaged lines, counted from 1
   TOTAL
-    worst_ratio, worst_id  the file with the largest ratio
-    unpriced               files without a known price; they are not in the sums of money
+    worst_ratio, worst_id  the largest ratio of a file, and which file has it
+    unpriced               the number of files without a known price; they are not in the sums of money
   With --sweep: [{\"setting\", \"total\": TOTAL}]
 
-Estimates: a token is taken for 4 bytes of text, or, where a gateway recorded the provider's figure, for as many as
-that says; an image for at most 1,600 tokens; the provider's cache is modelled as documented. Instructions and tools
-that a transcript lacks are put before the prompt of both sides. The answers are the recorded ones, whatever was
-sent. A gateway's recordings need its `state.dir` and bodies: `ledger.record = \"full\"`.";
+How it estimates: a token has 4 bytes of text or, if a gateway recorded the provider's figures, as many as these say; an
+image has at most 1,600 tokens; the provider's cache works as documented. Instructions and tools that a transcript lacks
+are added to the prompts of both sides. The answers are the recorded ones, whatever was sent.";
 
 /// The results of a replay.
 #[derive(Default, Serialize)]

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::bodies::{Bodies, Marks};
 use super::played::{self, Played, Setting};
-use super::recording::Played as File;
+use super::recording::Input;
 use super::report::{self, Report};
 use super::sweep;
 use super::transcript::Transcript;
@@ -149,6 +149,31 @@ fn bodies_are_those_of_the_agent() {
 }
 
 #[test]
+fn a_body_without_messages_is_json() {
+    for (protocol, lines) in
+        [("anthropic", anthropic()), ("openai-chat", chat()), ("openai-responses", responses())]
+    {
+        let transcript = transcript(protocol, "m", r#"[{"n":0,"resp":1}]"#, &lines);
+        let body = Bodies::new(&transcript, Marks::Placed).unwrap().body(0);
+        serde_json::from_slice::<serde_json::Value>(&body)
+            .unwrap_or_else(|error| panic!("{protocol}: {error}"));
+    }
+}
+
+#[test]
+fn transcripts_of_other_protocols_are_refused() {
+    let transcript = transcript("gemini", "m", r#"[{"n":1,"resp":1}]"#, &anthropic());
+    let refused = Bodies::new(&transcript, Marks::Placed).err();
+    assert_eq!(
+        refused.as_deref(),
+        Some(
+            "transcripts of protocol `gemini` cannot be replayed, only those of anthropic, openai-chat and \
+             openai-responses"
+        )
+    );
+}
+
+#[test]
 fn untouched_conversations_cost_the_same() {
     let off =
         Policy { clear: clear::Settings { enabled: false, ..Default::default() }, ..Default::default() };
@@ -269,10 +294,10 @@ fn files_may_be_packed_and_are_checked() {
     ] {
         let path = dir.path().join("t.jsonl");
         std::fs::write(&path, &bytes).unwrap();
-        let read = File::read(&path).ok();
+        let read = Input::read(&path).ok();
         let read = read.map(|read| match read {
-            File::Transcript(transcript) => transcript.messages().len(),
-            File::Recording(_) => 0,
+            Input::Transcript(transcript) => transcript.messages().len(),
+            Input::Recording(_) => 0,
         });
         assert_eq!(read, messages, "{:?}", String::from_utf8_lossy(&bytes));
     }
@@ -286,11 +311,11 @@ fn files_may_be_packed_and_are_checked() {
     ] {
         let path = dir.path().join("c.jsonl");
         std::fs::write(&path, text).unwrap();
-        let read = match File::read(&path).unwrap() {
-            File::Recording(all) => all.requests.into_iter().map(|one| one.record.id).collect(),
-            File::Transcript(_) => Vec::new(),
+        let read = match Input::read(&path).unwrap() {
+            Input::Recording(all) => all.requests.into_iter().map(|one| one.record.id).collect(),
+            Input::Transcript(_) => Vec::new(),
         };
         assert_eq!(read, expected);
     }
-    assert!(File::read(&dir.path().join("none")).is_err());
+    assert!(Input::read(&dir.path().join("none")).is_err());
 }
