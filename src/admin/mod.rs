@@ -28,7 +28,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinSet;
 
 use crate::store::Outputs;
-use routes::Desk;
+use routes::Router;
 
 /// The maximum number of connections at a time.
 const MAX_CONNECTIONS: usize = 64;
@@ -76,7 +76,7 @@ impl Listener {
     /// # Errors
     /// If the socket cannot be served at all.
     pub async fn serve(self, pages: Pages) -> io::Result<()> {
-        let desk = Arc::new(Desk::new(pages, self.address));
+        let router = Arc::new(Router::new(pages, self.address));
         let listener = tokio::net::TcpListener::from_std(self.socket)?;
         let mut connections = JoinSet::new();
         loop {
@@ -84,12 +84,12 @@ impl Listener {
                 connections.join_next().await;
             }
             let (stream, _) = accepted(|| listener.accept()).await;
-            let desk = Arc::clone(&desk);
+            let router = Arc::clone(&router);
             connections.spawn(async move {
                 let service = service_fn(|request: Request<Incoming>| {
                     let (head, _) = request.into_parts();
-                    let desk = Arc::clone(&desk);
-                    async move { Ok::<_, Infallible>(desk.answer(&head).await) }
+                    let router = Arc::clone(&router);
+                    async move { Ok::<_, Infallible>(router.answer(&head).await) }
                 });
                 let mut http = hyper::server::conn::http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));

@@ -32,15 +32,15 @@ const ALWAYS: [(HeaderName, &str); 4] = [
 const ELSEWHERE: &str = "asked by a name that may be another's; ask by an IP address, or as localhost, or name it in `listen.admin_names`";
 const FOREIGN: &str = "asked by a page of another origin";
 
-/// Answers requests.
-pub(super) struct Desk {
+/// Routes requests to their answers, for visitors that may get them.
+pub(super) struct Router {
     pages: Pages,
     listening: SocketAddr,
     readers: Arc<Semaphore>,
     asking: Semaphore,
 }
 
-impl Desk {
+impl Router {
     /// For a listener at this address.
     pub(super) fn new(pages: Pages, listening: SocketAddr) -> Self {
         Self { pages, listening, readers: Arc::new(Semaphore::new(READERS)), asking: Semaphore::new(ASKING) }
@@ -169,22 +169,22 @@ mod tests {
             metrics: Box::new(String::new),
             is_own_name: Box::new(|_| false),
         };
-        let desk = Arc::new(Desk::new(pages, "127.0.0.1:1".parse().unwrap()));
-        let reading = Arc::clone(&desk.readers).acquire_many_owned(READERS as u32).await.unwrap();
+        let router = Arc::new(Router::new(pages, "127.0.0.1:1".parse().unwrap()));
+        let reading = Arc::clone(&router.readers).acquire_many_owned(READERS as u32).await.unwrap();
         let mut waiting = JoinSet::new();
         for _ in 0..ASKING {
-            let desk = Arc::clone(&desk);
-            waiting.spawn(async move { desk.answer(&get("/api/report")).await.status() });
+            let router = Arc::clone(&router);
+            waiting.spawn(async move { router.answer(&get("/api/report")).await.status() });
         }
-        while desk.asking.available_permits() > 0 {
+        while router.asking.available_permits() > 0 {
             yield_now().await;
         }
-        assert_eq!(desk.answer(&get("/health")).await.status(), StatusCode::OK);
-        let refused = desk.answer(&get("/api/report")).await;
+        assert_eq!(router.answer(&get("/health")).await.status(), StatusCode::OK);
+        let refused = router.answer(&get("/api/report")).await;
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
         drop(reading);
         assert_eq!(waiting.join_all().await, [StatusCode::OK; ASKING]);
-        assert_eq!(desk.answer(&get("/api/report")).await.status(), StatusCode::OK);
+        assert_eq!(router.answer(&get("/api/report")).await.status(), StatusCode::OK);
     }
 }

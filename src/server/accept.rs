@@ -37,12 +37,12 @@ pub(super) struct Door {
     /// Whether accepting fails at present, which the log has reported.
     is_failing: bool,
     /// All workers; the accepting one is the first.
-    workers: Vec<Desk>,
+    workers: Vec<WorkerHandle>,
     stats: Arc<Stats>,
 }
 
 /// A worker, as seen by the accepting one.
-pub(super) struct Desk {
+pub(super) struct WorkerHandle {
     open: Arc<AtomicUsize>,
     /// `None` for the accepting worker itself.
     inbox: Option<mpsc::Sender<Accepted>>,
@@ -81,7 +81,7 @@ impl Door {
     /// Must be called on the runtime of the worker that accepts.
     pub(super) fn open(
         listener: StdListener,
-        workers: Vec<Desk>,
+        workers: Vec<WorkerHandle>,
         max_connections: usize,
         stats: Arc<Stats>,
     ) -> io::Result<Self> {
@@ -96,9 +96,9 @@ impl Door {
             }
             let place = self.room.place().await;
             let stream = self.waiting.take().expect("one was accepted");
-            let desk = self.least_busy();
-            let seat = Seat::taken(&desk.open, &self.stats, place);
-            let Some(inbox) = &desk.inbox else { return (stream, seat) };
+            let worker = self.least_busy();
+            let seat = Seat::taken(&worker.open, &self.stats, place);
+            let Some(inbox) = &worker.inbox else { return (stream, seat) };
             let handed_over = stream.into_std().map(|stream| inbox.try_send(Accepted { stream, seat }));
             if !matches!(handed_over, Ok(Ok(()))) {
                 tracing::debug!("a connection could not be handed over");
@@ -127,15 +127,15 @@ impl Door {
     }
 
     /// The accepting worker wins ties.
-    fn least_busy(&self) -> &Desk {
+    fn least_busy(&self) -> &WorkerHandle {
         self.workers
             .iter()
-            .min_by_key(|desk| desk.open.load(Ordering::Relaxed))
+            .min_by_key(|worker| worker.open.load(Ordering::Relaxed))
             .expect("the accepting worker is one of them")
     }
 }
 
-impl Desk {
+impl WorkerHandle {
     /// The worker that accepts.
     pub(super) fn own() -> Self {
         Self { open: Arc::default(), inbox: None }
@@ -203,7 +203,7 @@ mod tests {
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         socket.set_nonblocking(true).unwrap();
         let listener = StdListener::from(OwnedFd::from(socket));
-        let mut door = Door::open(listener, vec![Desk::own()], 1, Arc::default()).unwrap();
+        let mut door = Door::open(listener, vec![WorkerHandle::own()], 1, Arc::default()).unwrap();
         let log = Log::default();
         let writer = log.clone();
         let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::upstream::Clients;
 
 use super::Settings;
-use super::accept::{Desk, Door, Source};
+use super::accept::{Door, Source, WorkerHandle};
 use super::connection::{self, Protocol};
 use super::exchange::Gateway;
 use super::handler::Handler;
@@ -103,17 +103,17 @@ impl<G: Gateway> Server<G> {
     /// Starts the workers. They stop accepting when `shutdown` turns true or its sender is dropped.
     pub fn start(self, listener: Listener, shutdown: &watch::Receiver<bool>) -> io::Result<Running> {
         let (haste, hurried) = watch::channel(false);
-        let mut desks = vec![Desk::own()];
+        let mut handles = vec![WorkerHandle::own()];
         let mut workers = Vec::new();
         for _ in 1..self.settings.workers.get() {
-            let (desk, source) = Desk::other(self.settings.max_connections);
-            desks.push(desk);
+            let (handle, source) = WorkerHandle::other(self.settings.max_connections);
+            handles.push(handle);
             workers.push(self.spawn(new_runtime()?, source, [shutdown, &hurried])?);
         }
         let runtime = new_runtime()?;
         let entered = runtime.enter();
         let stats = Arc::clone(&self.stats);
-        let door = Door::open(listener.socket, desks, self.settings.max_connections, stats)?;
+        let door = Door::open(listener.socket, handles, self.settings.max_connections, stats)?;
         drop(entered);
         workers.push(self.spawn(runtime, Source::Door(door), [shutdown, &hurried])?);
         Ok(Running { workers, haste: Haste(haste) })

@@ -202,7 +202,7 @@ struct Running {
 }
 
 /// State shared by the jobs and the handle.
-struct Desk {
+struct Shared {
     limits: Limits,
     prices: Arc<Catalogue>,
     report: Report,
@@ -225,7 +225,7 @@ struct Begun {
 
 /// The handle. Dropping it abandons the jobs under way.
 pub struct Summarizer {
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     jobs: Option<mpsc::Sender<Begun>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -237,27 +237,27 @@ impl Summarizer {
     /// When the system gives no thread.
     pub fn start(limits: Limits, prices: Arc<Catalogue>, report: Report) -> io::Result<Self> {
         let (jobs, inbox) = mpsc::channel(limits.jobs.max(1));
-        let desk = Arc::new(Desk::new(limits, prices, report));
+        let shared = Arc::new(Shared::new(limits, prices, report));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let worker = Arc::clone(&desk);
+        let worker = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("plimsoll-summary".into())
             .spawn(move || runtime.block_on(serve(worker, inbox)))?;
-        Ok(Self { desk, jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { shared, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Whether a job for this thread would be taken now.
     pub fn takes(&self, thread: &str) -> bool {
-        self.desk.takes(&self.desk.running(), thread)
+        self.shared.takes(&self.shared.running(), thread)
     }
 
     /// Begins a job, if it can be taken now and no other thread has one about the same history.
     pub fn begin(&self, job: Job) -> bool {
         let Some(jobs) = &self.jobs else { return false };
         // The lock is held until the thread is on the list, so that only one of two requests finds it free.
-        let mut running = self.desk.running();
+        let mut running = self.shared.running();
         let chain = job.chain;
-        if !self.desk.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
+        if !self.shared.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
             return false;
         }
         let (end, ended) = watch::channel(());
@@ -273,29 +273,29 @@ impl Summarizer {
 
     /// The newest summary of a thread that was made, or remembered, since the start.
     pub fn ready(&self, thread: &str) -> Option<Arc<Summary>> {
-        self.desk.ready.get(thread)
+        self.shared.ready.get(thread)
     }
 
     /// Remembers a summary for a thread that was made before, for this thread or for another with the same beginning.
     pub fn remember(&self, thread: &str, summary: Arc<Summary>) {
-        self.desk.ready.insert(thread.to_owned(), summary);
+        self.shared.ready.insert(thread.to_owned(), summary);
     }
 
     /// Whether a job for this thread is under way.
     pub fn is_running(&self, thread: &str) -> bool {
-        self.desk.running().contains_key(thread)
+        self.shared.running().contains_key(thread)
     }
 
     /// Keeps the job for this thread from making further calls. The call under way is billed once it is answered.
     pub fn abandon(&self, thread: &str) {
-        if let Some(running) = self.desk.running().get(thread) {
+        if let Some(running) = self.shared.running().get(thread) {
             running.unwanted.store(true, Ordering::Relaxed);
         }
     }
 
     /// Waits until the job for this thread has ended, but no longer than `most`; at once if there is none.
     pub async fn wait(&self, thread: &str, most: Duration) {
-        let end = self.desk.running().get(thread).map(|running| running.end.clone());
+        let end = self.shared.running().get(thread).map(|running| running.end.clone());
         if let Some(mut end) = end {
             // It ends with an error: the sender is gone.
             let _ = tokio::time::timeout(most, end.changed()).await;
@@ -312,19 +312,19 @@ impl Drop for Summarizer {
     }
 }
 
-async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<Begun>) {
+async fn serve(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Begun>) {
     let https = Arc::new(Https::new());
     let mut under_way = tokio::task::JoinSet::new();
     while let Some(Begun { job, end, unwanted }) = inbox.recv().await {
         while under_way.try_join_next().is_some() {}
         https.sweep();
-        let (desk, https) = (Arc::clone(&desk), Arc::clone(&https));
+        let (shared, https) = (Arc::clone(&shared), Arc::clone(&https));
         under_way.spawn(async move {
             // Whatever happens in there, the thread is free for the next job.
-            let _free = Free { desk: &desk, thread: job.thread.clone(), _end: end };
-            let mut work = UnderWay::new(&desk, job);
-            let (purse, calls) = (desk.purse(), &mut work.calls);
-            let outcome = work::run(&work.job, &*https, &desk.limits, purse, &unwanted, calls).await;
+            let _free = Free { shared: &shared, thread: job.thread.clone(), _end: end };
+            let mut work = UnderWay::new(&shared, job);
+            let (purse, calls) = (shared.purse(), &mut work.calls);
+            let outcome = work::run(&work.job, &*https, &shared.limits, purse, &unwanted, calls).await;
             work.end(outcome);
         });
     }
@@ -332,21 +332,21 @@ async fn serve(desk: Arc<Desk>, mut inbox: mpsc::Receiver<Begun>) {
 
 /// A job under way. Its calls are reported even if it is dropped before its end.
 struct UnderWay<'a> {
-    desk: &'a Desk,
+    shared: &'a Shared,
     job: Arc<Job>,
     calls: Calls,
     ended: bool,
 }
 
 impl<'a> UnderWay<'a> {
-    fn new(desk: &'a Desk, job: Job) -> Self {
-        Self { desk, job: Arc::new(job), calls: Calls::default(), ended: false }
+    fn new(shared: &'a Shared, job: Job) -> Self {
+        Self { shared, job: Arc::new(job), calls: Calls::default(), ended: false }
     }
 
     fn end(mut self, outcome: Result<Arc<Summary>, Failure>) {
         self.ended = true;
         let done = self.done(outcome);
-        self.desk.end(&done);
+        self.shared.end(&done);
     }
 
     fn done(&mut self, outcome: Result<Arc<Summary>, Failure>) -> Done {
@@ -357,27 +357,27 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.calls.lost(Failure::Stopped, &self.job, self.desk.purse());
+            self.calls.lost(Failure::Stopped, &self.job, self.shared.purse());
             let done = self.done(Err(Failure::Stopped));
-            (self.desk.report)(&done);
+            (self.shared.report)(&done);
         }
     }
 }
 
 /// Takes a thread off the list of those that have a job.
 struct Free<'a> {
-    desk: &'a Desk,
+    shared: &'a Shared,
     thread: String,
     _end: watch::Sender<()>,
 }
 
 impl Drop for Free<'_> {
     fn drop(&mut self) {
-        self.desk.running().remove(&self.thread);
+        self.shared.running().remove(&self.thread);
     }
 }
 
-impl Desk {
+impl Shared {
     fn new(limits: Limits, prices: Arc<Catalogue>, report: Report) -> Self {
         Self {
             spend_limit: SpendLimit::new(limits.per_hour),

@@ -365,14 +365,14 @@ fn what_is_cut_short_is_reported() {
         })
     };
     let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
-    let desk = Desk::new(limits(), prices, report);
+    let shared = Shared::new(limits(), prices, report);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
-        let mut work = UnderWay::new(&desk, job(20, 100_000));
-        let (purse, calls) = (desk.purse(), &mut work.calls);
-        let run = work::run(&work.job, &script, &desk.limits, purse, &script.unwanted, calls);
+        let mut work = UnderWay::new(&shared, job(20, 100_000));
+        let (purse, calls) = (shared.purse(), &mut work.calls);
+        let run = work::run(&work.job, &script, &shared.limits, purse, &script.unwanted, calls);
         assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
     });
     let expected = vec![(Some(200), None), (None, Some(Failure::Stopped))];
@@ -418,8 +418,8 @@ fn what_comes_at_once_begins_one_job() {
     let limits = Limits { jobs: ROUNDS, ..limits() };
     // Nobody does the jobs: none of them ends.
     let (jobs, _inbox) = mpsc::channel(2 * ROUNDS);
-    let desk = Arc::new(Desk::new(limits, prices, Box::new(|_| {})));
-    let summarizer = Summarizer { desk, jobs: Some(jobs), thread: None };
+    let shared = Arc::new(Shared::new(limits, prices, Box::new(|_| {})));
+    let summarizer = Summarizer { shared, jobs: Some(jobs), thread: None };
     let model = job(1, 8_192);
     let job = |thread: usize| Job {
         thread: thread.to_string(),

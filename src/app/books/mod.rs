@@ -177,8 +177,8 @@ impl Books {
         let instructions = Instructions::default();
         let bodies = Outage::new("a request's body could not be saved", "bodies of requests are saved again");
         let awaited = Awaited::default();
-        let desk = Desk { means, counter, untouched, instructions, awaited, bodies };
-        let thread = Builder::new().name("plimsoll-books".into()).spawn(move || desk.run(&inbox))?;
+        let bookkeeper = Bookkeeper { means, counter, untouched, instructions, awaited, bodies };
+        let thread = Builder::new().name("plimsoll-books".into()).spawn(move || bookkeeper.run(&inbox))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
 
@@ -250,7 +250,8 @@ fn put(store: &dyn Store, tally: &Tally, record: Box<Record>, at_ms: i64, lackin
     tally.stored(store.later(Batch { lacking, ledger, at_ms, ..Batch::default() }));
 }
 
-struct Desk {
+/// The state of the thread that keeps the books.
+struct Bookkeeper {
     means: Means,
     counter: Option<Counter>,
     untouched: Untouched,
@@ -259,7 +260,7 @@ struct Desk {
     bodies: Outage,
 }
 
-impl Desk {
+impl Bookkeeper {
     fn run(mut self, inbox: &Outlet<Job>) {
         let mut jobs = Vec::new();
         loop {

@@ -38,12 +38,12 @@ pub(super) struct Provider {
     session: Arc<Session>,
     model: &'static str,
     counter: Counter,
-    desk: Mutex<Desk>,
+    state: Mutex<State>,
 }
 
 /// The state that changes with each call.
 #[derive(Debug)]
-struct Desk {
+struct State {
     cache: CacheModel,
     /// The usage of each account, by its key.
     served: BTreeMap<String, Vec<Tokens>>,
@@ -53,13 +53,13 @@ impl Provider {
     /// A provider of one model; prompts of fewer than `cache_min` tokens are not cached.
     pub(super) fn new(session: Arc<Session>, model: &'static str, cache_min: u64, counter: Counter) -> Self {
         let cache = CacheModel::new(CacheKind::anthropic(cache_min));
-        Self { session, model, counter, desk: Mutex::new(Desk { cache, served: BTreeMap::new() }) }
+        Self { session, model, counter, state: Mutex::new(State { cache, served: BTreeMap::new() }) }
     }
 
     /// The usage of an account, call by call.
     pub(super) fn served(&self, account: &str) -> Vec<Tokens> {
-        let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        desk.served.get(account).cloned().unwrap_or_default()
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.served.get(account).cloned().unwrap_or_default()
     }
 
     /// Serves until dropped.
@@ -106,12 +106,12 @@ impl Provider {
         let step = self.session.steps.get(prompt.turn).ok_or("the script ends before this call")?;
         let content = content(step);
         let output = self.counter.tokens(&content);
-        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        let calls = desk.served.get(account).map_or(0, Vec::len);
-        let cached = desk.cache.observe(xxh3_64(account.as_bytes()), &prompt.shape, calls as u64 * PACE_MS);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = state.served.get(account).map_or(0, Vec::len);
+        let cached = state.cache.observe(xxh3_64(account.as_bytes()), &prompt.shape, calls as u64 * PACE_MS);
         let tokens = cached.with_output(output, 0);
-        desk.served.entry(account.to_owned()).or_default().push(tokens);
-        drop(desk);
+        state.served.entry(account.to_owned()).or_default().push(tokens);
+        drop(state);
         Ok(self.stream(&format!("msg_demo_{calls:02}"), &content, &tokens))
     }
 
