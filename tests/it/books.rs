@@ -11,7 +11,7 @@ use plimsoll::store::bodies::Form;
 use serde_json::{Value, json};
 
 use crate::cli::{done, json as printed};
-use crate::support::{Answer, Gateway, Received, Upstream, send};
+use crate::support::{Answer, Gateway, Received, Upstream, records, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 
@@ -57,12 +57,6 @@ fn two_requests(config: &str, first: &str, second: &str) -> Vec<Value> {
     }
     gateway.stop();
     records(home.path())
-}
-
-pub(crate) fn records(home: &Path) -> Vec<Value> {
-    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
-    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// If the provider clears parts of a prompt itself, it is unknown what would have been left of the original.

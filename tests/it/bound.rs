@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gateway, Received, Upstream};
+use crate::support::{Answer, Gateway, Received, Upstream, records};
 
 const GOAL: &str = "Find the leak in worker.rs; the ticket is LEAK-77";
 /// The largest prompt that the provider accepts, in tokens of four bytes.
@@ -248,11 +248,6 @@ struct Done {
     dropped: u64,
     cleared: u64,
     rungs: std::collections::BTreeSet<String>,
-}
-
-fn records(home: &Path) -> Vec<Value> {
-    let log = std::fs::read_to_string(home.join("plimsoll/conversations/bound.jsonl")).unwrap();
-    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn play(dialect: &'static Dialect, config: &str, turn: usize) -> Done {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::books::{log, prompt, records};
-use crate::support::{Answer, Gateway, Received, Upstream, send};
+use crate::books::{log, prompt};
+use crate::support::{Answer, Gateway, Received, Upstream, records, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 /// The tokens of a history that the provider holds and the gateway has not seen.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gateway, Received, Upstream};
+use crate::support::{Answer, Gateway, Received, Upstream, records};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 const STREAM: &str = "/v1internal:streamGenerateContent?alt=sse";
@@ -36,11 +36,6 @@ fn stream() -> String {
     let end = json!({"response": {"candidates": [{"finishReason": "STOP"}], "modelVersion": "gemini-2.5-pro",
         "usageMetadata": {"promptTokenCount": 1000, "candidatesTokenCount": 10, "totalTokenCount": 1010}}});
     format!("data: {text}\r\n\r\ndata: {end}\r\n\r\n")
-}
-
-fn records(home: &std::path::Path) -> Vec<Value> {
-    let log = std::fs::read_to_string(home.join("plimsoll/conversations/s-1.jsonl")).unwrap();
-    log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// The request is shortened, found again, counted and booked as if it were sent without an envelope, which stays

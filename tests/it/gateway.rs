@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gateway, Received, Upstream, booked, send};
+use crate::support::{Answer, Gateway, Received, Upstream, booked, records, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 
@@ -65,12 +65,6 @@ fn files(dir: &Path) -> Vec<PathBuf> {
         fs::read_dir(dir).map(|dir| dir.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default();
     files.sort();
     files
-}
-
-fn records(home: &Path) -> Vec<Value> {
-    let logs = files(&home.join("plimsoll/conversations"));
-    let text: String = logs.iter().map(|log| fs::read_to_string(log).unwrap()).collect();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Two turns, with an action between them.

@@ -1,12 +1,9 @@
 //! Usage and bytes that are not part of the prompt: what the provider's own tools read, and the encodings of images.
 //! None of it fills the window, so nothing is removed because of it.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Received, Upstream};
+use crate::support::{Gateway, Received, Upstream, records};
 
 /// A small window that the history fills by half.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[summarize]\nenabled = false\n[clear]\nenabled = false\n\
@@ -88,12 +85,6 @@ fn chat_answer(tokens: u64, _: bool) -> Value {
 fn gemini_answer(tokens: u64, served: bool) -> Value {
     json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": tokens,
         "toolUsePromptTokenCount": if served { tokens * 5 } else { 0 }, "candidatesTokenCount": 1}})
-}
-
-fn records(home: &Path) -> Vec<Value> {
-    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
-    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]

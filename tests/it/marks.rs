@@ -1,11 +1,8 @@
 //! Writing to the cache costs extra: a history is marked only if the next request is expected to read it.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Received, Upstream, booked};
+use crate::support::{Gateway, Received, Upstream, booked, records};
 
 /// A deadline long enough that no request is sent unread, however busy the machine is.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[limits]\nrewrite_timeout = '30s'\n";
@@ -326,10 +323,4 @@ fn histories_are_marked_where_a_router_passes_marks_on() {
             "{own}: {paid:?}"
         );
     }
-}
-
-fn records(home: &Path) -> Vec<Value> {
-    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
-    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

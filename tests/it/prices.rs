@@ -6,9 +6,8 @@ use std::fs;
 use plimsoll::usage::Rate;
 use serde_json::{Value, json};
 
-use crate::books::records;
 use crate::cli::{done, json as printed, run};
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Upstream, records};
 
 const CONFIG: &str = "\
 [listen]

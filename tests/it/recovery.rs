@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use serde_json::{Value, json};
 
 use crate::cli::json as printed;
-use crate::support::{Answer, Gateway, Received, Upstream};
+use crate::support::{Answer, Gateway, Received, Upstream, records};
 
 /// Settings under which nothing is cleared or shortened for other reasons.
 const CONFIG: &str = "[listen]\nadmin = 'off'\n[clear]\nenabled = false\n[summarize]\nenabled = false\n[truncate]\nmax_bytes = '1MB'\n";
@@ -165,12 +165,6 @@ fn provider(dialect: &'static Dialect) -> Upstream {
 
 fn too_long(received: &[Received]) -> usize {
     received.iter().filter(|one| one.body.len() / 4 > LIMIT).count()
-}
-
-fn records(home: &Path) -> Vec<Value> {
-    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
-    let text: String = logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap()).collect();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// A limit that was reported once is remembered after a restart.

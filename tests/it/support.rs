@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+use serde_json::Value;
 
 /// A request as received.
 #[derive(Debug, Clone)]
@@ -101,6 +102,15 @@ fn frame(event: &str) -> Vec<u8> {
     };
     let prelude = with_checksum([length.to_be_bytes(), (headers.len() as u32).to_be_bytes()].concat());
     with_checksum([&prelude, &*headers, payload.as_bytes()].concat())
+}
+
+/// The records of all conversations, log by log in the order of their names.
+pub(crate) fn records(home: &Path) -> Vec<Value> {
+    let logs = fs::read_dir(home.join("plimsoll/conversations")).unwrap();
+    let mut logs: Vec<_> = logs.map(|log| log.unwrap().path()).collect();
+    logs.sort();
+    let text: String = logs.iter().map(|log| fs::read_to_string(log).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Waits until this many requests are booked: what is stored after a request is sent, such as what is known of a
