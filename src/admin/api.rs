@@ -114,7 +114,7 @@ impl Question {
             },
             ("conversations", id) => Self::Conversation {
                 id: unescaped(id)
-                    .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "the id's escapes are no UTF-8"))?,
+                    .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "the id's escapes are not UTF-8"))?,
                 limit: limit(&mut query, RECORDS)?,
             },
             ("report", "") => {

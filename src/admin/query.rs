@@ -30,7 +30,7 @@ impl Query {
         let left = pairs.map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let read = |text: &str| unescaped(&text.replace('+', " "));
-            read(name).zip(read(value)).ok_or_else(|| Wrong::new(name, "its escapes are no UTF-8"))
+            read(name).zip(read(value)).ok_or_else(|| Wrong::new(name, "its escapes are not UTF-8"))
         });
         Ok(Self { left: left.collect::<Result<_, _>>()?, known: Vec::new() })
     }
@@ -42,7 +42,7 @@ impl Query {
             std::mem::take(&mut self.left).into_iter().partition(|(other, _)| other == name);
         self.left = left;
         if values.len() > 1 {
-            return Err(Wrong::new(name, "it is there more than once"));
+            return Err(Wrong::new(name, "it is given more than once"));
         }
         Ok(values.pop().map(|(_, value)| value))
     }
@@ -65,10 +65,10 @@ mod tests {
             ("", Ok((None, None))),
             ("a=1&b=x+y%2B", Ok((Some("1"), Some("x y+")))),
             ("b&", Ok((None, Some("")))),
-            ("a=1&a=1", Err(("a", "it is there more than once"))),
+            ("a=1&a=1", Err(("a", "it is given more than once"))),
             ("c=1&d", Err(("c", "there is no such parameter, only `a`, `b`"))),
             ("A=1", Err(("A", "there is no such parameter, only `a`, `b`"))),
-            ("b=%f", Err(("b", "its escapes are no UTF-8"))),
+            ("b=%f", Err(("b", "its escapes are not UTF-8"))),
         ] {
             let read = || {
                 let mut query = Query::new(text)?;

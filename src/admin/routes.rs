@@ -29,8 +29,8 @@ const ALWAYS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-const ELSEWHERE: &str = "asked by a name that may be another's; ask by an IP address, or as localhost, or name it in `listen.admin_names`";
-const FOREIGN: &str = "asked by a page of another origin";
+const ELSEWHERE: &str = "requested by a host name that anyone may own; use an IP address, localhost or a name of `listen.admin_names`";
+const FOREIGN: &str = "requested by a page of another origin";
 
 /// Routes requests to their answers, for visitors that may get them.
 pub(super) struct Router {
@@ -104,7 +104,12 @@ impl Router {
 
     async fn document(&self, path: &str, query: &str) -> Result<Vec<u8>, Refusal> {
         let question = Question::new(path, query)?;
-        let busy = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many read the books; ask again");
+        let busy = || {
+            Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many requests are reading the books; try again",
+            )
+        };
         let _asking = self.asking.try_acquire().map_err(|_| busy())?;
         let reading = Arc::clone(&self.readers).acquire_owned().await.map_err(|_| busy())?;
         let books = self.pages.books.clone();

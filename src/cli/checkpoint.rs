@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.source, &options.id)?;
     let summary = history.books.summary(&history.found.id).map_err(|error| history.failed(&error))?;
     let Some(summary) = summary else {
-        return Err(Failure::Said(format!("`{}`: no summary was made of it yet", history.name())));
+        return Err(Failure::Message(format!("`{}`: no summary of it has been made yet", history.name())));
     };
     let checkpoint = checkpoint(&summary);
     let below = || Checkpoints::below(&history.config.state.dir);
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let written = checkpoints.write(&history.found.id, ending, &text);
         let failed = |error| {
             let path = checkpoints.path(&history.found.id, ending);
-            Failure::Said(format!("{}: {error}", path.display()))
+            Failure::Message(format!("{}: {error}", path.display()))
         };
         let path = written.map_err(failed)?;
         say(&path.display().to_string());

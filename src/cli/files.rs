@@ -34,7 +34,7 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
     let read = fs::read(file).map_err(|error| {
         let named = env::var_os(CONFIG).is_some_and(|named| named == file);
         let by = if named { format!(" (`{CONFIG}` names it)") } else { String::new() };
-        Failure::Said(format!("{}: {error}{by}", file.display()))
+        Failure::Message(format!("{}: {error}{by}", file.display()))
     })?;
     let text = std::str::from_utf8(&read).map_err(|error| Problems::not_utf8(&read, error));
     text.and_then(parse).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
@@ -61,14 +61,12 @@ pub(super) fn init(file: &Path) -> Result<(), Failure> {
         Ok(()) => {
             let file = file.display();
             say(&format!("{file} written: every key has its default; change what should differ"));
-            say(&format!(
-                "it holds for `plimsoll serve -c {file}`, or with `PLIMSOLL_CONFIG` set to its path"
-            ));
+            say(&format!("to use it, run `plimsoll serve -c {file}`, or set `PLIMSOLL_CONFIG` to its path"));
             Ok(())
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(Failure::Said(format!("{} exists; it was left as it is", file.display())))
+            Err(Failure::Message(format!("{} exists; it was left as it is", file.display())))
         }
-        Err(error) => Err(Failure::Said(format!("{}: {error}", file.display()))),
+        Err(error) => Err(Failure::Message(format!("{}: {error}", file.display()))),
     }
 }

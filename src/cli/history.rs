@@ -22,7 +22,8 @@ pub(super) struct History {
     inherited: Vec<Entry>,
 }
 
-/// A decision in force, and the number of the request that made it, from 1: of this conversation, or of the one named.
+/// A decision in force. `request` is the number of the request that made it, from 1; `of` names that request's
+/// conversation, `None` for this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Standing<'a> {
     pub(super) made: &'a Made,
@@ -39,14 +40,14 @@ impl History {
     /// The same, with a configuration that has been read already.
     pub(super) fn with(config: Config, id: &str) -> Result<Self, Failure> {
         let path = config.state.dir.join(FILE_NAME);
-        let failed = |error: StoreError| Failure::Said(format!("{}: {error}", path.display()));
+        let failed = |error: StoreError| Failure::Message(format!("{}: {error}", path.display()));
         let Some(books) = Books::open(&path).map_err(failed)? else {
-            return Err(Failure::Said(books::nothing(&config.state.dir)));
+            return Err(Failure::Message(books::nothing(&config.state.dir)));
         };
         let found = match ledger::History::read(&books, id, usize::MAX) {
             Ok(found) => found,
             Err(NoHistory::Store(error)) => return Err(failed(error)),
-            Err(NoHistory::Id(none)) => return Err(Failure::Said(told(&none))),
+            Err(NoHistory::Id(none)) => return Err(Failure::Message(told(&none))),
         };
         let mut records = found.entries.iter().map(|entry| &entry.record);
         let inherited = ledger::ancestors(&books, &found.id, &mut records).map_err(failed)?;
@@ -60,7 +61,7 @@ impl History {
 
     /// The failure for an error of the store.
     pub(super) fn failed(&self, error: &StoreError) -> Failure {
-        Failure::Said(format!("{}: {error}", self.path.display()))
+        Failure::Message(format!("{}: {error}", self.path.display()))
     }
 
     /// The number of requests that the client made.
@@ -111,15 +112,16 @@ fn standing<'a>(inherited: &'a [Entry], entries: &'a [Entry], at: usize) -> Vec<
     standing.into_values().collect()
 }
 
-/// Whether the decisions of a request apply to a continuation of its first `messages` messages, if it had `all`
-/// messages, of which `prior` had been sent before: it must have been the first to send the last of them, or have sent
-/// exactly these again.
+/// Whether the decisions of a request apply to requests that continue its first `messages` messages. It had `all`
+/// messages, of which `prior` had been sent before: it must have been the first to send the last of the `messages`, or
+/// have sent exactly these again.
 pub(super) fn holds_at<N: Ord + Copy>(messages: N, prior: N, all: N) -> bool {
     prior < messages || all == messages
 }
 
-/// The index of the request before that at `place` which sent its first `messages` messages, in its thread or in those
-/// that this one branched from. If the record of that request is missing, the last one before it.
+/// The index of the latest request before that at `place` which sent all of its first `messages` messages and whose
+/// decisions apply to them, in the same thread or in those that it branched from. If its record is missing, the latest
+/// one before it.
 fn before(all: &[&Entry], place: usize, messages: u32) -> Option<usize> {
     let last = all[place];
     // Within a conversation, the order of records is reliable even if the clock was set back.

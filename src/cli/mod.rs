@@ -39,7 +39,7 @@ use crate::config::Problems;
 /// The variable that names the configuration file if the command line does not.
 const CONFIG: &str = "PLIMSOLL_CONFIG";
 
-/// A sidecar gateway for LLM agents: shorter prompts, whole caches, true books
+/// A sidecar gateway for LLM agents: shortens prompts, keeps the provider's cache intact, and accounts for the cost
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, about, propagate_version = true)]
 struct Command {
@@ -80,7 +80,7 @@ enum Action {
     Outputs(outputs::Options),
     /// Show the prices that models are billed at, in US dollars per million tokens
     Prices(prices::Options),
-    /// Write the state of a conversation to files from which a new one can start: goal, progress, decisions, open issues
+    /// Write the state of a conversation (goal, progress, decisions) to files from which a new one can start
     Checkpoint(checkpoint::Options),
     /// Show how much the summaries of a conversation keep of the messages that they replace
     Fidelity(fidelity::Options),
@@ -166,7 +166,7 @@ enum Failure {
     Usage(String),
     /// Anything else, as a complete message.
     #[error("{0}")]
-    Said(String),
+    Message(String),
     /// The agent could not be run.
     #[error("{said}")]
     Unrun {
@@ -183,7 +183,7 @@ enum Failure {
 impl Failure {
     /// The message of an error.
     fn said(error: impl std::fmt::Display) -> Self {
-        Self::Said(error.to_string())
+        Self::Message(error.to_string())
     }
 }
 
@@ -215,7 +215,7 @@ pub fn main() -> ExitCode {
     };
     match done {
         Ok(()) if UNWRITTEN.load(Ordering::Relaxed) => {
-            let _ = writeln!(std::io::stderr(), "not all of it could be written");
+            let _ = writeln!(std::io::stderr(), "some of the output could not be written");
             ExitCode::FAILURE
         }
         Ok(()) => ExitCode::SUCCESS,
@@ -225,7 +225,7 @@ pub fn main() -> ExitCode {
             }
             ExitCode::from(match failure {
                 Failure::Config(_) | Failure::Usage(_) => 2,
-                Failure::Said(_) => 1,
+                Failure::Message(_) => 1,
                 Failure::Unrun { code, .. } | Failure::Ended(code) => code,
             })
         }

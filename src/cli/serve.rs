@@ -103,7 +103,7 @@ pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<Str
     let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;
     let keys = config.unused_with_single_upstream();
     let unused = (!keys.is_empty())
-        .then(|| format!("everything goes to `--upstream`, without `{}` of the file", keys.join("`, `")));
+        .then(|| format!("all requests go to `--upstream`, ignoring `{}` of the file", keys.join("`, `")));
     Ok((config.with_single_upstream(base), unused))
 }
 

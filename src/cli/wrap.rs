@@ -32,8 +32,8 @@ type Addresses = Vec<(&'static str, String)>;
 const PLACE: &str = "{url}";
 
 /// The message if there is nothing to bill.
-const NONE: &str = "no request came through the gateway; for an agent that takes its address from no variable, {url} in \
-                    its arguments stands for the gateway's";
+const NONE: &str = "no request came through the gateway; if the agent does not read its address from a variable, {url} \
+                    in its arguments stands for the gateway's";
 
 /// The exit codes of shells for a program that does not exist, and for one that cannot be run.
 const NOT_FOUND: u8 = 127;
@@ -45,7 +45,7 @@ const HERE: &str = "127.0.0.1,localhost";
 /// Runs the agent, and prints at the end what it cost.
 pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let [program, arguments @ ..] = &*options.agent else {
-        return Err(Failure::Usage("no agent was named".to_owned()));
+        return Err(Failure::Usage("no agent was given".to_owned()));
     };
     let (mut config, addresses, notes) = configured(options)?;
     serve::make_room(&mut config.limits);
@@ -119,7 +119,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
                 if !rerouted.unused.is_empty() {
                     let keys = rerouted.unused.join("`, `");
                     notes.push(format!(
-                        "`{variable}` is set, and requests go where it says, without `{keys}` of the file"
+                        "`{variable}` is set, so requests go to that address, ignoring `{keys}` of the file"
                     ));
                 }
                 rerouted.path

@@ -82,7 +82,7 @@ fn dollars(value: &DeValue<'_>) -> Result<Money, Fault> {
     if (1..=DOLLARS * PICO).contains(&amount.picodollars()) {
         Ok(amount)
     } else {
-        Err(Fault::Said(format!("expected more than 0 and at most {DOLLARS} US dollars")))
+        Err(Fault::Message(format!("expected more than 0 and at most {DOLLARS} US dollars")))
     }
 }
 

@@ -24,10 +24,10 @@ pub(super) fn read(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Fide
     }
     match (&upstream, &model) {
         (Some(_), None) if !is_told => {
-            section.problem("model", "must be set where `fidelity.upstream` is", None);
+            section.problem("model", "must be set if `fidelity.upstream` is", None);
         }
         (None, Some(_)) if !is_told => {
-            section.problem("model", "is asked nothing where `fidelity.upstream` is not set", None);
+            section.problem("model", "has no effect unless `fidelity.upstream` is set", None);
         }
         _ => {}
     }

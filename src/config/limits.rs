@@ -14,9 +14,9 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// The maximum number of client connections at a time.
     pub max_connections: usize,
-    /// How long a rewrite may take before the original is sent instead. Requests of which parts were sent in another
-    /// form before wait longer, so that these are sent in that form again; to find out whether a request is one of
-    /// these, it is read for at most ten times as long.
+    /// How long a rewrite may take before the original is sent instead. A request whose history was edited before is
+    /// given more time, so that it is sent in that form again; to find out, every request is read for at most ten times
+    /// as long.
     pub rewrite_timeout: Duration,
     /// How long requests in flight may take to finish after a shutdown was requested.
     pub drain_timeout: Duration,
@@ -24,7 +24,7 @@ pub struct Limits {
     pub memo: ByteSize,
     /// The maximum number of entries that wait to be written, decisions and ledger records alike.
     pub queue: usize,
-    /// The number of worker threads; 0 for as many as are usual on the machine.
+    /// The number of worker threads; 0 for one per core, up to 4.
     pub workers: usize,
 }
 

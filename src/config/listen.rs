@@ -64,8 +64,12 @@ fn admin_names(section: &mut Section<'_, '_>) -> NamePatterns {
     for pattern in names.patterns() {
         // Addresses are allowed anyway.
         if pattern.contains(['/', ':', '@']) || pattern.chars().any(char::is_uppercase) {
-            let hint = "a name is that of a host, in small letters and without a port: \"books.example.com\"";
-            section.problem("admin_names", format!("no name is like {pattern:?}"), Some(hint.to_owned()));
+            let hint = "write the name of a host, in lower case and without a port: \"books.example.com\"";
+            section.problem(
+                "admin_names",
+                format!("{pattern:?} matches no host name"),
+                Some(hint.to_owned()),
+            );
         }
     }
     names
@@ -79,8 +83,9 @@ fn origins(section: &mut Section<'_, '_>) -> NamePatterns {
             None => pattern == "null" || pattern.starts_with('*'),
         };
         if !can_match {
-            let hint = "an origin is a scheme, a host and maybe a port: \"https://app.example.com\"";
-            section.problem("origins", format!("no origin is like {pattern:?}"), Some(hint.to_owned()));
+            let hint =
+                "an origin consists of a scheme, a host and optionally a port: \"https://app.example.com\"";
+            section.problem("origins", format!("{pattern:?} matches no origin"), Some(hint.to_owned()));
         }
     }
     origins

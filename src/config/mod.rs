@@ -171,7 +171,7 @@ impl Config {
 
     /// The keys of upstreams in the file that have no effect if all requests go to one address.
     pub fn unused_with_single_upstream(&self) -> Vec<String> {
-        self.upstreams.said()
+        self.upstreams.keys_set()
     }
 
     /// Returns this configuration with all requests going to one address, whatever their path or protocol.
@@ -207,7 +207,8 @@ impl Config {
         })
     }
 
-    /// The upstreams whose addresses end as the paths of requests begin, each with an example of the result.
+    /// The upstreams whose `base_url` ends with the segment that the paths of requests begin with, each with an example
+    /// of the resulting address.
     pub fn repeated_paths(&self) -> impl Iterator<Item = (&Upstream, String)> {
         self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeats()?)))
     }
@@ -246,7 +247,7 @@ pub struct Rerouted {
 pub struct Loop<'a> {
     /// The upstream.
     pub upstream: &'a Upstream,
-    /// The key that is to blame, within the upstream's section.
+    /// The key that leads back to the gateway, within the upstream's section.
     pub key: &'static str,
     /// The value of that key.
     pub place: String,
@@ -255,9 +256,9 @@ pub struct Loop<'a> {
 /// Which rules a file must meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rules {
-    /// Those that no command line can change.
+    /// Only those that no option of a command can make up for.
     Reading,
-    /// Those as well that a command line can change.
+    /// All of them, as if no options were given.
     AsItStands,
 }
 
@@ -276,15 +277,15 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
-            section.problem("recall", "the URLs are served by `listen.admin`, which is off", None);
+            section.problem("recall", "needs `listen.admin`, which serves the URLs and is off", None);
         }
         // A port that a command line or the system chooses is valid only until the gateway ends; URLs stay in histories
         // for longer.
         let is_free = listen.admin.is_some_and(|admin| admin.port() == 0);
         if rules == Rules::AsItStands && outputs.recall == Recall::Http && is_free {
-            let hint = "give it a port of its own".to_owned();
+            let hint = "give it a fixed port".to_owned();
             let message =
-                "the URLs die with the gateway: `listen.admin` has port 0, another one at each start";
+                "the URLs would become invalid: with port 0, `listen.admin` has another port at each start";
             section.problem("recall", message, Some(hint));
         }
         outputs

@@ -38,9 +38,11 @@ fn expand(text: &str, environment: &dyn Environment) -> Result<Option<PathBuf>, 
     let rest = match text.strip_prefix('~') {
         None => return Ok(Some(PathBuf::from(text)).filter(|path| path.is_absolute())),
         Some("") => "",
-        Some(rest) => rest.strip_prefix('/').ok_or_else(|| Fault::hint("\"~\" is this user's home only"))?,
+        Some(rest) => {
+            rest.strip_prefix('/').ok_or_else(|| Fault::hint("\"~\" can only stand for this user's home"))?
+        }
     };
-    let home =
-        home(environment).ok_or_else(|| Fault::Said("`HOME` is not set, so \"~\" means nothing".into()))?;
+    let home = home(environment)
+        .ok_or_else(|| Fault::Message("`HOME` is not set, so \"~\" cannot be resolved".into()))?;
     Ok(Some(home.join(rest.trim_start_matches('/'))))
 }

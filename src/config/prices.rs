@@ -30,7 +30,7 @@ impl PriceOverride {
 pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
     let mut seen = Vec::new();
     let own = section.entries("model", "GLOB", |pattern, section| {
-        told_apart(pattern, section, &mut seen);
+        check_distinct(pattern, section, &mut seen);
         entry(pattern, section)
     });
     own.into_iter().flatten().collect()
@@ -38,12 +38,12 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
 
 /// Reports an entry whose pattern differs only in case from an earlier one, since both match the same models. `seen`
 /// are the earlier patterns.
-fn told_apart(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<String>) {
+fn check_distinct(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<String>) {
     // A range in brackets may mean something else in another case.
     let is_same = |first: &&String| first.eq_ignore_ascii_case(pattern) && !pattern.contains('[');
     match seen.iter().find(is_same) {
         Some(first) => {
-            let message = format!("never holds: {first:?} stands before it, and case does not matter");
+            let message = format!("never applies: {first:?} comes before it, and case does not matter");
             section.problem_here(message, None);
         }
         None => seen.push(pattern.to_owned()),
@@ -52,7 +52,7 @@ fn told_apart(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<Strin
 
 fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> {
     if let Some(reason) = names_nothing(pattern) {
-        section.problem_here(format!("names nothing: {reason}"), None);
+        section.problem_here(format!("matches nothing: {reason}"), None);
     }
     let compiled = Pattern::new(pattern);
     if let Err(error) = &compiled {
@@ -71,8 +71,10 @@ fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> 
     };
     if !Catalogue::lists(pattern) {
         for key in ["input", "output"] {
-            section
-                .require(key, "prices of a model that the catalogue does not have need `input` and `output`");
+            section.require(
+                key,
+                "missing; the catalogue has no prices of this model, so `input` and `output` are needed",
+            );
         }
     }
     compiled.ok()?;
@@ -87,11 +89,11 @@ fn dollars(value: &DeValue<'_>) -> Result<Rate, Fault> {
     if !digits(whole) || !digits(fraction) {
         return Err(Fault::hint("write it as a plain decimal number, such as 3.75"));
     }
-    let dear = || Fault::Said(format!("expected at most {DEAREST} US dollars for a million tokens"));
+    let dear = || Fault::Message(format!("expected at most {DEAREST} US dollars for a million tokens"));
     let rate = Rate::from_usd_per_million_str(text).map_err(|error| match error {
         AmountError::TooFine => {
             let places = fraction.trim_end_matches('0').len();
-            Fault::Said(format!("expected at most {} decimal places, got {places}", Rate::PLACES))
+            Fault::Message(format!("expected at most {} decimal places, got {places}", Rate::PLACES))
         }
         _ => dear(),
     })?;

@@ -79,22 +79,21 @@ impl Matcher {
 pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>) -> Vec<Profile> {
     let mut seen: Vec<(String, Matcher)> = Vec::new();
     root.entries("profile", "NAME", |name, section| {
-        if let Some(nameless) = nameless(name, section) {
-            section
-                .problem_here(nameless, Some("write `[profile.NAME]`, with a name of your own".to_owned()));
+        if let Some(message) = missing_name(name, section) {
+            section.problem_here(message, Some("write `[profile.NAME]`, with a name of your own".to_owned()));
             if name == "match" {
                 // Only so that its keys are known and not reported as well.
                 matcher(section, around.upstreams);
             }
         } else {
-            section.require("match", "missing, a profile must say which requests it is for");
+            section.require("match", "missing; a profile needs to know which requests it is for");
         }
         let matcher = section.section("match", |section| matcher(section, around.upstreams));
         if let Some((first, _)) = seen.iter().find(|(_, known)| *known == matcher)
             && matcher != Matcher::default()
         {
             let message =
-                format!("never holds: `profile.{first}` is for the same requests, and stands before it");
+                format!("never applies: `profile.{first}` is for the same requests, and comes before it");
             section.problem("match", message, None);
         }
         seen.push((name.to_owned(), matcher.clone()));
@@ -109,8 +108,8 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>)
     })
 }
 
-/// The message for a section of a profile in the place of a profile's name.
-fn nameless(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
+/// The message if a section of a profile is in the place of a profile's name.
+fn missing_name(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
     let is_section = name == "match" || SECTIONS.contains(&name);
     (is_section && !section.has("match")).then_some("a profile needs a name, and this is one of its sections")
 }
@@ -133,19 +132,20 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
     let says =
         |key: &&'static str| if *key == "header" { section.has_any("header") } else { section.has(key) };
     if section.is_there() && !KEYS.iter().any(says) {
-        section.problem_here("nothing to match by", Some(format!("it has `{}`", KEYS.join("`, `"))));
+        section
+            .problem_here("no condition is given", Some(format!("conditions are `{}`", KEYS.join("`, `"))));
     }
     let names: Vec<&str> = upstreams.as_slice().iter().map(|upstream| &*upstream.name).collect();
     one_of(section, "upstream", matcher.upstream.as_ref(), &names);
     let protocols: Vec<&str> = Protocol::all().map(Protocol::as_str).collect();
     one_of(section, "protocol", matcher.protocol.as_ref(), &protocols);
-    spoken(section, &matcher, upstreams);
+    check_reachable(section, &matcher, upstreams);
     matcher
 }
 
 /// Reports that none of the matching upstreams takes any of the matching protocols, unless there are no such upstreams
 /// or no such protocols at all.
-fn spoken(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstreams) {
+fn check_reachable(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstreams) {
     let fits = |patterns: &Option<NamePatterns>, name: &str| {
         patterns.as_ref().is_none_or(|patterns| patterns.matches(name))
     };
@@ -159,8 +159,9 @@ fn spoken(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstream
     if !upstreams.iter().any(|upstream| protocols.iter().any(|protocol| upstream.may_get(*protocol))) {
         let key = if matcher.protocol.is_some() { "protocol" } else { "upstream" };
         let names: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.name).collect();
-        let message = format!("never holds: no such request is read on its way to `{}`", names.join("`, `"));
-        section.problem(key, message, Some("`protocols` of an upstream says which are".to_owned()));
+        let message =
+            format!("never applies: the gateway reads no such requests to `{}`", names.join("`, `"));
+        section.problem(key, message, Some("`protocols` of an upstream lists what is read".to_owned()));
     }
 }
 
@@ -168,7 +169,7 @@ fn spoken(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: &Upstream
 fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&NamePatterns>, names: &[&str]) {
     if patterns.is_some_and(|patterns| !names.iter().any(|name| patterns.matches(name))) {
         let hint = format!("there are `{}`", names.join("`, `"));
-        section.problem(key, format!("there is no {key} that it matches"), Some(hint));
+        section.problem(key, format!("it matches no {key}"), Some(hint));
     }
 }
 
@@ -180,13 +181,13 @@ fn globs(section: &mut Section<'_, '_>, key: &'static str) -> Option<NamePattern
 }
 
 fn header(name: &str, value: &DeValue<'_>) -> Result<(HeaderName, NamePatterns), Fault> {
-    let name = name.parse().map_err(|_| Fault::Said("this is no header name".to_owned()))?;
+    let name = name.parse().map_err(|_| Fault::Message("this is not a valid header name".to_owned()))?;
     Ok((name, patterns(value)?))
 }
 
 fn patterns(value: &DeValue<'_>) -> Result<NamePatterns, Fault> {
     let text = String::from_value(value)?;
-    let bad = |error: PatternError| Fault::Said(bad_pattern(&text, &error));
+    let bad = |error: PatternError| Fault::Message(bad_pattern(&text, &error));
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     let patterns = NamePatterns::new(names).map_err(bad)?;
     if patterns.patterns().is_empty() { Err(Fault::UNEXPECTED) } else { Ok(patterns) }

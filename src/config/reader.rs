@@ -103,11 +103,11 @@ impl Stray {
     fn problem(&self, known: &[String]) -> Problem {
         let (path, line) = (self.path.shown.clone(), Some(self.line));
         if let Some(whole) = self.of_the_file(known) {
-            let hint = format!("`{whole}` stands outside of profiles, for all conversations");
+            let hint = format!("`{whole}` can only be set outside of profiles, for all conversations");
             return Problem {
                 path,
                 line,
-                message: "a profile cannot have this".to_owned(),
+                message: "this cannot be set in a profile".to_owned(),
                 hint: Some(hint),
             };
         }

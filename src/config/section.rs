@@ -95,7 +95,7 @@ impl<'r, 't> Section<'r, 't> {
                 Ok(item) => list.push(item),
                 Err(fault) => {
                     let line = self.reader.line_of(item).unwrap_or(at);
-                    let (message, hint) = fault.words(&T::expected(), item.get_ref());
+                    let (message, hint) = fault.into_message(&T::expected(), item.get_ref());
                     self.reader.report(format!("{path}[{index}]"), Some(line), message, hint);
                 }
             }
@@ -123,7 +123,7 @@ impl<'r, 't> Section<'r, 't> {
 
     #[inline(never)]
     fn refuse(&mut self, key: &'static str, fault: Fault, expected: &str, value: &DeValue<'_>) {
-        let (message, hint) = fault.words(expected, value);
+        let (message, hint) = fault.into_message(expected, value);
         self.problem(key, message, hint);
     }
 
@@ -190,7 +190,7 @@ impl<'r, 't> Section<'r, 't> {
                 Ok(pair) => pairs.push(pair),
                 Err(fault) => {
                     let line = self.reader.document.line(name.span().start);
-                    let (message, hint) = fault.words("a string", value.get_ref());
+                    let (message, hint) = fault.into_message("a string", value.get_ref());
                     self.reader.report(join(&path, name.get_ref()), Some(line), message, hint);
                 }
             }

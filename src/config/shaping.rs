@@ -31,7 +31,7 @@ const HALF: u16 = 500;
 const PLACEHOLDERS: &[&str] = &["removed", "total", "removed_plain", "total_plain", "recall"];
 /// The hint for when a marker does not count towards the limits.
 const ON_TOP: &str =
-    "a marker that begins with words of its own and has {removed} once comes on top of the limits";
+    "a marker that begins with words of its own and has {removed} once does not count towards the limits";
 
 pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     let least = ByteSize::new(default.repeat_min_bytes);
@@ -52,7 +52,7 @@ pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Setting
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     base: Limit,
-    tools: Vec<(NamePatterns, Said)>,
+    tools: Vec<(NamePatterns, Given)>,
 }
 
 /// All fields of a rule.
@@ -65,9 +65,9 @@ struct Limit {
     head: u16,
 }
 
-/// The fields that were set.
+/// The fields that a section sets.
 #[derive(Debug, Clone, Copy, Default)]
-struct Said {
+struct Given {
     lines: Option<Lines>,
     bytes: Option<usize>,
     end: Option<End>,
@@ -82,9 +82,9 @@ enum Lines {
 }
 
 /// The built-in entries: both ends are kept, for commands with twice as many lines as for other tools.
-const BUILT_IN: [(&[&str], Said); 2] = [
-    (SHELLS, Said { lines: Some(Lines::TwiceAsMany), bytes: None, end: Some(End::Both), head: None }),
-    (RUNS, Said { lines: None, bytes: None, end: Some(End::Both), head: None }),
+const BUILT_IN: [(&[&str], Given); 2] = [
+    (SHELLS, Given { lines: Some(Lines::TwiceAsMany), bytes: None, end: Some(End::Both), head: None }),
+    (RUNS, Given { lines: None, bytes: None, end: Some(End::Both), head: None }),
 ];
 
 impl Default for Limits {
@@ -92,8 +92,8 @@ impl Default for Limits {
         let Truncate { base, tools, .. } = Settings::default().truncate;
         let base = Limit::of(&base);
         let tools = tools.into_iter().map(|(patterns, rule)| {
-            let said = Said::all_of(Limit::of(&rule)).or_built_in(&patterns, base);
-            (patterns, said)
+            let given = Given::all_of(Limit::of(&rule)).or_built_in(&patterns, base);
+            (patterns, given)
         });
         Self { base, tools: tools.collect() }
     }
@@ -121,7 +121,7 @@ impl Limit {
     }
 }
 
-impl Said {
+impl Given {
     const fn all_of(limit: Limit) -> Self {
         let Limit { lines, bytes, end, head } = limit;
         Self { lines: Some(Lines::These(lines)), bytes: Some(bytes), end: Some(end), head: Some(head) }
@@ -154,10 +154,10 @@ impl Said {
 
     /// Returns the built-in entry if this is the same one, written out.
     fn or_built_in(self, patterns: &NamePatterns, base: Limit) -> Self {
-        let is_it = |(names, said): &&(&[&str], Self)| {
-            patterns.patterns() == *names && self.on(base) == said.on(base)
+        let is_it = |(names, given): &&(&[&str], Self)| {
+            patterns.patterns() == *names && self.on(base) == given.on(base)
         };
-        BUILT_IN.iter().find(is_it).map_or(self, |(_, said)| *said)
+        BUILT_IN.iter().find(is_it).map_or(self, |(_, given)| *given)
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn truncate(
     default: Truncate,
     below: &Limits,
 ) -> (Truncate, Limits) {
-    let base = Said::read(section).on(below.base);
+    let base = Given::read(section).on(below.base);
     let largest = ByteSize::new(default.error_max_bytes);
     let mut truncate = Truncate {
         base: base.rule(),
@@ -180,10 +180,10 @@ pub(super) fn truncate(
     let least = Least::of(&truncate);
     let mut seen = Vec::new();
     let own = section.entries("tool", "GLOB", |names, section| {
-        told_apart(names, section, &mut seen);
+        check_distinct(names, section, &mut seen);
         let entry = entry(names, section, base);
-        if let Some((_, said)) = &entry {
-            least.told(section, said.on(base));
+        if let Some((_, given)) = &entry {
+            least.check(section, given.on(base));
         }
         entry
     });
@@ -194,16 +194,17 @@ pub(super) fn truncate(
             tools.push(entry.clone());
         }
     }
-    least.told(section, base);
+    least.check(section, base);
     if section.has("error_max_bytes") {
-        least.told_of(section, "error_max_bytes", truncate.error_max_bytes);
+        least.check_bytes(section, "error_max_bytes", truncate.error_max_bytes);
     }
-    least.told_of_marker(section, std::iter::once(base).chain(tools.iter().map(|(_, said)| said.on(base))));
-    truncate.tools = tools.iter().map(|(patterns, said)| (patterns.clone(), said.on(base).rule())).collect();
+    least.check_marker(section, std::iter::once(base).chain(tools.iter().map(|(_, given)| given.on(base))));
+    truncate.tools =
+        tools.iter().map(|(patterns, given)| (patterns.clone(), given.on(base).rule())).collect();
     (truncate, Limits { base, tools })
 }
 
-/// The least that the marker takes of any limit; zero if it does not count towards the limits.
+/// The lines and bytes that the marker alone takes of each limit; zero if it does not count towards the limits.
 #[derive(Clone, Copy)]
 struct Least {
     lines: usize,
@@ -217,43 +218,43 @@ impl Least {
     }
 
     /// Reports limits that the section sets and that have no room for the marker.
-    fn told(self, section: &mut Section<'_, '_>, limit: Limit) {
+    fn check(self, section: &mut Section<'_, '_>, limit: Limit) {
         if section.has("max_lines") && limit.lines < self.lines {
             let message =
-                format!("the marker takes {} lines of it at least, so that nothing would be cut", self.lines);
+                format!("too small: the marker alone takes {} lines, so nothing would be cut", self.lines);
             section.problem("max_lines", message, Some(ON_TOP.to_owned()));
         }
         if section.has("max_bytes") {
-            self.told_of(section, "max_bytes", limit.bytes);
+            self.check_bytes(section, "max_bytes", limit.bytes);
         }
     }
 
-    fn told_of(self, section: &mut Section<'_, '_>, key: &'static str, bytes: usize) {
+    fn check_bytes(self, section: &mut Section<'_, '_>, key: &'static str, bytes: usize) {
         if bytes < self.bytes {
             let message =
-                format!("the marker takes {} bytes of it at least, so that nothing would be cut", self.bytes);
+                format!("too small: the marker alone takes {} bytes, so nothing would be cut", self.bytes);
             section.problem(key, message, Some(ON_TOP.to_owned()));
         }
     }
 
     /// Reports the marker if the section sets it, but not the limits.
-    fn told_of_marker(self, section: &mut Section<'_, '_>, mut limits: impl Iterator<Item = Limit>) {
-        let is_told = ["max_lines", "max_bytes", "tool"].iter().any(|key| section.has(key));
+    fn check_marker(self, section: &mut Section<'_, '_>, mut limits: impl Iterator<Item = Limit>) {
+        let is_reported = ["max_lines", "max_bytes", "tool"].iter().any(|key| section.has(key));
         let has_no_room = |limit: Limit| limit.lines < self.lines || limit.bytes < self.bytes;
-        if section.has("marker") && !is_told && limits.any(has_no_room) {
-            let message = "takes more than the limits are, so that nothing would be cut";
+        if section.has("marker") && !is_reported && limits.any(has_no_room) {
+            let message = "is longer than the limits, so nothing would be cut";
             section.problem("marker", message, Some(ON_TOP.to_owned()));
         }
     }
 }
 
 /// Reads an override for tools. Its name is a list of patterns, separated by commas.
-fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(NamePatterns, Said)> {
-    let said = Said::read(section);
+fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(NamePatterns, Given)> {
+    let given = Given::read(section);
     match NamePatterns::new(patterns(names)) {
         Ok(tools) => {
-            let said = said.or_built_in(&tools, base);
-            Some((tools, said))
+            let given = given.or_built_in(&tools, base);
+            Some((tools, given))
         }
         Err(error) => {
             section.problem_here(bad_pattern(names, &error), None);
@@ -263,13 +264,15 @@ fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(Nam
 }
 
 /// Reports an override that can apply to no tool. `seen` holds the names of the earlier ones.
-fn told_apart(names: &str, section: &mut Section<'_, '_>, seen: &mut Vec<(String, Vec<String>)>) {
+fn check_distinct(names: &str, section: &mut Section<'_, '_>, seen: &mut Vec<(String, Vec<String>)>) {
     let patterns: Vec<String> = patterns(names).into_iter().map(str::to_lowercase).collect();
     if patterns.iter().all(String::is_empty) {
-        section.problem_here("names nothing: it is empty", None);
+        section.problem_here("matches nothing: it is empty", None);
     } else if let Some((first, _)) = seen.iter().find(|(_, known)| *known == patterns) {
-        section
-            .problem_here(format!("never holds: {first:?} stands before it, and case does not matter"), None);
+        section.problem_here(
+            format!("never applies: {first:?} comes before it, and case does not matter"),
+            None,
+        );
     }
     seen.push((names.to_owned(), patterns));
 }
@@ -308,9 +311,13 @@ fn marker(section: &mut Section<'_, '_>, default: String) -> String {
             "the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}".to_owned();
         section.problem("marker", format!("unknown placeholder {{{name}}}"), Some(hint));
     } else if let Some(name) = unclosed {
-        section.problem("marker", format!("{{{name} is not closed"), Some(format!("write {{{name}}}")));
+        section.problem(
+            "marker",
+            format!("{{{name} has no closing brace"),
+            Some(format!("write {{{name}}}")),
+        );
     } else if marker.trim().is_empty() {
-        section.problem("marker", "a cut must be marked, got an empty text", None);
+        section.problem("marker", "must not be empty, since a cut must be marked", None);
     }
     marker
 }

@@ -108,7 +108,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> State {
         return State { dir: home.join("plimsoll") };
     }
     if !section.has("dir") {
-        let message = "nowhere to keep state: neither `XDG_STATE_HOME` nor `HOME` is set";
+        let message = "no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set";
         section.problem("dir", message, Some("set it to an absolute path".to_owned()));
     }
     State { dir: PathBuf::new() }
@@ -137,7 +137,7 @@ fn kept(section: &mut Section<'_, '_>, usual: Retention) -> Retention {
         Some("forever") => Ok(Retention::Forever),
         Some(text) => {
             let kept = period::parse(text).ok_or(Fault::UNEXPECTED)?;
-            let message = || Fault::Said(format!("expected 1d or more, got {}", period::show(kept)));
+            let message = || Fault::Message(format!("expected 1d or more, got {}", period::show(kept)));
             if kept < DAY { Err(message()) } else { Ok(Retention::For(kept)) }
         }
         None => Err(Fault::UNEXPECTED),

@@ -116,7 +116,7 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
     let model = model.filter(|model| !model.trim().is_empty());
     let is_here = section.has("upstream") || section.has("model");
     if is_here && !is_wrong && upstream.is_some() && model.is_none() {
-        section.problem("model", "must be set where `summarize.upstream` is", None);
+        section.problem("model", "must be set if `summarize.upstream` is", None);
     }
     let layout = match section.optional::<Stands>("layout") {
         None => base.layout.clone(),

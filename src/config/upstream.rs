@@ -77,8 +77,8 @@ pub enum CacheKey {
 pub struct Protocol(&'static str);
 
 impl Upstream {
-    /// If requests to it would come back to the gateway, and so go round for ever: the key that is to blame, and where
-    /// it leads.
+    /// The key (`base_url` or `proxy`) by which requests to this upstream would come back to the gateway in an endless
+    /// loop, and its value; `None` if they would not.
     pub fn looped(&self, listen: &Listen) -> Option<(&'static str, String)> {
         match &self.proxy {
             _ if listen.is_at(&self.base_url) => Some(("base_url", self.base_url.to_string())),
@@ -87,8 +87,8 @@ impl Upstream {
         }
     }
 
-    /// Whether requests of `protocol` that are sent there may be read: if it speaks that protocol, or one that the same
-    /// servers speak, since clients send such dialects to each other's paths.
+    /// Whether requests of `protocol` to this upstream are read: if it speaks that protocol, or one that a built-in
+    /// server speaks besides it, since clients send either dialect to the paths of the other.
     pub(super) fn may_get(&self, protocol: Protocol) -> bool {
         let servers = protocol::servers();
         let together = |one: Protocol, other: Protocol| {
@@ -99,15 +99,15 @@ impl Upstream {
         self.protocols.iter().any(|spoken| *spoken == protocol || together(*spoken, protocol))
     }
 
-    /// If its address ends as the paths of requests begin: a description of the result. Such an address is right only
-    /// for clients that omit that part.
+    /// A description of the resulting address if `base_url` ends with the segment that the paths of requests begin with,
+    /// such as `/v1`; otherwise `None`. Such an address is right only for clients that omit that segment.
     pub(super) fn repeats(&self) -> Option<String> {
         let end = self.base_url.path().rsplit('/').next()?;
         let ask = Ask { model: "MODEL", text: "", max_tokens: 1, like: None };
         let asked = |spoken: &Protocol| Some(protocol::named(spoken.0)?.ask(&ask).path);
         let path =
             self.protocols.iter().filter_map(asked).find(|path| path.split('/').nth(1) == Some(end))?;
-        Some(format!("ends in `/{end}`, and whole paths go behind it: `{path}` to {}{path}", self.base_url))
+        Some(format!("ends in `/{end}`, and whole paths are appended: `{path}` to {}{path}", self.base_url))
     }
 
     /// Whether it is at the host of a built-in provider.
@@ -134,7 +134,7 @@ impl Upstream {
     }
 
     /// The keys that a file sets for it: `base_url` if it is built in and was moved, and the others.
-    fn said(&self) -> (Option<String>, Vec<String>) {
+    fn keys_set(&self) -> (Option<String>, Vec<String>) {
         let name = &self.name;
         let Some((server, protocols)) =
             protocol::servers().into_iter().find(|(server, _)| server.name == *name)
@@ -192,17 +192,17 @@ impl Upstreams {
     pub(super) fn cannot_be_asked(&self, name: &str) -> Option<String> {
         match self.named(name) {
             None => Some(format!("there is no upstream `{name}`")),
-            Some(upstream) if upstream.protocols.is_empty() => {
-                Some(format!("`upstream.{name}.protocols` is empty: it cannot be asked"))
-            }
+            Some(upstream) if upstream.protocols.is_empty() => Some(format!(
+                "`upstream.{name}.protocols` is empty, so the gateway itself cannot send requests to it"
+            )),
             Some(_) => None,
         }
     }
 
     /// The keys that a file sets for upstreams, except addresses of the built-in ones: those without effect if all
     /// requests go to one address.
-    pub(super) fn said(&self) -> Vec<String> {
-        self.as_slice().iter().flat_map(|upstream| upstream.said().1).collect()
+    pub(super) fn keys_set(&self) -> Vec<String> {
+        self.as_slice().iter().flat_map(|upstream| upstream.keys_set().1).collect()
     }
 
     /// Adds a route to `url`, which an agent would have asked directly instead of the upstream `like`. Returns the path
@@ -219,7 +219,7 @@ impl Upstreams {
         let (other, unused) = if own.base_url.is_at_server_of(&url) {
             (Upstream { name: name.to_owned(), base_url: url, ..own.clone() }, Vec::new())
         } else {
-            let (place, keys) = own.said();
+            let (place, keys) = own.keys_set();
             let unused = place.into_iter().chain(keys).collect();
             (Entry::default().resolve(name, url, own.protocols.clone()), unused)
         };
@@ -361,8 +361,8 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
     }
     let is_built_in = |dialect: &Dialect| dialect.servers.iter().any(|server| server.name == name);
     if !protocol::ALL.iter().any(|protocol| is_built_in(protocol.dialect())) {
-        section.require("base_url", "missing, a new upstream must say where it is");
-        section.require("protocols", "missing, a new upstream must say what it speaks");
+        section.require("base_url", "missing; a new upstream needs an address");
+        section.require("protocols", "missing; a new upstream needs its protocols");
     }
     let usual = Timeouts::default();
     let connect_timeout = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, usual.connect);
@@ -408,7 +408,7 @@ fn proxied(value: &DeValue<'_>, environment: &dyn Environment) -> Result<Proxied
         None => error.to_string(),
         Some(variable) => format!("the content of `{variable}`: {error}"),
     };
-    text.parse().map(Proxied::By).map_err(|error| Fault::Said(said(error)))
+    text.parse().map(Proxied::By).map_err(|error| Fault::Message(said(error)))
 }
 
 /// The proxies that the environment names.
@@ -442,8 +442,8 @@ fn response_timeout(idle_timeout: Duration) -> Duration {
 fn check_name(name: &str) -> Result<(), (String, String)> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     if name.is_empty() || !name.bytes().all(fits) {
-        let hint = "names are made of a-z, 0-9, `_` and `-`";
-        return Err(("this name cannot stand in a path".to_owned(), hint.to_owned()));
+        let hint = "names consist of a-z, 0-9, `_` and `-`";
+        return Err(("this name cannot be part of a path".to_owned(), hint.to_owned()));
     }
     let version = name.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let begins_paths = |dialect: &Dialect| dialect.segments.contains(&name);
@@ -461,13 +461,13 @@ fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue
     section.pairs("headers", |name, value, environment| {
         let value = header_value(value, environment)?;
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-            return Err(Fault::Said("this is no header name".to_owned()));
+            return Err(Fault::Message("this is not a valid header name".to_owned()));
         };
         if NOT_SETTABLE.contains(&name) {
-            return Err(Fault::Said("this header is the gateway's own business".to_owned()));
+            return Err(Fault::Message("this header is managed by the gateway itself".to_owned()));
         }
         if seen.contains(&name) {
-            return Err(Fault::Said("set twice: the case of a header's name does not matter".to_owned()));
+            return Err(Fault::Message("set twice: the case of a header's name does not matter".to_owned()));
         }
         seen.push(name.clone());
         Ok((name, value))
@@ -477,22 +477,22 @@ fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue
 /// The text itself, or the value of the variable that it names, with the variable.
 fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, Option<&'t str>), Fault> {
     let Some(variable) = text.strip_prefix("env:") else { return Ok((text.to_owned(), None)) };
-    let unset = || Fault::Said(format!("the environment variable `{variable}` is not set"));
+    let unset = || Fault::Message(format!("the environment variable `{variable}` is not set"));
     Ok((environment.secret(variable).ok_or_else(unset)?, Some(variable)))
 }
 
 /// The value of a header, or of the variable that holds it. No message quotes either. An empty variable is a mistake:
 /// it would remove the client's own header.
 fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
-    let text = value.as_str().ok_or_else(|| Fault::no_string(value))?;
+    let text = value.as_str().ok_or_else(|| Fault::not_a_string(value))?;
     let (text, variable) = content(text, environment)?;
     if let Some(variable) = variable.filter(|_| text.trim().is_empty() && environment.tells_secrets()) {
-        return Err(Fault::Said(format!("the environment variable `{variable}` is empty")));
+        return Err(Fault::Message(format!("the environment variable `{variable}` is empty")));
     }
     let source =
         variable.map_or_else(|| "this".to_owned(), |variable| format!("the content of `{variable}`"));
     let mut value = HeaderValue::from_str(text.trim())
-        .map_err(|_| Fault::Said(format!("{source} cannot be a header's value")))?;
+        .map_err(|_| Fault::Message(format!("{source} is not a valid header value")))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -39,8 +39,8 @@ pub(super) trait Word: Copy + 'static {
 pub(super) enum Fault {
     /// It does not have the expected form; with an optional hint.
     Unexpected(Option<String>),
-    /// Another reason, as a complete message.
-    Said(String),
+    /// Another reason, as the complete message.
+    Message(String),
 }
 
 impl Fault {
@@ -52,15 +52,15 @@ impl Fault {
 
     /// The fault of a value that is not a string although the key may hold a secret: it names the value's type, not its
     /// content.
-    pub(super) fn no_string(value: &DeValue<'_>) -> Self {
-        Self::Said(format!("expected a string, got {}", kind(value)))
+    pub(super) fn not_a_string(value: &DeValue<'_>) -> Self {
+        Self::Message(format!("expected a string, got {}", kind(value)))
     }
 
-    /// The message and the hint.
-    pub(super) fn words(self, expected: &str, value: &DeValue<'_>) -> (String, Option<String>) {
+    /// The message and the hint; `expected` is what the key accepts.
+    pub(super) fn into_message(self, expected: &str, value: &DeValue<'_>) -> (String, Option<String>) {
         match self {
             Self::Unexpected(hint) => (format!("expected {expected}, got {}", describe(value)), hint),
-            Self::Said(message) => (message, None),
+            Self::Message(message) => (message, None),
         }
     }
 }
@@ -150,7 +150,7 @@ macro_rules! whole_numbers {
                     return Err(if quoted { Fault::hint("write it without quotes") } else { Fault::UNEXPECTED });
                 };
                 Self::from_str_radix(number.as_str(), number.radix())
-                    .map_err(|_| Fault::Said(format!("expected a whole number from 0 on, got {number}")))
+                    .map_err(|_| Fault::Message(format!("expected a whole number from 0 on, got {number}")))
             }
         }
 
@@ -255,8 +255,8 @@ impl FromValue for BaseUrl {
         let text = text(value)?;
         text.parse().map_err(|bad: BaseUrlError| match bad {
             // A text that may contain a secret is not quoted.
-            _ if text.contains(['@', '?', '#']) => Fault::Said(bad.to_string()),
-            BaseUrlError::Credentials | BaseUrlError::Query => Fault::Said(bad.to_string()),
+            _ if text.contains(['@', '?', '#']) => Fault::Message(bad.to_string()),
+            BaseUrlError::Credentials | BaseUrlError::Query => Fault::Message(bad.to_string()),
             BaseUrlError::NotUrl => Fault::UNEXPECTED,
             BaseUrlError::Scheme => Fault::hint("the scheme is https:// or http://"),
         })
@@ -271,9 +271,9 @@ impl FromValue for NamePatterns {
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
         let text = text(value)?;
         if let Some(reason) = names_nothing(text) {
-            return Err(Fault::Said(format!("{} names nothing: {reason}", describe(value))));
+            return Err(Fault::Message(format!("{} matches nothing: {reason}", describe(value))));
         }
-        Self::new([text]).map_err(|error| Fault::Said(bad_pattern(text, &error)))
+        Self::new([text]).map_err(|error| Fault::Message(bad_pattern(text, &error)))
     }
 }
 
@@ -287,7 +287,7 @@ pub(super) fn names_nothing(pattern: &str) -> Option<&'static str> {
     if pattern.trim().is_empty() {
         Some("it is empty")
     } else if outside.into_iter().any(|piece| piece.contains(',')) {
-        Some("one pattern each, not several with commas between them")
+        Some("give each pattern on its own, not several separated by commas")
     } else {
         None
     }
@@ -295,7 +295,7 @@ pub(super) fn names_nothing(pattern: &str) -> Option<&'static str> {
 
 /// The message for an invalid glob.
 pub(super) fn bad_pattern(pattern: &str, error: &glob::PatternError) -> String {
-    format!("{} is no pattern: {}", describe(&DeValue::String(pattern.into())), error.msg)
+    format!("{} is not a valid pattern: {}", describe(&DeValue::String(pattern.into())), error.msg)
 }
 
 impl<W: Word> FromValue for W {

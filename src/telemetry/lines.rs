@@ -1,5 +1,5 @@
-//! Writes log lines to standard error. Logging never waits for a reader: a pipe that nobody empties, or a terminal that
-//! is held (Ctrl-S), would stop the gateway.
+//! Writes log lines to standard error on a thread of its own. Logging never waits for a reader, since a pipe that nobody
+//! reads or a paused terminal (Ctrl-S) would stop the gateway: if too many lines wait, further ones are dropped.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,36 +7,36 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// The most lines that may wait to be written.
+/// The maximum number of lines that wait to be written.
 const WAITING: usize = 512;
-/// How long the end of the process waits for them.
+/// How long the process waits for them before it ends.
 const LAST: Duration = Duration::from_secs(1);
 
 /// A message to the writing thread.
 enum Next {
     Line(Vec<u8>),
-    /// Asks to be notified when everything before is written.
-    Told(SyncSender<()>),
+    /// Asks to be notified when everything queued before is written.
+    Flush(SyncSender<()>),
 }
 
 /// Lines that are written by a separate thread.
 pub(super) struct Lines {
     next: SyncSender<Next>,
-    /// How many lines were dropped since the last one that was not.
+    /// The number of lines dropped since the last one that was queued.
     lost: AtomicU64,
     /// Makes the line that reports how many were dropped.
-    say: fn(u64) -> String,
+    lost_line: fn(u64) -> String,
 }
 
 impl Lines {
-    /// Starts a thread that writes lines to `there`; `say` makes the line that reports how many were dropped.
+    /// Starts a thread that writes lines to `there`; `lost_line` makes the line that reports how many were dropped.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be started.
-    pub(super) fn to(there: impl Write + Send + 'static, say: fn(u64) -> String) -> io::Result<Self> {
+    pub(super) fn to(there: impl Write + Send + 'static, lost_line: fn(u64) -> String) -> io::Result<Self> {
         let (next, lines) = sync_channel(WAITING);
         thread::Builder::new().name("log".to_owned()).spawn(move || write(there, &lines))?;
-        Ok(Self { next, lost: AtomicU64::new(0), say })
+        Ok(Self { next, lost: AtomicU64::new(0), lost_line })
     }
 
     /// Queues a line. Returns whether there was room.
@@ -46,28 +46,28 @@ impl Lines {
     }
 
     /// Reports how many lines were dropped, if any. Returns whether there was room for that.
-    fn own_up(&self) -> bool {
+    fn report_lost(&self) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let is_said = lost == 0 || self.put((self.say)(lost).into_bytes());
+        let is_said = lost == 0 || self.put((self.lost_line)(lost).into_bytes());
         if !is_said {
             self.lost.fetch_add(lost, Ordering::Relaxed);
         }
         is_said
     }
 
-    /// Waits until everything is written, but not for long.
+    /// Waits until everything is written, for at most [`LAST`].
     pub(super) fn finish(&self) {
         let (tell, told) = sync_channel(1);
-        if self.own_up() && self.next.try_send(Next::Told(tell)).is_ok() {
+        if self.report_lost() && self.next.try_send(Next::Flush(tell)).is_ok() {
             let _ = told.recv_timeout(LAST);
         }
     }
 }
 
 impl Write for &Lines {
-    /// Takes one line at a time.
+    /// Queues the bytes as one line, or counts it as lost. Never fails.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if !self.own_up() || !self.put(line.to_vec()) {
+        if !self.report_lost() || !self.put(line.to_vec()) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -83,7 +83,7 @@ fn write(mut there: impl Write, lines: &Receiver<Next>) {
         match next {
             // Nobody is left to be told that it failed.
             Next::Line(line) => drop(there.write_all(&line)),
-            Next::Told(tell) => drop(tell.send(())),
+            Next::Flush(tell) => drop(tell.send(())),
         }
     }
 }
@@ -127,11 +127,11 @@ mod tests {
         (0..WAITING + 10).for_each(|at| say(&format!("{at}\n")));
         drop((holds, hold));
         // There is room as soon as the thread gets its turn.
-        while !lines.own_up() {
+        while !lines.report_lost() {
             thread::yield_now();
         }
         let (tell, told) = sync_channel(1);
-        for next in [Next::Line(b"after\n".to_vec()), Next::Told(tell)] {
+        for next in [Next::Line(b"after\n".to_vec()), Next::Flush(tell)] {
             lines.next.send(next).unwrap();
         }
         told.recv().unwrap();

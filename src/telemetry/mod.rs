@@ -1,4 +1,4 @@
-//! What the gateway logs about itself on standard error. Never bodies, never credentials.
+//! The gateway's own log, on standard error. It never contains bodies or credentials.
 
 mod lines;
 
@@ -13,13 +13,13 @@ use lines::Lines;
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// For human readers.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// Log lines that may still be on their way: dropping it waits for them, but not for long.
+/// Log lines that may still wait to be written. Dropping it waits for them, for at most a second.
 #[must_use]
 pub struct Log(Arc<Lines>);
 
@@ -30,16 +30,16 @@ impl Drop for Log {
 }
 
 /// Starts logging whatever passes `filter` (a level, or a list such as `info,plimsoll::store=debug`). A second call
-/// changes nothing. Lines that nobody reads are dropped, and their number is reported to whoever continues to read.
+/// changes nothing. Lines are dropped while standard error is not read; their number is logged when it is read again.
 ///
 /// # Errors
 /// Returns an error if the writing thread cannot be started.
 pub fn start(filter: &str, format: Format) -> io::Result<Log> {
     let filter = filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
     let lost = match format {
-        Format::Text => |lost| format!("WARN nobody has read this for a while: {lost} lines are lost\n"),
+        Format::Text => |lost| format!("WARN standard error was not read: {lost} log lines are lost\n"),
         Format::Json => |lost| {
-            let said = "nobody has read this for a while, and lines are lost";
+            let said = "standard error was not read: log lines are lost";
             format!("{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{said}\",\"lines\":{lost}}}}}\n")
         },
     };

@@ -164,10 +164,10 @@ fn what_is_wrong_is_named() {
         ("/api/report?until=-7d", 400, "until", since),
         ("/api/report?since=2026-11-21&until=2026-11-19", 400, "since", "later than `until`"),
         ("/api/report?utc=yes", 400, "utc", "expected true or false"),
-        ("/api/report?by=%ff", 400, "by", "no UTF-8"),
+        ("/api/report?by=%ff", 400, "by", "not UTF-8"),
         ("/api/report?limit=1", 400, "limit", "no such parameter, only `by`, `utc`, `since`, `until`"),
         ("/api/conversations/none", 404, "", "`none`: no conversation has an id that begins so"),
-        ("/api/conversations/%ff", 404, "", "no UTF-8"),
+        ("/api/conversations/%ff", 404, "", "not UTF-8"),
         ("/api/report/day", 404, "", "there are /api/conversations, "),
         ("/api/", 404, "", "there are /api/conversations, "),
     ] {
@@ -215,7 +215,7 @@ fn who_may_see_what() {
             assert_eq!(found, status, "{path} {headers:?}: {body}");
             assert!(!head.to_lowercase().contains("access-control"), "{path}: {head}");
             if found == 403 {
-                assert!(body.contains("asked by a ") && body.len() < 160, "{path}: {body}");
+                assert!(body.contains("requested by a ") && body.len() < 160, "{path}: {body}");
             }
         }
     }

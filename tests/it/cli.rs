@@ -120,7 +120,7 @@ fn without_a_home_the_defaults_say_what_they_lack() {
         command.env_remove("HOME");
         let ran = ran(command);
         assert_eq!((ran.code, ran.out.as_str()), (Some(2), ""), "{arguments:?} {}", ran.err);
-        let says = "no configuration file: `state.dir`: nowhere to keep state: ";
+        let says = "no configuration file: `state.dir`: no directory for the state: ";
         assert!(ran.err.starts_with(says), "{arguments:?}: {}", ran.err);
     }
 }
@@ -258,7 +258,7 @@ fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
 #[test]
 fn an_address_that_ends_as_paths_begin_is_noted() {
     let said = |key: &str, end: &str, path: &str, to: &str| {
-        format!("`{key}` ends in `/{end}`, and whole paths go behind it: `{path}` to {to}{path}\n")
+        format!("`{key}` ends in `/{end}`, and whole paths are appended: `{path}` to {to}{path}\n")
     };
     let openai = |to: &str| said("upstream.openai.base_url", "v1", "/v1/chat/completions", to);
     let home = home();
@@ -283,7 +283,7 @@ fn an_address_that_ends_as_paths_begin_is_noted() {
         let mut command = plimsoll(home.path(), &["serve", "-c", "some.toml", "--listen", "127.0.0.1:0"]);
         command.env("NO_COLOR", "1");
         let log = log_of(command, home.path());
-        assert_eq!(log.contains("whole paths go behind it"), !expected.is_empty(), "{log}");
+        assert_eq!(log.contains("whole paths are appended"), !expected.is_empty(), "{log}");
         assert!(log.contains(&expected), "{log}");
         assert_eq!(log.contains("WARN"), config.contains("api.openai.com/v1"), "{log}");
     }
@@ -399,7 +399,7 @@ fn conversations_of_a_time_are_told_apart_from_all_others() {
         let said = done(home.path(), &of_then);
         assert!(said.contains("\nabcdefghij-2 ") && !said.contains("\ndemo "), "{arguments:?}: {said}");
         let of_before = asked(&[arguments, &["--until", "1960-01-01"]].concat());
-        assert_eq!(done(home.path(), &of_before), "nothing recorded in that time\n", "{arguments:?}");
+        assert_eq!(done(home.path(), &of_before), "nothing was recorded in that time\n", "{arguments:?}");
     }
     let listed = json(home.path(), &asked(&["conversations", "--since", "2099-01-01", "--json"]));
     assert_eq!((&listed["of"], &listed["conversations"][0]["id"]), (&1.into(), &"abcdefghij-2".into()));
@@ -491,7 +491,7 @@ fn what_a_gateway_recorded_can_be_read() {
         assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     }
     let none = done(home.path(), &[&["report", "--until", "2001-01-01"], &config[..]].concat());
-    assert_eq!(none, "nothing recorded in that time\n");
+    assert_eq!(none, "nothing was recorded in that time\n");
     let listed = done(home.path(), &[&["conversations"], &config[..]].concat());
     assert!(listed.lines().all(|line| line.chars().count() <= 100), "{listed}");
     assert!(listed.contains("\ndemo "), "{listed}");
@@ -761,7 +761,7 @@ fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
         (
             Some("http://127.0.0.1:9"),
             Some(
-                "everything goes to `--upstream`, without `upstream.openai.headers`, `upstream.own` of the file",
+                "all requests go to `--upstream`, ignoring `upstream.openai.headers`, `upstream.own` of the file",
             ),
         ),
     ] {
@@ -772,7 +772,7 @@ fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
         let mut command = plimsoll(home.path(), &["serve", "-c", "some.toml"]);
         command.args(upstream.iter().flat_map(|url| ["--upstream", url]));
         let log = log_of(command, home.path());
-        let warning = log.split_once("everything goes to").is_some();
+        let warning = log.split_once("all requests go to").is_some();
         assert_eq!(warning, expected.is_some(), "{log}");
         assert!(expected.is_none_or(|expected| log.contains(expected)) && !log.contains("secret"), "{log}");
     }

@@ -41,7 +41,7 @@ gateway.toml:7: `limits.workers`: set twice, first on line 6
 gateway.toml:9: `truncate.max_bytes`: expected a size such as "50KiB", got a boolean
 gateway.toml:10: `truncate.max_line`: unknown key
   hint: did you mean `max_lines`?
-gateway.toml:11: `truncate.exempt[0]`: "[" is no pattern: invalid range pattern
+gateway.toml:11: `truncate.exempt[0]`: "[" is not a valid pattern: invalid range pattern
 gateway.toml:13: `upstream.local.base_url`: expected a URL such as "https://api.example.com", got "example.com"
   hint: the scheme is https:// or http://
 gateway.toml:15: `clera`: unknown key

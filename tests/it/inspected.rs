@@ -166,7 +166,7 @@ fn zones_are_those_of_what_was_sent() {
                             [clear]\ngate = ['window']\n";
     for (mode, says) in [
         ("rewrite", ["before the event it was in zone red", "event (window)"]),
-        ("observe", ["shortened so, it would be in zone green", "would be cleared"]),
+        ("observe", ["if shortened, it would be in zone green", "would be cleared"]),
     ] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
@@ -512,13 +512,13 @@ fn what_is_added_is_told() {
         let key = beside("prompt_cache_key", "prompt_cache_key added");
         let both =
             beside("prompt_cache_key, stream_options", "stream_options changed, prompt_cache_key added");
-        let (own, other) = ("it went as it came", "its messages went as they came");
+        let (own, other) = ("it was sent as it came", "its messages were sent as they came");
         for (n, said, note) in [
             ("1", other, &*key),
             ("2", other, &*both),
             ("3", own, ""),
             ("4", own, ""),
-            ("5", "1 part went in another form", &*key),
+            ("5", "1 part sent in another form", &*key),
         ] {
             let text = done(home.path(), &[&["diff", "c", n], &CONFIG[..]].concat());
             assert!(text.starts_with(&format!("request {n} of c: {said}\n")), "{kept} {text}");

@@ -67,7 +67,7 @@ fn what_was_cut_is_listed_and_printed_byte_for_byte() {
         assert_eq!(outputs(home.path(), arguments).len(), expected, "{arguments:?}");
     }
     let none = done(home.path(), &[&["outputs", "--until", "2001-01-01"], &KEPT[..]].concat());
-    assert_eq!(none, "no full texts of that time or conversation\n");
+    assert_eq!(none, "no full texts for that time or conversation\n");
 }
 
 /// The numbers of the requests with which a text was shortened or cleared.
@@ -118,7 +118,7 @@ fn what_is_not_there_is_told() {
         ("../../secret", "`../../secret`: no full text has an id that begins so\n"),
         ("/etc/passwd", "`/etc/passwd`: no full text has an id that begins so\n"),
         ("", &all),
-        (taken, "has been taken away\n  hint: `plimsoll diff demo "),
+        (taken, "has been removed\n  hint: `plimsoll diff demo "),
         (removed, "or not any more, because of `outputs.retention`\n  hint: `plimsoll diff demo "),
     ] {
         let ran = run(home.path(), &["outputs", id, "-c", "kept/gateway.toml"]);

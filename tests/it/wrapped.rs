@@ -129,7 +129,7 @@ fn settings_of_a_server_hold_where_a_variable_names_it() {
             &other,
             "/openai_base_url",
             false,
-            "plimsoll: `OPENAI_BASE_URL` is set, and requests go where it says, without `upstream.openai.base_url`, \
+            "plimsoll: `OPENAI_BASE_URL` is set, so requests go to that address, ignoring `upstream.openai.base_url`, \
              `upstream.openai.include_usage` of the file\n",
         ),
     ] {
@@ -188,8 +188,8 @@ fn full_texts_are_promised_at_the_address_of_the_configuration_or_not_at_all() {
     assert_eq!(agent.end("exit 0").0, Some(0));
 }
 
-const NONE: &str = "plimsoll: no request came through the gateway; for an agent that takes its address from no variable, {url} in its \
-     arguments stands for the gateway's\n";
+const NONE: &str = "plimsoll: no request came through the gateway; if the agent does not read its address from a \
+     variable, {url} in its arguments stands for the gateway's\n";
 
 #[test]
 fn an_agent_ends_as_it_does_alone() {

@@ -48,7 +48,7 @@ pub(super) fn say_nothing(state: &Path, filter: LedgerFilter, missing_records: u
     if filter == LedgerFilter::default() {
         say(&nothing(state));
     } else {
-        say("nothing recorded in that time");
+        say("nothing was recorded in that time");
     }
     if let Some(note) = missing(missing_records) {
         say(&note);
@@ -73,7 +73,7 @@ pub(super) fn all_ids(state: &Path) -> Result<Vec<String>, Failure> {
 /// Queries the store in a directory.
 fn at<T>(state: &Path, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
     let path = state.join(ledger::FILE_NAME);
-    ask(&path).map_err(|error| Failure::Said(format!("{}: {error}", path.display())))
+    ask(&path).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))
 }
 /// The number of characters that makes all ids distinct, including the ellipsis.
 pub(super) fn id_width<S: AsRef<str>>(ids: &[S]) -> usize {

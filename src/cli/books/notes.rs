@@ -76,7 +76,7 @@ fn unpriced(answers: u64) -> Option<String> {
     if_any(answers, |answers| {
         let show = if answers == 1 { "shows" } else { "show" };
         let answers = figures::counted(answers, "answer", "answers");
-        format!("≥ lower bound: {answers} {show} charges beside tokens that no price is known of")
+        format!("≥ lower bound: {answers} {show} charges besides tokens whose price is unknown")
     })
 }
 
@@ -249,7 +249,7 @@ mod tests {
                 "unpriced charges",
                 Totals { unpriced_charges: 2, saved: Saved::default(), ..totals() },
                 0,
-                &["≥ lower bound: 2 answers show charges beside tokens that no price is known of"],
+                &["≥ lower bound: 2 answers show charges besides tokens whose price is unknown"],
             ),
         ] {
             assert_eq!(notes(&totals, unreadable), expected, "{name}");

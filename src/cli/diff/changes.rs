@@ -17,7 +17,7 @@ use crate::store::{Bodies, Outputs, Sought};
 
 /// The note for when bodies would tell more.
 const FROM_STORE: &str =
-    "put together from the store: with `ledger.record = \"full\"` whole bodies are compared";
+    "reconstructed from the store; with `ledger.record = \"full\"` whole bodies are compared";
 /// The notes for what the parts do not show.
 const MARKED: &str = "it is marked for the provider's cache";
 const COUNT: &str = "the number of messages or parts differs: what has no counterpart is not shown";
@@ -145,7 +145,7 @@ fn from_bodies(
     let read = |form| {
         let path = bodies.path(&history.found.id, &record.id, form);
         let body = bodies.read(&history.found.id, &record.id, form);
-        let body = body.map_err(|error| Failure::Said(format!("{}: {error}", path.display())))?;
+        let body = body.map_err(|error| Failure::Message(format!("{}: {error}", path.display())))?;
         let Some(said) = protocol::named(&record.protocol) else { return Ok(None) };
         Ok(body.and_then(|body| protocol::read(said, &Bytes::from(body), &NoMemo).ok()))
     };

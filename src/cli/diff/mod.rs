@@ -96,7 +96,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let history = History::read(&options.output.source, &options.id)?;
     let at = history.place(options.n).ok_or_else(|| {
         let requests = figures::counted(history.requests() as u64, "request", "requests");
-        Failure::Said(format!(
+        Failure::Message(format!(
             "{}: there is no request {}, the conversation has {requests}",
             history.name(),
             options.n
@@ -122,11 +122,14 @@ fn state(record: &Record) -> String {
 
 fn lines(history: &History, number: usize, record: &Record, difference: &Difference) -> Vec<String> {
     let parts = figures::counted(difference.changes.len() as u64, "part", "parts");
-    let went =
-        if record.edits.added.is_empty() { "it went as it came" } else { "its messages went as they came" };
+    let went = if record.edits.added.is_empty() {
+        "it was sent as it came"
+    } else {
+        "its messages were sent as they came"
+    };
     let what = match record.edits.state {
-        _ if record.edits.original_resent => format!("refused as it was edited, {went}"),
-        Term::Known(State::Edited) => format!("{parts} went in another form"),
+        _ if record.edits.original_resent => format!("refused after it was edited, {went}"),
+        Term::Known(State::Edited) => format!("{parts} sent in another form"),
         Term::Known(State::Observed) => format!("only observed, {went}"),
         Term::Known(State::SetAside) => format!("an edit of this thread was refused before, {went}"),
         Term::Known(State::Unread) => format!("it could not be read, {went}"),

@@ -92,9 +92,9 @@ fn one_line(text: &str) -> String {
 fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     let configured = (config.fidelity.upstream.as_deref(), config.fidelity.model.clone());
     let (Some(name), Some(model)) = configured else {
-        return Err(Failure::Said("no judge: set `fidelity.upstream` and `fidelity.model`".to_owned()));
+        return Err(Failure::Message("no judge: set `fidelity.upstream` and `fidelity.model`".to_owned()));
     };
-    let failed = |why: &str| Failure::Said(format!("`fidelity.upstream`: {why}"));
+    let failed = |why: &str| Failure::Message(format!("`fidelity.upstream`: {why}"));
     let upstream = config.upstreams.named(name).ok_or_else(|| failed("there is none"))?;
     let dialect = upstream.protocols.first().and_then(|dialect| protocol::named(dialect.as_str()));
     let protocol = dialect.ok_or_else(|| failed("it speaks no protocol"))?;
@@ -128,7 +128,7 @@ fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Fail
         }
     }
     let why = "no request of it was both rewritten and kept; `ledger.record = \"full\"` keeps them";
-    Err(Failure::Said(format!("{}: {why}", history.name())))
+    Err(Failure::Message(format!("{}: {why}", history.name())))
 }
 
 /// The state of asking the judge.
@@ -142,7 +142,7 @@ struct Asking {
 impl Asking {
     fn ask(&mut self, text: &str) -> Result<String, Failure> {
         let said = self.judge.ask(text, &self.prices);
-        let said = said.map_err(|failure| Failure::Said(format!("the judge: {failure}")))?;
+        let said = said.map_err(|failure| Failure::Message(format!("the judge: {failure}")))?;
         self.cost = self.cost.zip(said.cost).map(|(sum, cost)| sum + cost);
         Ok(said.text)
     }
@@ -154,7 +154,7 @@ impl Asking {
         let mut pieces = Vec::new();
         for piece in transcript::chunks(&entries, self.judge.most_bytes()) {
             let written = self.ask(&probe::ask(&piece))?;
-            let unread = || Failure::Said("the judge: it gave no answer to any question".to_owned());
+            let unread = || Failure::Message("the judge: it gave no answer to any question".to_owned());
             pieces.push(probe::answers(&written).ok_or_else(unread)?);
         }
         Ok(probe::join(&pieces))

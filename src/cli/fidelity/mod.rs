@@ -80,7 +80,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return books::say_json(&Json { conversation: &history.found.id, summaries, mean });
     }
     if summaries.is_empty() {
-        say("no summary was made of it yet");
+        say("no summary of it has been made yet");
         return Ok(());
     }
     let mut table = Table::new(&[

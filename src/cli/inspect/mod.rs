@@ -205,9 +205,9 @@ fn zone_before(record: &Record) -> Option<String> {
         window.zone.as_ref().filter(|zone| window.zone_sent.as_ref().is_some_and(|sent| sent != *zone))?;
     let Term::Known(state) = record.edits.state else { return None };
     match (state, &record.edits.event) {
-        (State::Observed, None) => Some(format!("shortened so, it would be in zone {zone}")),
+        (State::Observed, None) => Some(format!("if shortened, it would be in zone {zone}")),
         (State::Observed, Some(_)) => {
-            Some(format!("shortened so, it would be in zone {zone} before the event"))
+            Some(format!("if shortened, it would be in zone {zone} before the event"))
         }
         (State::Edited, Some(_)) => Some(format!("before the event it was in zone {zone}")),
         _ => None,
@@ -325,10 +325,10 @@ fn went_wrong(record: &Record) -> Vec<String> {
     let mut lines = Vec::new();
     let edits = &record.edits;
     if record.breaks_prefix() && edits.event.is_none() {
-        lines.push("what was sent before is no prefix of it".to_owned());
+        lines.push("it does not begin with what was sent before".to_owned());
     }
     if edits.original_resent {
-        lines.push("refused as it was edited, and sent again as it came".to_owned());
+        lines.push("the edited request was refused and sent again as it came".to_owned());
     }
     let status = record.status.filter(|status| *status >= 400).map(|status| format!("status {status}"));
     let outcome = Some(&record.outcome).filter(|outcome| **outcome != Outcome::Complete);
@@ -421,9 +421,7 @@ fn changed(prompt: &Shares) -> Option<String> {
     let byte = figures::count(prompt.volatile_at?);
     let line =
         prompt.volatile_line.map_or_else(String::new, |line| format!(" (line {})", figures::count(line)));
-    Some(format!(
-        "the instructions change at byte {byte}{line}: what stands behind is not read from the cache"
-    ))
+    Some(format!("the instructions change at byte {byte}{line}: what follows is not read from the cache"))
 }
 
 /// A call that is repeated.

@@ -70,7 +70,7 @@ impl Known {
         }
         let dir = &config.outputs.dir;
         let sizes = Outputs::new(dir).sizes();
-        let sizes = sizes.map_err(|error| Failure::Said(format!("{}: {error}", dir.display())))?;
+        let sizes = sizes.map_err(|error| Failure::Message(format!("{}: {error}", dir.display())))?;
         for (id, bytes) in sizes {
             known.outputs.entry(id).or_default().bytes = Some(bytes);
         }
@@ -183,7 +183,7 @@ impl Output {
 
 /// The message that the store cannot be read.
 pub(super) fn failed(config: &Config, error: &StoreError) -> Failure {
-    Failure::Said(format!("{}: {error}", config.state.dir.join(ledger::FILE_NAME).display()))
+    Failure::Message(format!("{}: {error}", config.state.dir.join(ledger::FILE_NAME).display()))
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 fn print(config: &Config, id: &str) -> Result<(), Failure> {
     let outputs = Outputs::new(&config.outputs.dir);
     let read = |id: &str| {
-        let failed = |error| Failure::Said(format!("{}: {error}", outputs.path(id).display()));
+        let failed = |error| Failure::Message(format!("{}: {error}", outputs.path(id).display()));
         outputs.read(id).map_err(failed)
     };
     // For a whole id, the books need not be read.
@@ -79,10 +79,10 @@ fn print(config: &Config, id: &str) -> Result<(), Failure> {
     }
     let (known, _) = Known::of(config)?;
     let found = known.outputs.keys().cloned().collect();
-    let id = one("full text", id, found).map_err(|none| Failure::Said(told(&none)))?;
+    let id = one("full text", id, found).map_err(|none| Failure::Message(told(&none)))?;
     match read(&id)? {
         Some(text) => say_bytes(&text),
-        None => return Err(Failure::Said(gone(&id, &known.outputs[&id], &outputs))),
+        None => return Err(Failure::Message(gone(&id, &known.outputs[&id], &outputs))),
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn print(config: &Config, id: &str) -> Result<(), Failure> {
 /// The message for a text that is gone, with what is known about it.
 fn gone(id: &str, output: &Output, outputs: &Outputs) -> String {
     let why = if output.is_stored {
-        format!("its file {} has been taken away", outputs.path(id).display())
+        format!("its file {} has been removed", outputs.path(id).display())
     } else {
         "it is not kept, because of `outputs.recall`, or not any more, because of `outputs.retention`"
             .to_owned()
@@ -110,9 +110,9 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
         (None, _) => None,
         (Some(id), Some(books)) => Some(History::find(books, id).map_err(|none| match none {
             NoHistory::Store(error) => failed(config, &error),
-            NoHistory::Id(none) => Failure::Said(told(&none)),
+            NoHistory::Id(none) => Failure::Message(told(&none)),
         })?),
-        (Some(_), None) => return Err(Failure::Said(books::nothing(&config.state.dir))),
+        (Some(_), None) => return Err(Failure::Message(books::nothing(&config.state.dir))),
     };
     let listed = known.newest_first(of.as_deref(), filter);
     if options.output.json {
@@ -124,7 +124,7 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
         say(if known.outputs.is_empty() {
             "no full texts yet"
         } else {
-            "no full texts of that time or conversation"
+            "no full texts for that time or conversation"
         });
     }
     for line in lines(&known, &listed, of.as_deref(), &zone) {
@@ -278,7 +278,7 @@ mod tests {
                 &plain,
                 "`a`: it is not kept, because of `outputs.recall`, or not any more, because of `outputs.retention`",
             ),
-            (&stored, "`a`: its file /o/a.txt has been taken away"),
+            (&stored, "`a`: its file /o/a.txt has been removed"),
             (
                 &known.outputs["a"],
                 "`a`: it is not kept, because of `outputs.recall`, or not any more, because of `outputs.retention`\n  \

@@ -129,7 +129,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         }
         books::say_notes(&notes);
     }
-    if failures.is_empty() { Ok(()) } else { Err(Failure::Said(failures.join("\n"))) }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Message(failures.join("\n"))) }
 }
 
 impl Market {

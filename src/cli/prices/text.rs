@@ -54,7 +54,7 @@ pub(super) fn notes(quotes: &[Quote]) -> Vec<String> {
     let mut notes = vec!["US dollars for a million tokens; = billed as input".to_owned()];
     let short = || known().filter(|(quote, _)| quote.detail == Detail::Line);
     if short().any(|(_, priced)| !parts(&priced.price).is_empty()) {
-        notes.push("+ other rates too, told when it is asked for by name, and with --json".to_owned());
+        notes.push("+ has further rates; name the model, or use --json, to see them".to_owned());
     }
     let is_stated = |priced: &Priced| priced.source == Source::Config;
     let (stated, listed) =
@@ -102,7 +102,7 @@ fn origin(quote: &Quote, priced: &Priced) -> String {
     let source = priced.source;
     match (source, row) {
         (Source::Config, Some(row)) => {
-            format!("{at}{source}, and what it leaves out from the catalogue: {row}")
+            format!("{at}{source}; what it leaves out is from the catalogue: {row}")
         }
         (_, Some(row)) => format!("{at}{source}: {row}"),
         (_, None) => format!("{at}{source}"),
@@ -193,7 +193,7 @@ mod tests {
                 &[
                     "model    input  read  write 5m  1h  output     window",
                     "gpt-5.5      5   0.7         =   =      30  1,050,000",
-                    "  configuration, and what it leaves out from the catalogue: gpt-5.5 of openai",
+                    "  configuration; what it leaves out is from the catalogue: gpt-5.5 of openai",
                     "  prompts above 272,000 tokens: input 10, read 1.4, output 45",
                     "  batch: input 2.5, read 0.35, output 15",
                     "  priority: input 12.5, read 1.75, output 75",
@@ -263,7 +263,7 @@ mod tests {
     fn a_list_has_a_line_for_each_and_says_what_its_marks_mean() {
         let (listed, stated) = (Catalogue::embedded(), stated());
         let dollars = "US dollars for a million tokens; = billed as input";
-        let more = "+ other rates too, told when it is asked for by name, and with --json";
+        let more = "+ has further rates; name the model, or use --json, to see them";
         let cases: [List<'_>; 4] = [
             (&stated, &["gpt-5.5", "own"], &["*+", "*"], &[dollars, more, "source: * configuration"]),
             (&stated, &["own"], &["*"], &[dollars, "source: * configuration"]),

@@ -142,13 +142,13 @@ fn each(options: &Options, play: &mut dyn FnMut(&Input) -> Result<(), Unplayed>)
             Ok(damage) if damage.is_none() => {}
             Ok(damage) => say_left_out(&format!("{}: {damage}", file.display())),
             Err(error @ Unplayed::NoBodies(_)) => left_out.push(format!("{}: {error}", file.display())),
-            Err(error) => return Err(Failure::Said(format!("{}: {error}", file.display()))),
+            Err(error) => return Err(Failure::Message(format!("{}: {error}", file.display()))),
         }
     }
     if left_out.len() == options.files.len()
         && let Some(first) = left_out.first()
     {
-        return Err(Failure::Said(first.clone()));
+        return Err(Failure::Message(first.clone()));
     }
     for line in left_out {
         say_left_out(&line);

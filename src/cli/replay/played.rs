@@ -78,9 +78,9 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
             assumed: BYTES_PER_TOKEN,
             counted: None,
             answered: true,
-            hidden: header.hidden_prefix_tokens_est,
-            held: 0,
-            recall: &elsewhere,
+            unrecorded_tokens: header.hidden_prefix_tokens_est,
+            held_tokens: 0,
+            recall: &unstored_reference,
             is_booked: true,
         };
         session.request(&bodies.body(request.n), &asked, &mut thread, &mut tally);
@@ -110,8 +110,8 @@ fn output_tokens(transcript: &Transcript, request: &Request) -> u64 {
     billed.unwrap_or_else(|| (transcript.answer_bytes(request) as f64 / BYTES_PER_TOKEN) as u64)
 }
 
-/// The reference to a full text that is not stored, as long as a real path.
-fn elsewhere(id: &str) -> String {
+/// The reference to a full text that a replay does not store. It is as long as a real one.
+fn unstored_reference(id: &str) -> String {
     format!("full output: /home/user/.local/state/plimsoll/outputs/{id}.txt")
 }
 
@@ -220,8 +220,8 @@ impl Play<'_> {
             assumed: priced.learned.value(),
             counted,
             answered: record.status.is_some_and(|status| (200..300).contains(&status)),
-            hidden: None,
-            held: held.unwrap_or(0),
+            unrecorded_tokens: None,
+            held_tokens: held.unwrap_or(0),
             recall: self.setting.recall,
             is_booked: is_own,
         };

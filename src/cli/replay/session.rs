@@ -31,24 +31,25 @@ pub(super) struct Tally {
     pub(super) beyond_window: u64,
 }
 
-/// The properties of a request, beside its body.
+/// What is known of a request besides its body.
 pub(super) struct Asked<'a> {
     /// The number of messages that were sent before.
     pub(super) sent: usize,
     pub(super) now_ms: u64,
     /// The tokens of its answer.
     pub(super) output: u64,
-    /// The scale of its tokens as billed, and the bytes per token assumed when it was planned.
+    /// The scale of its tokens as billed.
     pub(super) scale: Scale,
+    /// The bytes per token that were assumed when it was planned.
     pub(super) assumed: f64,
     /// The provider's count of tokens for the prompt that was sent, if a gateway recorded that.
     pub(super) counted: Option<u64>,
     /// Whether it was answered: a request that was refused is not billed.
     pub(super) answered: bool,
     /// The tokens of instructions and tools that the recording lacks.
-    pub(super) hidden: Option<u64>,
+    pub(super) unrecorded_tokens: Option<u64>,
     /// The tokens of a history that the provider holds, which is in no body.
-    pub(super) held: u64,
+    pub(super) held_tokens: u64,
     pub(super) recall: Recall<'a>,
     /// Whether it is on the bills; if not, it only goes into the provider's cache.
     pub(super) is_booked: bool,
@@ -183,8 +184,8 @@ impl<'a> Session<'a> {
             // What the recording has of it counts as part of it.
             let blocks = prompt.shape(asked.scale).blocks;
             let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
-            asked.hidden.unwrap_or(0).saturating_sub(frame)
-        }) + asked.held;
+            asked.unrecorded_tokens.unwrap_or(0).saturating_sub(frame)
+        }) + asked.held_tokens;
         self.know(&original, asked, thread, hidden);
         let edited = self.rewrite(&original, asked, thread, tally);
         if let Some(standing) = &mut thread.standing {

@@ -87,7 +87,7 @@ impl Lines {
             whole.push(whole.last().unwrap_or(&0) + usize::from(line.is_some()));
         }
         if requests.windows(2).any(|pair| pair[1].n < pair[0].n) {
-            return Err("its requests do not fit its messages".to_owned());
+            return Err("the requests in its header do not fit its messages".to_owned());
         }
         let (asked, all) = (requests.len(), self.all.len());
         let end = requests.iter().map(|request| request.n.saturating_add(request.resp)).max();
@@ -95,7 +95,7 @@ impl Lines {
         requests.retain(|request| request.n <= all);
         damage.unplayed = asked - requests.len();
         if requests.is_empty() && damage.unplayed > 0 {
-            return Err("its requests do not fit its messages".to_owned());
+            return Err("the requests in its header do not fit its messages".to_owned());
         }
         for request in requests {
             let end = request.n.saturating_add(request.resp).min(all);

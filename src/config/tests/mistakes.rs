@@ -24,53 +24,56 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"window-manager\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"opencod\"\n  hint: did you mean `opencode`?",
     ),
     // Profiles.
-    ("[profile.a]", "1: `profile.a.match`: missing, a profile must say which requests it is for"),
+    ("[profile.a]", "1: `profile.a.match`: missing; a profile needs to know which requests it is for"),
     (
         "[profile.a]\nmatch = {}",
-        "2: `profile.a.match`: nothing to match by\n  hint: it has `client`, `model`, `upstream`, `protocol`, `header`",
+        "2: `profile.a.match`: no condition is given\n  hint: conditions are `client`, `model`, `upstream`, `protocol`, `header`",
     ),
     (
         "[profile.a]\nmatch = { header = {} }",
-        "2: `profile.a.match`: nothing to match by\n  hint: it has `client`, `model`, `upstream`, `protocol`, `header`",
+        "2: `profile.a.match`: no condition is given\n  hint: conditions are `client`, `model`, `upstream`, `protocol`, `header`",
     ),
     (
         "[profile.a.match]\nprotocol = 'openai'\nupstream = 'antropic, x-*'",
-        "2: `profile.a.match.protocol`: there is no protocol that it matches\n  hint: there are `anthropic`, `openai-chat`, `openai-responses`, `gemini`\n3: `profile.a.match.upstream`: there is no upstream that it matches\n  hint: there are `anthropic`, `openai`, `gemini`, `code-assist`, `chatgpt`",
+        "2: `profile.a.match.protocol`: it matches no protocol\n  hint: there are `anthropic`, `openai-chat`, `openai-responses`, `gemini`\n3: `profile.a.match.upstream`: it matches no upstream\n  hint: there are `anthropic`, `openai`, `gemini`, `code-assist`, `chatgpt`",
     ),
-    ("profile.a.match.model = '['", "1: `profile.a.match.model`: \"[\" is no pattern: invalid range pattern"),
+    (
+        "profile.a.match.model = '['",
+        "1: `profile.a.match.model`: \"[\" is not a valid pattern: invalid range pattern",
+    ),
     (
         "profile.a.match.model = ' , '",
         "1: `profile.a.match.model`: expected a pattern, or several with commas between them, got \" , \"",
     ),
     (
         "[profile.a]\nmatch = { modle = 'x', header = { 'a b' = 'x', c = 5 } }\npreset = 'codx'",
-        "2: `profile.a.match.header.\"a b\"`: this is no header name\n2: `profile.a.match.header.c`: expected a string, got 5\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"window-manager\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
+        "2: `profile.a.match.header.\"a b\"`: this is not a valid header name\n2: `profile.a.match.header.c`: expected a string, got 5\n2: `profile.a.match.modle`: unknown key\n  hint: did you mean `model`?\n3: `profile.a.preset`: expected \"default\", \"passthrough\", \"opencode\", \"opencode-2026\", \"window-manager\", \"cwm\", \"pulse\", \"pulse-2026\", \"gemini\", \"gemini-cli\", \"temporal\", \"dyad\", \"openmanus\", \"open-interpreter\", \"codex\" or \"picoclaw\", got \"codx\"\n  hint: did you mean `codex`?",
     ),
     (
         "[profile.review]\nmatch.model = 'x'\n[profile.review.truncate]\nmax_lines = 0\n[profile.review.summarize]\njobs = 3\nlength = 5\n[profile.review.log]",
-        "4: `profile.review.truncate.max_lines`: expected 1 to 1000000000, got 0\n6: `profile.review.summarize.jobs`: a profile cannot have this\n  hint: `summarize.jobs` stands outside of profiles, for all conversations\n7: `profile.review.summarize.length`: expected 200 to 50000, got 5\n8: `profile.review.log`: a profile cannot have this\n  hint: `log` stands outside of profiles, for all conversations",
+        "4: `profile.review.truncate.max_lines`: expected 1 to 1000000000, got 0\n6: `profile.review.summarize.jobs`: this cannot be set in a profile\n  hint: `summarize.jobs` can only be set outside of profiles, for all conversations\n7: `profile.review.summarize.length`: expected 200 to 50000, got 5\n8: `profile.review.log`: this cannot be set in a profile\n  hint: `log` can only be set outside of profiles, for all conversations",
     ),
     // What a profile leaves out is the file's, where a mistake is reported once.
     (
         "clear.weights.oldest = 1\nwindow.target = 0.95\nsummarize.upstream = 'x'\nsummarize.max_wait = '9s'\n[profile.a]\nmatch.model = 'x'\nclear.settle = 3\nwindow.beyond = true\nsummarize.length = 300",
-        "1: `clear.weights`: the weights must add up to 1, got 1.850\n2: `window.target`: must be below `window.trigger`\n3: `summarize.upstream`: there is no upstream `x`\n3: `summarize.model`: must be set where `summarize.upstream` is\n4: `summarize.max_wait`: must be below `limits.rewrite_timeout`",
+        "1: `clear.weights`: the weights must add up to 1, got 1.850\n2: `window.target`: must be below `window.trigger`\n3: `summarize.upstream`: there is no upstream `x`\n3: `summarize.model`: must be set if `summarize.upstream` is\n4: `summarize.max_wait`: must be below `limits.rewrite_timeout`",
     ),
     (
         "[profile.a]\nmatch.model = 'x'\nclear.weights.oldest = 1\nwindow.target = 0.95\nsummarize.upstream = 'x'\nsummarize.max_wait = '9s'",
-        "3: `profile.a.clear.weights`: the weights must add up to 1, got 1.850\n4: `profile.a.window.target`: must be below `window.trigger`\n5: `profile.a.summarize.upstream`: there is no upstream `x`\n5: `profile.a.summarize.model`: must be set where `summarize.upstream` is\n6: `profile.a.summarize.max_wait`: must be below `limits.rewrite_timeout`",
+        "3: `profile.a.clear.weights`: the weights must add up to 1, got 1.850\n4: `profile.a.window.target`: must be below `window.trigger`\n5: `profile.a.summarize.upstream`: there is no upstream `x`\n5: `profile.a.summarize.model`: must be set if `summarize.upstream` is\n6: `profile.a.summarize.max_wait`: must be below `limits.rewrite_timeout`",
     ),
     // Origins.
     (
         "[listen]\norigins = ['https://ok.test:*', '*.ok.test', 'null', 'http?://ok.test', 'app.test', 'https://app.test/']",
-        "2: `listen.origins`: no origin is like \"app.test\"\n  hint: an origin is a scheme, a host and maybe a port: \"https://app.example.com\"\n2: `listen.origins`: no origin is like \"https://app.test/\"\n  hint: an origin is a scheme, a host and maybe a port: \"https://app.example.com\"",
+        "2: `listen.origins`: \"app.test\" matches no origin\n  hint: an origin consists of a scheme, a host and optionally a port: \"https://app.example.com\"\n2: `listen.origins`: \"https://app.test/\" matches no origin\n  hint: an origin consists of a scheme, a host and optionally a port: \"https://app.example.com\"",
     ),
     (
         "[listen]\nadmin_names = ['books.lan', '*.ts.net', 'laptop', 'books.lan:8788', 'http://books.lan', 'Books.lan']",
-        "2: `listen.admin_names`: no name is like \"books.lan:8788\"\n  hint: a name is that of a host, in small letters and without a port: \"books.example.com\"\n2: `listen.admin_names`: no name is like \"http://books.lan\"\n  hint: a name is that of a host, in small letters and without a port: \"books.example.com\"\n2: `listen.admin_names`: no name is like \"Books.lan\"\n  hint: a name is that of a host, in small letters and without a port: \"books.example.com\"",
+        "2: `listen.admin_names`: \"books.lan:8788\" matches no host name\n  hint: write the name of a host, in lower case and without a port: \"books.example.com\"\n2: `listen.admin_names`: \"http://books.lan\" matches no host name\n  hint: write the name of a host, in lower case and without a port: \"books.example.com\"\n2: `listen.admin_names`: \"Books.lan\" matches no host name\n  hint: write the name of a host, in lower case and without a port: \"books.example.com\"",
     ),
     (
         "listen.origins = ['[', 5]",
-        "1: `listen.origins[0]`: \"[\" is no pattern: invalid range pattern\n1: `listen.origins[1]`: expected a pattern such as \"read_*\", got 5",
+        "1: `listen.origins[0]`: \"[\" is not a valid pattern: invalid range pattern\n1: `listen.origins[1]`: expected a pattern such as \"read_*\", got 5",
     ),
     // Keys and tables.
     ("mdoe = 'rewrite'", "1: `mdoe`: unknown key\n  hint: did you mean `mode`?"),
@@ -152,21 +155,21 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "state.dir = '~you/x'",
-        "1: `state.dir`: expected an absolute path, or one that begins with \"~/\", got \"~you/x\"\n  hint: \"~\" is this user's home only",
+        "1: `state.dir`: expected an absolute path, or one that begins with \"~/\", got \"~you/x\"\n  hint: \"~\" can only stand for this user's home",
     ),
     ("outputs.dir = ''", "1: `outputs.dir`: expected a path, got \"\""),
     (
         "[listen]\nadmin = 'off'\n[outputs]\nrecall = 'http'",
-        "4: `outputs.recall`: the URLs are served by `listen.admin`, which is off",
+        "4: `outputs.recall`: needs `listen.admin`, which serves the URLs and is off",
     ),
     // Patterns.
     (
         "truncate.exempt = ['a', '[', 5]",
-        "1: `truncate.exempt[1]`: \"[\" is no pattern: invalid range pattern\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got 5",
+        "1: `truncate.exempt[1]`: \"[\" is not a valid pattern: invalid range pattern\n1: `truncate.exempt[2]`: expected a pattern such as \"read_*\", got 5",
     ),
     (
         "truncate.exempt = [\n  'a',\n  '[',\n]",
-        "3: `truncate.exempt[1]`: \"[\" is no pattern: invalid range pattern",
+        "3: `truncate.exempt[1]`: \"[\" is not a valid pattern: invalid range pattern",
     ),
     (
         "shape.views = 'read'",
@@ -174,13 +177,13 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[truncate.tool.'a, [']\nmax_lines = 0",
-        "1: `truncate.tool.\"a, [\"`: \"a, [\" is no pattern: invalid range pattern\n2: `truncate.tool.\"a, [\".max_lines`: expected 1 to 1000000000, got 0",
+        "1: `truncate.tool.\"a, [\"`: \"a, [\" is not a valid pattern: invalid range pattern\n2: `truncate.tool.\"a, [\".max_lines`: expected 1 to 1000000000, got 0",
     ),
     (
         "truncate.marker = '{bytes} gone'",
         "1: `truncate.marker`: unknown placeholder {bytes}\n  hint: the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}",
     ),
-    ("truncate.marker = ' '", "1: `truncate.marker`: a cut must be marked, got an empty text"),
+    ("truncate.marker = ' '", "1: `truncate.marker`: must not be empty, since a cut must be marked"),
     // Upstreams.
     (
         "upstream.openai.base_url = 'api.openai.com'",
@@ -200,11 +203,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[upstream.local]",
-        "1: `upstream.local.base_url`: missing, a new upstream must say where it is\n1: `upstream.local.protocols`: missing, a new upstream must say what it speaks",
+        "1: `upstream.local.base_url`: missing; a new upstream needs an address\n1: `upstream.local.protocols`: missing; a new upstream needs its protocols",
     ),
     (
         "upstream.Local = { base_url = 'http://x', protocols = [] }",
-        "1: `upstream.Local`: this name cannot stand in a path\n  hint: names are made of a-z, 0-9, `_` and `-`",
+        "1: `upstream.Local`: this name cannot be part of a path\n  hint: names consist of a-z, 0-9, `_` and `-`",
     ),
     (
         "upstream.v1beta = { base_url = 'http://x', protocols = [] }",
@@ -233,7 +236,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "upstream.openai.headers = { a = 'env:CONTROL' }",
-        "1: `upstream.openai.headers.a`: the content of `CONTROL` cannot be a header's value",
+        "1: `upstream.openai.headers.a`: the content of `CONTROL` is not a valid header value",
     ),
     (
         "upstream.openai.headers = { a = 5 }",
@@ -241,11 +244,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "upstream.openai.headers = { 'a b' = 'x' }",
-        "1: `upstream.openai.headers.\"a b\"`: this is no header name",
+        "1: `upstream.openai.headers.\"a b\"`: this is not a valid header name",
     ),
     (
         "upstream.openai.headers = { Host = 'x' }",
-        "1: `upstream.openai.headers.Host`: this header is the gateway's own business",
+        "1: `upstream.openai.headers.Host`: this header is managed by the gateway itself",
     ),
     (
         "upstream.openai.headers = { a = 'x', A = 'y' }",
@@ -255,15 +258,15 @@ const MISTAKES: &[(&str, &str)] = &[
     // Profiles that cannot hold.
     (
         "[profile.a]\nmatch.model = 'x'\n[profile.b]\nmatch.model = 'y'\n[profile.c]\nmatch.model = 'x'",
-        "6: `profile.c.match`: never holds: `profile.a` is for the same requests, and stands before it",
+        "6: `profile.c.match`: never applies: `profile.a` is for the same requests, and comes before it",
     ),
     (
         "[profile.a.match]\nupstream = 'openai'\nprotocol = 'anthropic'",
-        "3: `profile.a.match.protocol`: never holds: no such request is read on its way to `openai`\n  hint: `protocols` of an upstream says which are",
+        "3: `profile.a.match.protocol`: never applies: the gateway reads no such requests to `openai`\n  hint: `protocols` of an upstream lists what is read",
     ),
     (
         "upstream.x = { base_url = 'http://x', protocols = [] }\nprofile.a.match.upstream = 'x'",
-        "2: `profile.a.match.upstream`: never holds: no such request is read on its way to `x`\n  hint: `protocols` of an upstream says which are",
+        "2: `profile.a.match.upstream`: never applies: the gateway reads no such requests to `x`\n  hint: `protocols` of an upstream lists what is read",
     ),
     // Clients send Responses to the path of Chat.
     (
@@ -305,26 +308,26 @@ const MISTAKES: &[(&str, &str)] = &[
     // Patterns that can match no name.
     (
         "truncate.exempt = ['Foo, Bar', '[,a]*', '']\nclear.protected_tools = ['a,b']\nshape.views = ['x', 'y,']",
-        "1: `truncate.exempt[0]`: \"Foo, Bar\" names nothing: one pattern each, not several with commas between them\n1: `truncate.exempt[2]`: \"\" names nothing: it is empty\n2: `clear.protected_tools[0]`: \"a,b\" names nothing: one pattern each, not several with commas between them\n3: `shape.views[1]`: \"y,\" names nothing: one pattern each, not several with commas between them",
+        "1: `truncate.exempt[0]`: \"Foo, Bar\" matches nothing: give each pattern on its own, not several separated by commas\n1: `truncate.exempt[2]`: \"\" matches nothing: it is empty\n2: `clear.protected_tools[0]`: \"a,b\" matches nothing: give each pattern on its own, not several separated by commas\n3: `shape.views[1]`: \"y,\" matches nothing: give each pattern on its own, not several separated by commas",
     ),
     (
         "[prices.model.'foo, bar']\ninput = 1\noutput = 1",
-        "1: `prices.model.\"foo, bar\"`: names nothing: one pattern each, not several with commas between them",
+        "1: `prices.model.\"foo, bar\"`: matches nothing: give each pattern on its own, not several separated by commas",
     ),
-    ("[truncate.tool.'']\nmax_lines = 5", "1: `truncate.tool.\"\"`: names nothing: it is empty"),
+    ("[truncate.tool.'']\nmax_lines = 5", "1: `truncate.tool.\"\"`: matches nothing: it is empty"),
     (
         "[truncate.tool.'a, B']\nmax_lines = 5\n[truncate.tool.b]\nmax_lines = 4\n[truncate.tool.'A,b']\nmax_lines = 3",
-        "5: `truncate.tool.\"A,b\"`: never holds: \"a, B\" stands before it, and case does not matter",
+        "5: `truncate.tool.\"A,b\"`: never applies: \"a, B\" comes before it, and case does not matter",
     ),
     (
         "truncate.marker = 'cut here: {removed'",
-        "1: `truncate.marker`: {removed is not closed\n  hint: write {removed}",
+        "1: `truncate.marker`: {removed has no closing brace\n  hint: write {removed}",
     ),
     ("truncate.marker = '{ {removed} bytes are gone {'", ""),
     // Limits that have no room for the marker.
     (
         "truncate = { marker = '{removed} went', max_bytes = 5 }",
-        "1: `truncate.max_bytes`: the marker takes 6 bytes of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
+        "1: `truncate.max_bytes`: too small: the marker alone takes 6 bytes, so nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once does not count towards the limits",
     ),
     ("truncate = { marker = '{removed} went', max_bytes = 6 }", ""),
     (
@@ -334,26 +337,26 @@ const MISTAKES: &[(&str, &str)] = &[
     ("truncate = { marker = 'cut off here: {removed}', max_bytes = 5, max_lines = 1 }", ""),
     (
         "[truncate]\nmarker = \"(cut)\\n\\n{recall}\"\nerror_max_bytes = 6\n[truncate.tool.a]\nmax_lines = 1\n[truncate.tool.b]\nmax_lines = 3\nmax_bytes = 7",
-        "3: `truncate.error_max_bytes`: the marker takes 7 bytes of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits\n5: `truncate.tool.a.max_lines`: the marker takes 2 lines of it at least, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
+        "3: `truncate.error_max_bytes`: too small: the marker alone takes 7 bytes, so nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once does not count towards the limits\n5: `truncate.tool.a.max_lines`: too small: the marker alone takes 2 lines, so nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once does not count towards the limits",
     ),
     (
         "[truncate]\nmax_lines = 2\n[profile.a]\nmatch.model = 'm'\ntruncate.marker = \"1\\n2\\n3\"",
-        "5: `profile.a.truncate.marker`: takes more than the limits are, so that nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once comes on top of the limits",
+        "5: `profile.a.truncate.marker`: is longer than the limits, so nothing would be cut\n  hint: a marker that begins with words of its own and has {removed} once does not count towards the limits",
     ),
     // Upstreams that the gateway itself asks.
     (
         "fidelity.upstream = 'openai'\nsummarize = { upstream = 'openai', model = 3 }",
-        "1: `fidelity.model`: must be set where `fidelity.upstream` is\n2: `summarize.model`: expected a string, got 3",
+        "1: `fidelity.model`: must be set if `fidelity.upstream` is\n2: `summarize.model`: expected a string, got 3",
     ),
-    ("fidelity.model = 'm'", "1: `fidelity.model`: is asked nothing where `fidelity.upstream` is not set"),
+    ("fidelity.model = 'm'", "1: `fidelity.model`: has no effect unless `fidelity.upstream` is set"),
     ("fidelity = { upstream = 'openai', model = 3 }", "1: `fidelity.model`: expected a string, got 3"),
     (
         "fidelity = { upstream = 'openai', model = ' ' }",
-        "1: `fidelity.model`: must be set where `fidelity.upstream` is",
+        "1: `fidelity.model`: must be set if `fidelity.upstream` is",
     ),
     (
         "upstream.x = { base_url = 'http://x', protocols = [] }\nsummarize = { upstream = 'x', model = 'm' }\nfidelity = { upstream = 'x', model = 'm' }\n[profile.a]\nmatch.model = 'm'\nsummarize.upstream = 'x'",
-        "2: `summarize.upstream`: `upstream.x.protocols` is empty: it cannot be asked\n3: `fidelity.upstream`: `upstream.x.protocols` is empty: it cannot be asked\n6: `profile.a.summarize.upstream`: `upstream.x.protocols` is empty: it cannot be asked",
+        "2: `summarize.upstream`: `upstream.x.protocols` is empty, so the gateway itself cannot send requests to it\n3: `fidelity.upstream`: `upstream.x.protocols` is empty, so the gateway itself cannot send requests to it\n6: `profile.a.summarize.upstream`: `upstream.x.protocols` is empty, so the gateway itself cannot send requests to it",
     ),
     // Prices.
     (
@@ -362,7 +365,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[prices.model.'My-*']\ninput = 1\noutput = 1\n[prices.model.'my-?']\ninput = 1\noutput = 1\n[prices.model.'my-*']\ninput = 2\noutput = 2",
-        "7: `prices.model.\"my-*\"`: never holds: \"My-*\" stands before it, and case does not matter",
+        "7: `prices.model.\"my-*\"`: never applies: \"My-*\" comes before it, and case does not matter",
     ),
     ("[prices.model.'x[A-z]']\ninput = 1\noutput = 1\n[prices.model.'x[a-z]']\ninput = 2\noutput = 2", ""),
     (
@@ -371,11 +374,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "prices.model.'[' = { input = 1, output = 1 }",
-        "1: `prices.model.\"[\"`: \"[\" is no pattern: invalid range pattern",
+        "1: `prices.model.\"[\"`: \"[\" is not a valid pattern: invalid range pattern",
     ),
     (
         "prices.model.'my-*' = { cache_read = 1, output = 1 }",
-        "1: `prices.model.\"my-*\".input`: prices of a model that the catalogue does not have need `input` and `output`",
+        "1: `prices.model.\"my-*\".input`: missing; the catalogue has no prices of this model, so `input` and `output` are needed",
     ),
     // Logging.
     (

@@ -54,11 +54,11 @@ fn state_directory() {
         (&[("XDG_STATE_HOME", "/state")], "state.dir = '/var/p'", Ok("/var/p")),
         (&[("HOME", "/home/me")], "state.dir = '~/p'", Ok("/home/me/p")),
         (&[("HOME", "/home/me")], "state.dir = '~'", Ok("/home/me")),
-        (&[], "state.dir = '~/p'", Err("`state.dir`: `HOME` is not set, so \"~\" means nothing")),
+        (&[], "state.dir = '~/p'", Err("`state.dir`: `HOME` is not set, so \"~\" cannot be resolved")),
         (
             &[("HOME", "")],
             "",
-            Err("`state.dir`: nowhere to keep state: neither `XDG_STATE_HOME` nor `HOME` is set\n  \
+            Err("`state.dir`: no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set\n  \
                  hint: set it to an absolute path"),
         ),
     ];
@@ -449,8 +449,8 @@ fn urls_of_full_texts_need_a_port_that_stays() {
         let text = format!("listen.admin = '{admin}'\noutputs.recall = '{recall}'");
         good(&text);
         let checked = Config::checked(&text, &at_home).err().map(|problems| problems.to_string());
-        let expected = "gateway.toml:2: `outputs.recall`: the URLs die with the gateway: `listen.admin` has port 0, another one at \
-                        each start\n  hint: give it a port of its own";
+        let expected = "gateway.toml:2: `outputs.recall`: the URLs would become invalid: with port 0, `listen.admin` has another \
+                        port at each start\n  hint: give it a fixed port";
         assert_eq!(checked.as_deref(), wrong.then_some(expected), "{text}");
     }
 }
