@@ -433,11 +433,13 @@ impl Lineage {
         Ok(Some((sent, threads)))
     }
 
-    /// Reloads a thread that another gateway on the same store may have continued.
+    /// Reloads a thread that another gateway on the same store has continued, or has set aside. The time alone does not
+    /// say so: the store keeps the latest one, and the clock may have been set back since.
     fn catch_up(&self, id: &str) -> Result<(), StoreError> {
-        let Some(known) = self.memory.thread(id) else { return Ok(()) };
-        let stored = self.store.thread(id)?;
-        if let Some(newer) = stored.filter(|stored| stored.at_ms > known.thread.at_ms) {
+        let Some(Known { thread: known, .. }) = self.memory.thread(id) else { return Ok(()) };
+        let differs = |stored: &Thread| (stored.head, stored.observe) != (known.head, known.observe);
+        let is_newer = |stored: &Thread| stored.at_ms > known.at_ms && differs(stored);
+        if let Some(newer) = self.store.thread(id)?.filter(is_newer) {
             self.memory.know(Known::of(newer));
         }
         Ok(())

@@ -63,3 +63,18 @@ fn words_may_be_left_out_within_a_message() {
         }
     }
 }
+
+/// A clock that was set back does not make the store's copy of a thread newer than what is remembered of it.
+#[test]
+fn words_may_be_left_out_after_the_clock_was_set_back() {
+    let desk = Desk::new();
+    desk.ids.set(1000);
+    let first = desk.send(&session("s"), &talk(&["a"]), &[]);
+    desk.send(&session("s"), &talk(&["a", "1", "1s"]), &[]);
+    desk.ids.set(10);
+    desk.send(&session("s"), &talk(&["a", "1", "1", "2", "2s"]), &[]);
+    let place = desk.send(&session("s"), &talk(&["a", "1", "1", "2", "2", "3", "3s"]), &[]);
+    let left_out = Ending::LeftOut(PartId { message: 4, part: 1 });
+    assert_eq!((place.relation, place.ending()), (Relation::Continue, left_out));
+    assert_eq!(place.thread.id, first.thread.id);
+}
