@@ -32,6 +32,9 @@ const CROSSED_OUT: &[u8] = b"-";
 /// Where a log ended: the number of its file and the length in bytes. Both are 0 if there was none.
 type End = (u64, u64);
 
+/// What follows from having no file.
+const UNNOTED: &str = "if this gateway is killed, what it has not logged will be in the database alone";
+
 /// What a file begins with, as JSON. Behind it stand a line end, and the line and the record of each row.
 #[derive(Default, Serialize, Deserialize)]
 struct Notes<'a> {
@@ -120,10 +123,7 @@ impl Underway {
         }
         if own.is_none() {
             let error = error.as_ref().map(tracing::field::display);
-            tracing::warn!(
-                error,
-                "if this gateway is killed, what it has not logged will be in the database alone"
-            );
+            tracing::warn!(error, "{UNNOTED}");
         }
         Self { file: own }
     }
@@ -144,7 +144,7 @@ impl Underway {
         if let Some((file, _)) = &self.file
             && let Err(error) = file.write_all_at(CROSSED_OUT, 0)
         {
-            tracing::debug!(%error, "that records are logged cannot be noted");
+            tracing::warn!(%error, "that records are logged cannot be noted: {UNNOTED}");
             self.file.take().into_iter().for_each(remove);
         }
     }
@@ -172,8 +172,8 @@ fn path(database: &Path, number: usize) -> PathBuf {
     path.into()
 }
 
-/// Opens or creates a file, locks it, and reads what is noted there. If that is nothing, the file is emptied. `None` if
-/// somebody else has locked or removed it.
+/// Opens or creates a file, locks it, and reads what is noted there. If that is nothing, or cannot be read, the file is
+/// emptied. `None` if somebody else has locked or removed it.
 fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
     let mut options = OpenOptions::new();
     let mut file = options.create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
@@ -197,7 +197,14 @@ fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
     }
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
-    let noted = read(&text).unwrap_or_default();
+    let noted = if is_crossed_out(&text) { Some(Noted::default()) } else { read(&text) };
+    let noted = noted.unwrap_or_else(|| {
+        tracing::warn!(
+            "{} is no list of what a killed gateway had to log: what it had stored and not logged is in the database alone",
+            path.display()
+        );
+        Noted::default()
+    });
     if noted.rows.is_empty() {
         file.set_len(0)?;
     }
@@ -226,8 +233,13 @@ fn written<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option<
     Some(text)
 }
 
-/// What is noted in the text of a file. Behind it may stand what was noted before. `None` if it is crossed out or cannot
-/// be read.
+/// Whether nothing is noted in the text of a file. Of what is noted first in a file that is empty, the first byte is 0
+/// until all is there.
+fn is_crossed_out(text: &[u8]) -> bool {
+    text.first().is_none_or(|first| *first == 0 || CROSSED_OUT.contains(first))
+}
+
+/// What is noted in the text of a file. Behind it may stand what was noted before. `None` if it cannot be read.
 fn read(text: &[u8]) -> Option<Noted> {
     let mut notes = serde_json::Deserializer::from_slice(text).into_iter::<Notes<'_>>();
     let Notes { folder, rows } = notes.next()?.ok()?;
@@ -577,6 +589,21 @@ mod tests {
         assert!(bench.file(0).exists());
     }
 
+    /// What is crossed out no more would come back.
+    #[test]
+    fn a_file_that_cannot_be_crossed_out_is_given_up_and_that_is_told() {
+        let mut bench = Bench::new("a1 a2", Some("a1"));
+        let mut gateway = bench.begin("a1");
+        gateway.file.as_mut().unwrap().0 = File::open(bench.file(0)).unwrap();
+        let log = logged(Level::INFO, || {
+            gateway.end();
+            gateway.begin(&bench.dir(), rows("a2").iter());
+            gateway.end();
+        });
+        assert_eq!((log.contains("WARN") && log.contains(UNNOTED), log.lines().count()), (true, 1), "{log}");
+        assert!(!bench.file(0).exists());
+    }
+
     /// Even if its file could not be removed, what was taken over does not come back.
     #[test]
     fn what_is_taken_over_is_crossed_out() {
@@ -605,14 +632,22 @@ mod tests {
         let mut bench = Bench::new("a1", None);
         drop(bench.begin("a1"));
         let noted = fs::read_to_string(bench.file(0)).unwrap();
-        for (name, found) in [
-            ("empty", ""),
-            ("cut", &noted[..noted.len() - 1]),
-            ("another form", "000000000000003\nabc"),
-            ("another form in JSON", "[\"/logs\",[{}]]"),
+        for (name, found, is_told) in [
+            ("empty", "", false),
+            ("the first byte is still to come", &format!("\0{}", &noted[1..]), false),
+            ("crossed out", &format!("-{}", &noted[1..]), false),
+            ("cut", &noted[..noted.len() - 1], true),
+            ("another form", "000000000000003\nabc", true),
+            ("another form in JSON", "[\"/logs\",[{}]]", true),
         ] {
             fs::write(bench.file(0), found).unwrap();
-            assert_eq!(bench.logged(), None, "{name}");
+            let log = logged(Level::INFO, || assert_eq!(bench.logged(), None, "{name}"));
+            let told = format!("WARN plimsoll::store::underway: {} is no list", bench.file(0).display());
+            assert_eq!(
+                (log.contains(&told), log.lines().count()),
+                (is_told, is_told.into()),
+                "{name}: {log}"
+            );
             assert_eq!(bench.files(), [true, false, false], "{name}");
             assert_eq!(fs::read(bench.file(0)).unwrap(), b"", "{name}");
         }

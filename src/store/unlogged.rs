@@ -25,7 +25,8 @@ enum Done {
     Some,
 }
 
-/// What waits to be logged.
+/// What waits to be logged: nothing, unless the database is asked.
+#[derive(Default)]
 pub(super) struct Unlogged {
     /// There may be some.
     any: bool,

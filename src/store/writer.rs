@@ -74,11 +74,10 @@ impl Writer {
         let (jobs, inbox) = queue::queue(queue);
         let database = Some(FileIdentity::of(database)?);
         let missing = Arc::new(Missing::default());
-        let unlogged = Unlogged::of(&connection);
         let desk = Desk {
             connection,
             underway: Underway::default(),
-            unlogged,
+            unlogged: Unlogged::default(),
             database,
             outputs,
             logs: Logs::new(logs),
