@@ -105,6 +105,11 @@ impl<T> Drop for Inlet<T> {
 }
 
 impl<T> Outlet<T> {
+    /// Whether nothing more will be queued.
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().closed
+    }
+
     /// Moves all queued items into `taken`, which is emptied first; blocks until there are some. `false` if there are
     /// none and none will come.
     pub fn take(&self, taken: &mut Vec<T>) -> bool {

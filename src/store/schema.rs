@@ -3,7 +3,7 @@
 //! Stores outlive versions, and gateways of several versions share one: tables and indexes are added, and existing ones
 //! are never changed. What a table lacks is put into a new table.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -181,6 +181,23 @@ pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
     transaction.pragma_update(None, "user_version", version)?;
     transaction.commit()?;
     Ok(version)
+}
+
+/// Begins to write, as soon as others have unlocked the store. Waits for them as usual, but only as long as `goes_on`.
+pub(super) fn begin_while<'c>(
+    connection: &'c Connection,
+    goes_on: &dyn Fn() -> bool,
+) -> rusqlite::Result<Transaction<'c>> {
+    let begun = Instant::now();
+    connection.busy_timeout(GLANCE)?;
+    let transaction = loop {
+        match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
+            Err(error) if is_locked(&error) && goes_on() && begun.elapsed() < PATIENCE => {}
+            begun => break begun,
+        }
+    };
+    connection.busy_timeout(PATIENCE)?;
+    transaction
 }
 
 fn is_locked(error: &rusqlite::Error) -> bool {

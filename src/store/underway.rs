@@ -17,11 +17,11 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::file_identity::FileIdentity;
-use super::{LedgerRow, StoreError, logs, unlogged};
+use super::{LedgerRow, StoreError, logs, schema, unlogged};
 
 /// How many gateways have a file at most. What others store when they are killed is not looked for.
 const FILES: usize = 64;
@@ -75,8 +75,14 @@ pub(super) struct Underway {
 }
 
 impl Underway {
-    /// Has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs.
-    pub(super) fn open(database: &Path, connection: &mut Connection, dir: &Path) -> Self {
+    /// Has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs. Others that
+    /// have locked the database are waited for as long as `goes_on`.
+    pub(super) fn open(
+        database: &Path,
+        connection: &Connection,
+        dir: &Path,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Self {
         let (mut own, mut error) = (None, None);
         let (mut left, mut rows) = (Vec::new(), Vec::new());
         for path in (0..FILES).map(|number| path(database, number)) {
@@ -107,7 +113,7 @@ impl Underway {
                 }
             }
         }
-        match recover(connection, dir, rows) {
+        match recover(connection, dir, rows, goes_on) {
             Ok(found) => {
                 left.into_iter().for_each(remove);
                 if found > 0 {
@@ -273,9 +279,10 @@ fn end(log: &Path) -> End {
 
 /// Puts those of some rows that are stored and not logged among what waits to be logged. Returns their number.
 fn recover(
-    connection: &mut Connection,
+    connection: &Connection,
     dir: &Path,
     rows: Vec<(End, LedgerRow)>,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<usize, StoreError> {
     let mut logs: BTreeMap<PathBuf, Vec<(End, LedgerRow)>> = BTreeMap::new();
     for row in rows {
@@ -291,7 +298,7 @@ fn recover(
     if lacking.is_empty() {
         return Ok(0);
     }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = schema::begin_while(connection, goes_on)?;
     let mut stored: Vec<(i64, LedgerRow)> = Vec::new();
     for row in lacking {
         // It may not have been stored, or booked again since.
@@ -332,7 +339,6 @@ mod tests {
     use super::logs::Logs;
     use super::unlogged::Unlogged;
     use super::*;
-    use crate::store::schema;
     use crate::store::tests::logged;
 
     /// The first letter of an id is its conversation. `~` is a record that is pending, `^` one that broke off. The number
@@ -423,7 +429,7 @@ mod tests {
 
         fn open(&mut self) -> Underway {
             let dir = self.dir();
-            Underway::open(&self.home.path().join("db"), &mut self.connection, &dir)
+            Underway::open(&self.home.path().join("db"), &self.connection, &dir, &|| true)
         }
 
         /// A gateway begins with these records.
@@ -442,7 +448,7 @@ mod tests {
         fn wait(&mut self) -> Option<String> {
             let (mut unlogged, mut logs) = (Unlogged::of(&self.connection), Logs::new(self.dir()));
             while !unlogged.is_done() {
-                unlogged.go_on(&mut self.connection, &mut logs);
+                unlogged.go_on(&self.connection, &mut logs, &|| true);
             }
             fs::read_to_string(self.log()).ok()
         }
@@ -621,7 +627,7 @@ mod tests {
         let mut bench = Bench::new("a1", None);
         drop(bench.begin("a1"));
         let (database, other) = (bench.home.path().join("db"), bench.home.path().join("other"));
-        let underway = Underway::open(&database, &mut bench.connection, &other);
+        let underway = Underway::open(&database, &bench.connection, &other, &|| true);
         assert_eq!((bench.wait(), bench.files()), (None, [true, true, false]));
         underway.close();
         assert_eq!(bench.logged(), Some(text("a1")));

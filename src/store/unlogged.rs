@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use super::logs::Logs;
-use super::{Batch, LedgerRow, StoreError};
+use super::{Batch, LedgerRow, StoreError, schema};
 
 /// Lines that one turn writes at most.
 const TURN: usize = 64;
@@ -80,7 +80,7 @@ impl Unlogged {
     ) -> Result<(), StoreError> {
         if self.any && waits(connection, conversation)? {
             keep(connection, rows)?;
-            if write(connection, logs, conversation).is_ok() {
+            if write(connection, logs, conversation, &|| true).is_ok() {
                 self.is_up();
             }
             return Ok(());
@@ -109,10 +109,11 @@ impl Unlogged {
         }
     }
 
-    /// Takes a turn: some lines of a conversation, if there is a round.
-    pub(super) fn go_on(&mut self, connection: &mut Connection, logs: &mut Logs) {
+    /// Takes a turn: some lines of a conversation, if there is a round. Others that have locked the database are waited for
+    /// as long as `goes_on`.
+    pub(super) fn go_on(&mut self, connection: &Connection, logs: &mut Logs, goes_on: &dyn Fn() -> bool) {
         let Some(tries) = self.tries else { return };
-        match self.turn(connection, logs) {
+        match self.turn(connection, logs, goes_on) {
             Ok(goes_on) => self.tries = goes_on.then_some(TRIES),
             Err(error) => {
                 tracing::debug!(%error, conversation = self.after.0, "records cannot be logged yet");
@@ -123,7 +124,12 @@ impl Unlogged {
     }
 
     /// Whether there may be more.
-    fn turn(&mut self, connection: &mut Connection, logs: &mut Logs) -> Result<bool, StoreError> {
+    fn turn(
+        &mut self,
+        connection: &Connection,
+        logs: &mut Logs,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool, StoreError> {
         let Some(conversation) = next(connection, &self.after)? else {
             self.after = Default::default();
             self.any = next(connection, &self.after)?.is_some();
@@ -131,7 +137,7 @@ impl Unlogged {
         };
         // Whatever comes of it, the next one's turn comes.
         self.after = (conversation, false);
-        self.after.1 = write(connection, logs, &self.after.0)? == Done::Some;
+        self.after.1 = write(connection, logs, &self.after.0, goes_on)? == Done::Some;
         Ok(true)
     }
 }
@@ -177,8 +183,13 @@ pub(super) fn put<'r>(
 
 /// Logs the first lines of a conversation that wait. No other gateway does so meanwhile; what one that died had logged
 /// and not taken out is not logged again.
-fn write(connection: &mut Connection, logs: &mut Logs, conversation: &str) -> Result<Done, StoreError> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+fn write(
+    connection: &Connection,
+    logs: &mut Logs,
+    conversation: &str,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Done, StoreError> {
+    let transaction = schema::begin_while(connection, goes_on)?;
     let waiting: Vec<(i64, String)> = transaction
         .prepare_cached("SELECT rowid, line FROM unlogged WHERE conversation = ?1 ORDER BY rowid LIMIT ?2")?
         .query_map(params![conversation, TURN as u64], |row| Ok((row.get(0)?, row.get(1)?)))?
@@ -202,7 +213,6 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::store::schema;
 
     struct Bench {
         home: tempfile::TempDir,
@@ -253,7 +263,7 @@ mod tests {
         /// Takes turns as long as there are any, so many at most.
         fn turns(&mut self, most: usize) {
             for _ in 0..most {
-                self.unlogged.go_on(&mut self.connection, &mut self.logs);
+                self.unlogged.go_on(&self.connection, &mut self.logs, &|| true);
             }
             assert!(self.unlogged.is_done());
         }
@@ -351,7 +361,7 @@ mod tests {
         bench.unblock();
         bench.restart();
         for left in [TURN + 2, 2, 0] {
-            bench.unlogged.go_on(&mut bench.connection, &mut bench.logs);
+            bench.unlogged.go_on(&bench.connection, &mut bench.logs, &|| true);
             assert_eq!((bench.waiting(), bench.unlogged.is_done()), (left, false));
         }
         bench.turns(1);

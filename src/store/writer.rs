@@ -179,15 +179,17 @@ impl Outages {
 
 impl Desk {
     fn run(mut self, inbox: &Outlet<Job>) {
+        // A stop does not wait for what the next start can do.
+        let goes_on = || !inbox.is_closed();
         if let Some(database) = &self.database {
-            self.underway = Underway::open(database.path(), &mut self.connection, self.logs.dir());
+            self.underway = Underway::open(database.path(), &self.connection, self.logs.dir(), &goes_on);
             self.unlogged = Unlogged::of(&self.connection);
         }
         let mut jobs = Vec::new();
         loop {
             // Removing what is too old waits while anything is queued, but not for ever.
             self.sweep.go_on(&mut self.connection, &self.outputs);
-            self.unlogged.go_on(&mut self.connection, &mut self.logs);
+            self.unlogged.go_on(&self.connection, &mut self.logs, &goes_on);
             let is_idle = self.sweep.is_done() && self.unlogged.is_done();
             if !is_idle && !inbox.wait(self.sweep.rest()) {
                 continue;
@@ -526,8 +528,8 @@ mod tests {
     fn records_are_underway_until_they_are_logged() {
         let home = tempfile::tempdir().unwrap();
         let mut desk = desk(home.path());
-        let mut database = Connection::open_in_memory().unwrap();
-        desk.underway = Underway::open(&home.path().join("db"), &mut database, desk.logs.dir());
+        let database = Connection::open_in_memory().unwrap();
+        desk.underway = Underway::open(&home.path().join("db"), &database, desk.logs.dir(), &|| true);
         let found = || std::fs::read_to_string(home.path().join("db-underway-0")).unwrap();
         for (name, fails) in [("stored", false), ("not stored", true)] {
             if fails {

@@ -114,6 +114,35 @@ fn a_store_that_another_gateway_writes_to_is_opened() {
     assert!(begun.elapsed() < schema::PATIENCE);
 }
 
+/// Until another process lets it write, a gateway logs nothing of what others have left, and stops all the same.
+#[test]
+fn what_others_have_left_is_left_to_the_next_start_when_a_store_is_closed() {
+    let row = LedgerRow { id: "a1".to_owned(), conversation: "a".to_owned(), ..LedgerRow::default() };
+    let row = LedgerRow { record: "{}".to_owned(), line: "line".to_owned(), ..row };
+    for (name, is_noted) in [("it waits", false), ("it is noted by a killed gateway", true)] {
+        let bench = Bench::new();
+        let logs = bench.home.path().join("logs");
+        drop(bench.open());
+        let writes = bench.database();
+        if is_noted {
+            let mut killed = underway::Underway::open(&bench.path(), &writes, &logs, &|| true);
+            killed.begin(&logs, std::iter::once(&row));
+            let stored = "INSERT INTO ledger (id, at_ms, conversation, record) VALUES ('a1', 0, 'a', '{}')";
+            writes.execute_batch(stored).unwrap();
+        } else {
+            unlogged::put(&writes, std::iter::once(&row)).unwrap();
+        }
+        writes.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let begun = std::time::Instant::now();
+        drop(bench.open());
+        assert!(begun.elapsed() < schema::PATIENCE, "{name}");
+        assert!(!logs.exists(), "{name}");
+        writes.execute_batch("ROLLBACK").unwrap();
+        drop(bench.open());
+        assert_eq!(std::fs::read_to_string(logs.join(logs::file_name("a"))).unwrap(), "line\n", "{name}");
+    }
+}
+
 /// A store that cannot even be read is waited for, and this is logged at once.
 #[test]
 fn a_store_that_is_locked_is_waited_for() {
