@@ -32,8 +32,9 @@ impl LastUse {
 
 impl Request<'_> {
     /// Now and then reports to the store that the full texts of this thread are in use, and saves those again that
-    /// were removed meanwhile: the client has sent the originals with this request.
-    pub(super) fn keep_alive(&self, place: &Place, decided: &InForce) {
+    /// were removed meanwhile: the client has sent the originals with this request. It then waits for them as for new
+    /// ones, so that they are there before the request tells where they are.
+    pub(super) async fn keep_alive(&self, place: &Place, decided: &InForce) {
         if !self.core.keeps_outputs() || !self.core.last_use.is_due(&place.thread.id, self.now_ms) {
             return;
         }
@@ -57,7 +58,11 @@ impl Request<'_> {
                 None => batch.touch.push(id.clone()),
             }
         }
-        self.core.tally.stored(self.track.store.later(batch));
+        if batch.saves.is_empty() {
+            self.core.tally.stored(self.track.store.later(batch));
+        } else if let Err(error) = self.stored(batch).await {
+            tracing::warn!(%error, "a request leaves before full texts of its conversation are saved again");
+        }
     }
 }
 

@@ -312,7 +312,7 @@ impl<'a> Request<'a> {
             let _ = self.stored(batch).await;
             place = self.place()?;
         }
-        if self.core.observes() { Ok(self.as_before(place)) } else { self.decide(place, waits).await }
+        if self.core.observes() { Ok(self.as_before(place).await) } else { self.decide(place, waits).await }
     }
 
     /// Plans the request, carries the plan out and stores its decisions.
@@ -324,11 +324,11 @@ impl<'a> Request<'a> {
             self.keep(&place, standing.take());
         }
         if !outcome.is_fresh() {
-            return Ok(self.settled(place, outcome, None));
+            return Ok(self.settled(place, outcome, None).await);
         }
         let edited = match self.carry_out(&outcome) {
             Ok(edited) => edited,
-            Err(error) => return Ok(self.settled(place, outcome, Some(error.to_string()))),
+            Err(error) => return Ok(self.settled(place, outcome, Some(error.to_string())).await),
         };
         match self.store(&place, &outcome).await {
             Ok(()) => {
@@ -337,11 +337,11 @@ impl<'a> Request<'a> {
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
                 self.track.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
-                self.keep_alive(&place, &decided);
+                self.keep_alive(&place, &decided).await;
                 Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
             }
             Err(StoreError::Raced) => Err(StoreError::Raced),
-            Err(error) => Ok(self.settled(place, outcome, Some(error.to_string()))),
+            Err(error) => Ok(self.settled(place, outcome, Some(error.to_string())).await),
         }
     }
 
@@ -371,7 +371,7 @@ impl<'a> Request<'a> {
     }
 
     /// Stores a batch, and waits for it no longer than the request may.
-    async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
+    pub(super) async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
         let stored = self.track.store.commit(batch);
         let left = self.asked.until.map(|_| self.asked.left());
         match self.core.patience.into_iter().chain(left).min() {

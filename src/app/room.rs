@@ -40,7 +40,7 @@ impl Request<'_> {
             return None;
         }
         let outcome = self.plan(place, false).await;
-        let stored = self.settled(place.clone(), outcome, None);
+        let stored = self.settled(place.clone(), outcome, None).await;
         stored.body.as_ref().is_some_and(|body| body.len() as u64 + MARKS < refused).then_some(stored)
     }
 }

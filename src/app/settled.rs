@@ -18,14 +18,14 @@ impl Request<'_> {
                     return Ok(self.left_alone(place, State::SetAside));
                 }
                 let outcome = self.plan(&place, false).await;
-                Ok(self.settled(place, outcome, Some(StoreError::Raced.to_string())))
+                Ok(self.settled(place, outcome, Some(StoreError::Raced.to_string())).await)
             }
             done => done,
         }
     }
 
     /// Applies what is stored already and nothing new: whatever happens, an old part must look as it did.
-    pub(super) fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
+    pub(super) async fn settled(&self, place: Place, mut outcome: Outcome, why: Option<String>) -> Rewritten {
         outcome.forget_fresh();
         let has_begun = place.sent > 0 || outcome.applied.iter().any(|applied| applied.decision.is_opening());
         if let Some(refused) = self.unopened(why.as_deref()).filter(|_| !has_begun) {
@@ -46,7 +46,7 @@ impl Request<'_> {
         });
         match carried_out {
             Ok(edited) => {
-                self.keep_alive(&place, &decided);
+                self.keep_alive(&place, &decided).await;
                 let mut facts = self.facts(Some(place), State::Edited, why, decided);
                 facts.cache.kept_long = edited.is_kept_long();
                 let body = Some(edited.body.clone());

@@ -61,7 +61,7 @@ impl Core {
 impl Request<'_> {
     /// The request as an observing gateway sends it: without new decisions. A thread that was edited earlier stays as
     /// it was sent, whatever the mode is now.
-    pub(super) fn as_before(&self, place: Place) -> Rewritten {
+    pub(super) async fn as_before(&self, place: Place) -> Rewritten {
         if !place.is_edited() {
             return self.left_alone(place, State::Unchanged);
         }
@@ -73,7 +73,7 @@ impl Request<'_> {
         let standing = outcome.standing.take().filter(|_| outcome.event.is_none());
         self.keep(&place, standing);
         outcome.leave_unmarked();
-        self.settled(place, outcome, None)
+        self.settled(place, outcome, None).await
     }
 
     /// The request as it came.

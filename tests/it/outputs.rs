@@ -199,8 +199,16 @@ fn what_is_gone_is_kept_again_when_its_conversation_goes_on() {
     // The client repeats the request, or continues with messages for which new decisions are made.
     for (ladder, goes_on, told_of) in [("messages = 6\n", 3, 2), ("enabled = false\n", 4, 3)] {
         let home = tempfile::tempdir().unwrap();
-        let upstream = Upstream::start(|_| (200, "{}".to_owned()));
         let folder = home.path().join("plimsoll/outputs");
+        let begins = format!("{}/", folder.display());
+        // When a request arrives, all texts that it names are there.
+        let upstream = Upstream::start(move |request| {
+            let said = request.text();
+            let mut names =
+                said.split(&begins).skip(1).filter_map(|rest| rest.split_inclusive(".txt").next());
+            let are_there = names.all(|name| Path::new(&format!("{begins}{name}")).exists());
+            (if are_there { 200 } else { 404 }, "{}".to_owned())
+        });
         let texts = || -> Vec<(String, String)> {
             let files = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path());
             let text =
