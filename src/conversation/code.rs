@@ -43,7 +43,7 @@ impl Conversation {
             let is_found = |(at, _): &(usize, &mut Part)| found.contains(at);
             parts.iter_mut().enumerate().filter(is_found).for_each(|(_, part)| part.leave_to_code());
             let read = MessageIndex::new(index.role, parts, index.fingerprint);
-            let read = read.marked(index.is_marked).showing(index.shows);
+            let read = read.with_stem(index.stem).marked(index.is_marked).showing(index.shows);
             let raw = self.messages[at].span.of(&self.body);
             self.messages[at].index = Arc::new(read.with_encodings(raw));
         }

@@ -42,7 +42,7 @@ impl fmt::Debug for Digest {
 }
 
 /// Builds a [`Digest`] piece by piece.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {

@@ -22,6 +22,6 @@ pub use marks::{Carriers, Hold, Marks, Prelude, Shows};
 pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{
-    Arguments, BlockKey, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots,
+    Arguments, BlockKey, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots, Stem,
 };
 pub use name_patterns::NamePatterns;

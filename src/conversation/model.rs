@@ -169,6 +169,8 @@ pub struct MessageIndex {
     pub parts: Box<[Part]>,
     /// What it says.
     pub fingerprint: Fingerprint,
+    /// What it says before the texts at its end; `None` if it ends otherwise, or is one text.
+    pub stem: Option<Stem>,
     /// Whether it may contain cache marks.
     pub is_marked: bool,
     /// Contents that matter to the whole prompt.
@@ -177,6 +179,15 @@ pub struct MessageIndex {
     pub encoded: usize,
     /// Computed on first use.
     blocks: OnceLock<Box<[BlockKey]>>,
+}
+
+/// The beginning of a message that ends with texts: everything before these, and at least the first part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stem {
+    /// The number of its parts.
+    pub parts: u32,
+    /// The fingerprint of a message with these parts alone.
+    pub fingerprint: Fingerprint,
 }
 
 /// The identity of a part in a provider's prompt cache, and its weight there.
@@ -203,7 +214,13 @@ impl MessageIndex {
     pub fn new(role: Role, parts: Vec<Part>, fingerprint: Fingerprint) -> Self {
         let encoded = parts.iter().map(|part| part.span.len() - part.read_len()).sum();
         let (shows, blocks) = (Shows::default(), OnceLock::new());
-        Self { role, parts: parts.into(), fingerprint, is_marked: false, shows, encoded, blocks }
+        Self { role, parts: parts.into(), fingerprint, stem: None, is_marked: false, shows, encoded, blocks }
+    }
+
+    /// The same, and what it says before the texts at its end.
+    #[must_use]
+    pub fn with_stem(self, stem: Option<Stem>) -> Self {
+        Self { stem, ..self }
     }
 
     /// The same, and whether it may contain cache marks.

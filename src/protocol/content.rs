@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Leaf, Media, Part, PartKind, Role, Slots};
+use crate::conversation::{Leaf, Media, Part, PartKind, Role, Slots, Stem};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, canonical, string};
 
@@ -28,6 +28,28 @@ pub(crate) fn feed(raw: &[u8], value: Value, marks: &[&str], hash: &mut Hasher) 
 pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) -> Part {
     feed_text(raw, text, hash);
     Part { leaves: [Leaf::alone(text.span)].into(), ..Part::new(PartKind::Text, span) }
+}
+
+/// The parts of a message, in order, and its stem. `read` must feed the identity of each part to `hash`, which already
+/// has the role.
+pub(crate) fn parts_of(
+    items: &[Value],
+    hash: &mut Hasher,
+    mut read: impl FnMut(Value, &mut Hasher) -> Result<Part, Unread>,
+) -> Result<(Vec<Part>, Option<Stem>), Unread> {
+    let mut parts = Vec::with_capacity(items.len());
+    let mut stem = None;
+    for item in items {
+        let part = read(*item, hash)?;
+        let is_word = part.kind == PartKind::Text && !parts.is_empty();
+        parts.push(part);
+        if !is_word {
+            stem = Some((parts.len(), hash.clone()));
+        }
+    }
+    let stem = stem.filter(|(count, _)| *count < parts.len());
+    let stem = stem.map(|(count, hash)| Stem { parts: count as u32, fingerprint: hash.finish() });
+    Ok((parts, stem))
 }
 
 /// The members of a message with one text, as all but one dialect write them. Results are sent in the user's name.

@@ -14,7 +14,7 @@ use crate::conversation::{
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{Blocks, feed, fill_result, is_of_code, text_part, within};
+use crate::protocol::content::{Blocks, feed, fill_result, is_of_code, parts_of, text_part, within};
 use crate::protocol::{Unread, request_marks};
 use crate::usage::cache_model::Ttl;
 
@@ -150,23 +150,24 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
     let mut shows = Shows::default();
-    let parts = match object.get("content") {
-        Some(value) if value.kind == Kind::String => vec![text_part(raw, value, value.span, &mut hash)],
+    let (parts, stem) = match object.get("content") {
+        Some(value) if value.kind == Kind::String => {
+            (vec![text_part(raw, value, value.span, &mut hash)], None)
+        }
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(raw, value.span)?;
-            let mut parts = Vec::with_capacity(items.len());
-            for item in &items {
-                parts.push(block(raw, *item, &mut hash, &mut shows)?);
-            }
+            let read = |item, hash: &mut Hasher| block(raw, item, hash, &mut shows);
+            let (mut parts, stem) = parts_of(&items, &mut hash, read)?;
             for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
                 let items = items.iter().map(|item| item.span).collect();
                 part.slots = Some(Slots { array: value.span, items });
             }
-            parts
+            (parts, stem)
         }
         _ => return Err(Unread::Shape),
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_be_in(raw)).showing(shows))
+    let index = MessageIndex::new(role, parts, hash.finish()).with_stem(stem);
+    Ok(index.marked(request_marks::may_be_in(raw)).showing(shows))
 }
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {

@@ -411,3 +411,35 @@ fn fingerprints_are_of_what_is_said() {
         Ok(())
     });
 }
+
+/// The stem of a message is what it says once the texts at its end are taken out.
+#[test]
+fn stems_are_what_remains_without_last_texts() {
+    let found = Cell::new(0);
+    let is_stem = |subject: &dyn Subject, body: &str| {
+        let conversation = read(subject.protocol(), body);
+        for (at, message) in conversation.messages.iter().enumerate() {
+            let parts = &message.index.parts;
+            let Some(stem) = message.index.stem else { continue };
+            let kept = parts.iter().rposition(|part| part.kind != PartKind::Text).map_or(1, |last| last + 1);
+            prop_assert_eq!(stem.parts as usize, kept);
+            let end = |part: usize| message.span.range().start + parts[part].span.range().end;
+            let without = format!("{}{}", &body[..end(kept - 1)], &body[end(parts.len() - 1)..]);
+            let without = read(subject.protocol(), &without);
+            prop_assert_eq!(without.messages[at].index.fingerprint, stem.fingerprint);
+            prop_assert_eq!(without.messages[at].index.stem, None);
+            found.set(found.get() + 1);
+        }
+        Ok(())
+    };
+    for_all(128, bodies, |subject, body| is_stem(subject, &body));
+    assert!(found.get() > 100, "hardly any message ends with texts");
+    // What the others say is generated.
+    let said = r#"{"type":"input_text","text":"x"}"#;
+    let body = format!(r#"{{"input":[{{"role":"user","content":[{said}, {said} ,{said}]}}]}}"#);
+    let before = found.get();
+    let mut subjects = super::SUBJECTS.iter();
+    let responses = subjects.find(|subject| subject.protocol().name() == "openai-responses");
+    is_stem(*responses.expect("a dialect"), &body).expect("a stem");
+    assert_eq!(found.get(), before + 1);
+}

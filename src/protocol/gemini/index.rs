@@ -13,7 +13,7 @@ use crate::json::Odd;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{feed, seal_result, text_part, within};
+use crate::protocol::content::{feed, parts_of, seal_result, text_part, within};
 
 /// Members that are left out of fingerprints: a signature does not change the content, and clients may respell it.
 const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
@@ -51,9 +51,8 @@ fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     };
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
-    let parts: Vec<Part> =
-        items.into_iter().map(|item| part(raw, item, &mut hash)).collect::<Result<_, _>>()?;
-    Ok(MessageIndex::new(role, parts, hash.finish()))
+    let (parts, stem) = parts_of(&items, &mut hash, |item, hash| part(raw, item, hash))?;
+    Ok(MessageIndex::new(role, parts, hash.finish()).with_stem(stem))
 }
 
 /// An object whose members may be named in camel case or in snake case.

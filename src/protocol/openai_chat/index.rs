@@ -9,12 +9,12 @@ use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Part, PartKind, Role, Slots,
+    Arguments, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Part, PartKind, Role, Slots, Stem,
 };
 use crate::json::scan::{self, Kind, Value};
 use crate::plan::{Op, Plan};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{Blocks, data_url, feed, fill_result, text_part, within};
+use crate::protocol::content::{Blocks, data_url, feed, fill_result, parts_of, text_part, within};
 use crate::protocol::{Unread, openai, request_marks};
 use crate::usage::cache_model::Ttl;
 
@@ -86,15 +86,20 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
     };
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
-    let parts = if role == Role::Tool {
-        vec![tool_result(&object, &mut hash)?]
+    let (parts, stem) = if role == Role::Tool {
+        (vec![tool_result(&object, &mut hash)?], None)
     } else {
         let mut parts = reasoning(&object)?;
-        parts.extend(content(&object, &mut hash)?);
+        let (said, stem) = content(&object, &mut hash)?;
+        let count = said.len();
+        parts.extend(said);
         parts.extend(calls(&object, &mut hash)?);
-        parts
+        // Nothing stands beside the content of messages that end with words.
+        let stem = stem.filter(|_| parts.len() == count);
+        (parts, stem)
     };
-    Ok(MessageIndex::new(role, parts, hash.finish()).marked(request_marks::may_be_in(raw)))
+    let index = MessageIndex::new(role, parts, hash.finish()).with_stem(stem);
+    Ok(index.marked(request_marks::may_be_in(raw)))
 }
 
 /// Whether a plan drops answers with a `reasoning_content`. Some servers require that member in every answer, and
@@ -163,15 +168,14 @@ fn is_from_claude(object: &Object<'_>) -> Result<bool, Unread> {
     Ok(true)
 }
 
-fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
-    let Some(value) = object.get("content") else { return Ok(Vec::new()) };
+fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<(Vec<Part>, Option<Stem>), Unread> {
+    let Some(value) = object.get("content") else { return Ok((Vec::new(), None)) };
     match value.kind {
-        Kind::Null => Ok(Vec::new()),
-        Kind::String => Ok(vec![text_part(object.bytes, value, value.span, hash)]),
+        Kind::Null => Ok((Vec::new(), None)),
+        Kind::String => Ok((vec![text_part(object.bytes, value, value.span, hash)], None)),
         Kind::Array => {
             let items = scan::items(object.bytes, value.span)?;
-            let parts = items.iter().map(|item| block(object.bytes, *item, hash));
-            let mut parts = parts.collect::<Result<Vec<Part>, Unread>>()?;
+            let (mut parts, stem) = parts_of(&items, hash, |item, hash| block(object.bytes, item, hash))?;
             let list = || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
             // The list must not become empty.
             if parts.iter().any(|part| part.kind != PartKind::Thinking) {
@@ -181,9 +185,9 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> 
                     }
                 }
             }
-            Ok(parts)
+            Ok((parts, stem))
         }
-        _ => Ok(vec![opaque(object.bytes, value, hash)?]),
+        _ => Ok((vec![opaque(object.bytes, value, hash)?], None)),
     }
 }
 

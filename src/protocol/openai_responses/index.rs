@@ -7,12 +7,14 @@
 use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role, encodings,
+    Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role, Stem, encodings,
 };
 use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{Blocks, data_url, feed, fill_result, is_of_code, seal_result, text_part};
+use crate::protocol::content::{
+    Blocks, data_url, feed, fill_result, is_of_code, parts_of, seal_result, text_part,
+};
 use crate::protocol::{Unlisted, Unread, openai};
 use crate::usage;
 
@@ -217,8 +219,13 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let role = role(&object, kind, item);
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
+    let mut stem = None;
     let mut parts = match item {
-        Item::Message => message(&object, &mut hash)?,
+        Item::Message => {
+            let (parts, before) = message(&object, &mut hash)?;
+            stem = before;
+            parts
+        }
         // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
         Item::Reasoning => vec![Part::new(PartKind::Thinking, object.value.span)],
         Item::Call(arguments) => vec![call(&object, kind, arguments, &mut hash)?],
@@ -229,7 +236,7 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     for part in &mut parts {
         part.is_summary = SUMMARIES.contains(&kind);
     }
-    Ok(MessageIndex::new(role, parts, hash.finish()))
+    Ok(MessageIndex::new(role, parts, hash.finish()).with_stem(stem))
 }
 
 /// The role that an item states; `None` if it states none, or an unknown one, and so counts as of an unknown type.
@@ -256,16 +263,16 @@ fn role(object: &Object<'_>, kind: &str, item: Item) -> Role {
     }
 }
 
-fn message(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
+fn message(object: &Object<'_>, hash: &mut Hasher) -> Result<(Vec<Part>, Option<Stem>), Unread> {
     match object.get("content") {
         Some(value) if value.kind == Kind::String => {
-            Ok(vec![text_part(object.bytes, value, value.span, hash)])
+            Ok((vec![text_part(object.bytes, value, value.span, hash)], None))
         }
         Some(value) if value.kind == Kind::Array => {
             let items = scan::items(object.bytes, value.span)?;
-            items.into_iter().map(|item| block(object.bytes, item, hash)).collect()
+            parts_of(&items, hash, |item, hash| block(object.bytes, item, hash))
         }
-        _ => Ok(vec![opaque(object, hash)?]),
+        _ => Ok((vec![opaque(object, hash)?], None)),
     }
 }
 
