@@ -2,7 +2,7 @@
 //!
 //! Nothing is looked up: everything is in the request itself.
 
-use crate::conversation::{Chain, Conversation, Digest, Message, PartId, PartKind, Role};
+use crate::conversation::{Chain, Conversation, Digest, Message, PartId, PartKind, Role, Stem};
 
 /// The number of messages at the beginning that are instructions in text, if anything follows them. Clients put the
 /// date, the state of a repository or a number of their own there, so histories are identified by what follows.
@@ -25,8 +25,8 @@ pub(super) struct LastWords {
     before: Chain,
     /// Digests of the message's parts, as received.
     parts: Box<[Digest]>,
-    /// How many parts precede these texts, at least.
-    kept: usize,
+    /// What precedes these texts, at least.
+    stem: Stem,
 }
 
 impl LastWords {
@@ -34,13 +34,9 @@ impl LastWords {
     pub(super) fn of(conversation: &Conversation, chains: &[Chain]) -> Option<Self> {
         let message = conversation.messages.len().checked_sub(1)?;
         let index = &conversation.messages[message].index;
-        let other = index.parts.iter().rposition(|part| part.kind != PartKind::Text);
-        let kept = other.map_or(1, |last| last + 1);
-        if index.role == Role::Assistant || kept >= index.parts.len() {
-            return None;
-        }
+        let stem = index.stem.filter(|_| index.role != Role::Assistant)?;
         let parts = parts_of(conversation, message).collect();
-        Some(Self { message, before: *chains.get(message)?, parts, kept })
+        Some(Self { message, before: *chains.get(message)?, parts, stem })
     }
 
     /// The part of a later request from which on they are missing, provided that it continues from everything before
@@ -51,14 +47,18 @@ impl LastWords {
         chains: &[Chain],
         answered: usize,
     ) -> Option<PartId> {
-        let &Self { message, before, ref parts, kept } = self;
+        let &Self { message, before, ref parts, stem } = self;
         if answered <= message || chains.get(message) != Some(&before) {
             return None;
         }
         let same =
             parts.iter().zip(parts_of(conversation, message)).take_while(|(one, other)| **one == *other);
-        let same = same.count();
-        (same >= kept).then_some(PartId { message: message as u32, part: same as u32 })
+        let (same, kept) = (same.count(), stem.parts as usize);
+        // A client may spell what it keeps in another way without the words: as a string, or without a cache mark.
+        let index = &conversation.messages[message].index;
+        let says = index.stem.map_or(index.fingerprint, |other| other.fingerprint);
+        let stays = same >= kept || says == stem.fingerprint;
+        stays.then_some(PartId { message: message as u32, part: same.max(kept) as u32 })
     }
 }
 

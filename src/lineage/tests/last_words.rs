@@ -9,7 +9,7 @@ use crate::planner::Ending;
 use crate::protocol;
 
 /// Messages in short, the user's and the model's in turns: a letter for each text, `1` to `9` for a result, which is what
-/// the model has asked for.
+/// the model has asked for. Behind a `=` is a text that is not in a list.
 fn talk(messages: &[&str]) -> Conversation {
     let part = |(role, letter): (&str, char)| match (role, letter.is_ascii_digit()) {
         ("user", true) => format!(r#"{{"type":"tool_result","tool_use_id":"t{letter}","content":"x"}}"#),
@@ -18,6 +18,9 @@ fn talk(messages: &[&str]) -> Conversation {
     };
     let message = |(at, letters): (usize, &&str)| {
         let role = ["user", "assistant"][at % 2];
+        if let Some(text) = letters.strip_prefix('=') {
+            return format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+        }
         let parts: Vec<String> = letters.chars().map(|letter| part((role, letter))).collect();
         format!(r#"{{"role":"{role}","content":[{}]}}"#, parts.join(","))
     };
@@ -39,6 +42,7 @@ fn words_may_be_left_out_within_a_message() {
         (&["a", "1", "1rs"], &["a", "1", "1r", "2", "2s"], left_out(2, 2)),
         (&["a", "1", "1rs"], &["a", "1", "1", "2", "2s"], left_out(2, 1)),
         (&["a", "b", "cs"], &["a", "b", "c", "2", "2s"], left_out(2, 1)),
+        (&["a", "b", "cs"], &["a", "b", "=c", "2", "2s"], left_out(2, 1)),
         // Another result, another answer, other words of the user's: that is another way to go on.
         (LAST, &["a", "1", "2", "2", "2s"], fork),
         (LAST, &["a", "2", "1", "2", "2s"], fork),
