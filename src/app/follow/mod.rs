@@ -3,28 +3,27 @@
 
 mod blame;
 mod record;
+mod start;
 
 use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 
 use super::Core;
-use super::books::{Ended, Slot};
-use super::budget::Reached;
-use super::enveloped::Enveloped;
+use super::books::Ended;
 use super::meter::Figure;
 use super::rewritten::RequestFacts;
 use crate::ledger::words::State;
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
-use crate::server::{End, Exchange, Form, Inbound, Opening, Remedy};
+use crate::server::{End, Exchange, Form, Opening, Remedy};
 use crate::store::Batch;
-use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::{Own, Usage, Vendor};
+
+pub(super) use start::{Attempt, Start};
 
 /// The share of the usable window that a prompt must fill for the beginning of its answer to be checked before any of
 /// it is passed on.
@@ -35,61 +34,6 @@ const CHECK_FROM_TOKENS: u64 = 8192;
 const BLAME_FROM: f64 = 0.8;
 /// The share of the window that prompt and answer must fill together for the request to be sent again at once.
 const RESEND_FROM: f64 = 0.97;
-
-/// What is known when a request leaves.
-pub(super) struct Start {
-    /// The id of its record.
-    pub(super) id: String,
-    pub(super) head: Arc<Parts>,
-    pub(super) received_at: Instant,
-    pub(super) prepared_at: Instant,
-    /// Bytes that the client sent, with the envelope.
-    pub(super) received: u64,
-    /// Bytes that leave, with the envelope and all additions.
-    pub(super) sent: u64,
-    /// Bytes of the edited body, without its envelope and the additions that any form of it gets.
-    pub(super) rewritten_to: u64,
-    /// The members beside the messages that were added or added to.
-    pub(super) added: Vec<&'static str>,
-    /// The budget that is reached, or nearly, if any is.
-    pub(super) budget: Option<Reached>,
-    pub(super) attempt: Attempt,
-    /// Where its record waits to be completed; `None` if it was not read.
-    pub(super) slot: Option<Slot>,
-    /// The summary to begin once this request is answered.
-    pub(super) job: Option<Box<Job>>,
-}
-
-impl Start {
-    /// The start, at this moment, of a request that leaves as it came.
-    pub(super) fn unchanged(id: String, enveloped: &Enveloped) -> Self {
-        let Inbound { head, body, received_at, .. } = &enveloped.inbound;
-        let bytes = (body.len() + enveloped.overhead()) as u64;
-        Self {
-            id,
-            head: Arc::clone(head),
-            received_at: *received_at,
-            prepared_at: Instant::now(),
-            received: bytes,
-            sent: bytes,
-            rewritten_to: body.len() as u64,
-            added: Vec::new(),
-            budget: None,
-            attempt: Attempt::default(),
-            slot: None,
-            job: None,
-        }
-    }
-}
-
-/// Which of the attempts at a request this is.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Attempt {
-    /// How often it was sent before.
-    pub(super) before: u32,
-    /// Whether the attempt before was answered, and therefore paid for.
-    pub(super) is_paid: bool,
-}
 
 /// The form of a request that was sent last, or was at least begun to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
