@@ -235,19 +235,19 @@ impl Summaries {
     /// The summary to be written now that this request is sent, if one is due.
     pub(super) fn due(&self, seen: Seen<'_>) -> Option<Prospect> {
         let Seen { conversation, place, terms, level, .. } = seen;
-        let (thread, whole) = (&place.thread.id, &place.thread.conversation);
+        let thread = &place.thread.id;
         if !terms.settings.enabled {
             return None;
         }
         if seen.splice.is_some_and(|splice| &*splice.rule == SUMMARY) {
-            self.outdated.is_used(whole);
+            self.outdated.note_use(place);
         }
         if !terms.is_due(level) {
             self.spending.is_not_asked(thread, self.summarizer.takes(thread));
             return None;
         }
         self.spending.asks(thread);
-        self.outdated.comes_near(thread, level.prompt_tokens, seen.now_ms);
+        self.outdated.comes_near(place, level.prompt_tokens, seen.now_ms);
         if conversation.continues.is_some() || level.defers || !self.summarizer.takes(thread) {
             return None;
         }
@@ -270,7 +270,7 @@ impl Summaries {
         }
         let expected = Expected::of(&seen, &cut, newest.as_deref(), &self.prices);
         let is_dear = expected.is_some_and(|expected| expected.bytes > terms.most(level));
-        let is_vain = !level.is_crowded(&terms.window) && self.outdated.is_likely(whole, thread, &level);
+        let is_vain = !level.is_crowded(&terms.window) && self.outdated.is_likely(place, &level);
         if is_dear || is_vain {
             self.spending.waits(thread);
             return None;
@@ -359,10 +359,9 @@ impl Summaries {
     /// Begins a job, unless there are too many already.
     pub(super) fn begin(&self, job: Job) {
         let thread = job.thread.clone();
-        let conversation = job.conversation_id.clone();
         self.spending.begins(&thread);
         if self.summarizer.begin(job) {
-            self.outdated.begins(&conversation, &thread);
+            self.outdated.begins(&thread);
         } else {
             self.spending.is_not_begun(&thread);
         }

@@ -1,23 +1,22 @@
 //! Clients that make room themselves before a summary of their history is used.
 //!
-//! A client may drop its oldest messages, or begin anew, somewhat below the window. Each summary that is written just
-//! before is paid for in vain. Where that has happened once in a conversation, it is likely to happen again at the same
-//! length of the prompt. All of this is kept in memory only.
+//! A client may drop its oldest messages somewhat below the window. Each summary that is written just before is paid
+//! for in vain. Where a client has cut a history for which a summary was begun, it is likely to cut the thread that
+//! goes on from there at the same length of the prompt. All of this is kept in memory only.
 
+use crate::lineage::Place;
 use crate::planner::Level;
 use crate::store::Recent;
 
-/// For how many threads, and for how many conversations, this is remembered.
+/// For how many threads this is remembered.
 const THREADS: u64 = 65_536;
 /// The assumed growth of a prompt by one request, as a share of the prompt, if it is unknown.
 const GROWTH: f64 = 0.05;
+/// For how many more requests there must be room, for a summary that is begun then to be ready in time.
+const REQUESTS_LEFT: u64 = 3;
 
-/// Summaries that were begun and not used.
-pub(super) struct Outdated {
-    near: Recent<String, Near>,
-    /// The thread of each conversation for which one was begun last, until one is used.
-    begun: Recent<String, String>,
-}
+/// What is known of threads that came near the window.
+pub(super) struct Outdated(Recent<String, Near>);
 
 /// The requests of a thread that came near the window.
 #[derive(Debug, Clone, Copy)]
@@ -25,43 +24,64 @@ struct Near {
     first_ms: i64,
     last_ms: i64,
     /// The longest prompt, in tokens.
-    prompt: u64,
+    longest: u64,
+    /// Whether a summary was begun and not used.
+    is_begun: bool,
+    /// The longest prompt of the threads that the client has cut before, if a summary of one was begun in vain.
+    cut_at: Option<u64>,
+}
+
+impl Near {
+    fn new(now_ms: i64) -> Self {
+        Self { first_ms: now_ms, last_ms: now_ms, longest: 0, is_begun: false, cut_at: None }
+    }
+
+    /// Where the client has cut, if it cuts this thread now.
+    fn if_cut(self) -> Option<u64> {
+        self.cut_at.max(self.is_begun.then_some(self.longest))
+    }
 }
 
 impl Outdated {
     pub(super) fn new() -> Self {
-        Self { near: Recent::of_entries(THREADS), begun: Recent::of_entries(THREADS) }
+        Self(Recent::of_entries(THREADS))
     }
 
-    /// Records that a request brings a thread near the window.
-    pub(super) fn comes_near(&self, thread: &str, prompt: u64, now_ms: i64) {
-        let before = self.near.get(thread).unwrap_or(Near { first_ms: now_ms, last_ms: now_ms, prompt });
-        let near = Near { last_ms: now_ms, prompt: before.prompt.max(prompt), ..before };
-        self.near.insert(thread.to_owned(), near);
+    /// Records that a request with a prompt of so many tokens brings its thread near the window.
+    pub(super) fn comes_near(&self, place: &Place, tokens: u64, now_ms: i64) {
+        let parent = || place.thread.parent.as_ref().and_then(|parent| self.0.get(parent));
+        let first = || Near { cut_at: parent().and_then(Near::if_cut), ..Near::new(now_ms) };
+        let near = self.0.get(&place.thread.id).unwrap_or_else(first);
+        let near = Near { last_ms: now_ms, longest: near.longest.max(tokens), ..near };
+        self.0.insert(place.thread.id.clone(), near);
     }
 
-    /// Records that a summary is begun.
-    pub(super) fn begins(&self, conversation: &str, thread: &str) {
-        self.begun.insert(conversation.to_owned(), thread.to_owned());
+    /// Records that a summary of a thread is begun.
+    pub(super) fn begins(&self, thread: &str) {
+        if let Some(near) = self.0.get(thread) {
+            self.0.insert(thread.to_owned(), Near { is_begun: true, ..near });
+        }
     }
 
-    /// Records that a request of a conversation was sent with a summary.
-    pub(super) fn is_used(&self, conversation: &str) {
-        self.begun.remove(conversation);
+    /// Records that a request was sent with a summary, of its own thread or of the one that it branched from.
+    pub(super) fn note_use(&self, place: &Place) {
+        for thread in [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten() {
+            if let Some(near) = self.0.get(thread).filter(|near| near.if_cut().is_some()) {
+                self.0.insert(thread.clone(), Near { is_begun: false, cut_at: None, ..near });
+            }
+        }
     }
 
-    /// Whether the client is likely to cut a thread's history before a summary of it is used: it did so with the
-    /// thread before, after a summary was begun, and this prompt is hardly longer than the longest was then. A thread
-    /// that goes on beside the other one is not its successor.
-    pub(super) fn is_likely(&self, conversation: &str, thread: &str, level: &Level) -> bool {
-        let successor_of = |before: String| {
-            let (own, before) = (self.near.get(thread)?, self.near.get(&before)?);
-            (own.first_ms > before.last_ms).then_some(before.prompt)
-        };
-        let before = self.begun.get(conversation).filter(|before| before != thread);
-        let (Some(longest), Some(gauge)) = (before.and_then(successor_of), level.gauge) else { return false };
-        let growth = level.growth.map_or(longest as f64 * GROWTH, |growth| growth.largest as f64);
-        let halfway = gauge.usable().saturating_sub(longest) / 2;
-        gauge.prompt <= longest + (growth as u64).min(halfway)
+    /// Whether the client is likely to cut a request's history before a summary of it is used: it did so before, and
+    /// this prompt is hardly longer than the longest was then. If the thread that was left goes on, nothing was cut; and
+    /// near the end of the window a summary is needed whatever the client does.
+    pub(super) fn is_likely(&self, place: &Place, level: &Level) -> bool {
+        let Some((near, gauge)) = self.0.get(&place.thread.id).zip(level.gauge) else { return false };
+        let parent = place.thread.parent.as_ref().and_then(|parent| self.0.get(parent));
+        let goes_on = parent.is_some_and(|parent| parent.last_ms > near.first_ms);
+        let Some(cut_at) = near.cut_at.filter(|_| !goes_on) else { return false };
+        let growth = level.growth.map_or((cut_at as f64 * GROWTH) as u64, |growth| growth.largest);
+        let latest = gauge.usable().saturating_sub(REQUESTS_LEFT * growth);
+        gauge.prompt <= (cut_at + growth).min(latest)
     }
 }
