@@ -261,19 +261,21 @@ impl Gateway for Sidecar {
         }
         let enveloped = Enveloped::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
-        let prompt = match refused {
+        let overflow = match refused {
             Refused::Overflow { limit, prompt } => {
                 let model = self.core.model(protocol, &enveloped);
                 if let Some(limit) = limit {
                     self.core.window_told(&enveloped.inbound.upstream, model.as_deref(), limit);
                 }
-                prompt
+                Overflow { prompt, has_limit: limit.is_some() }
             }
-            Refused::Answer | Refused::Malformed | Refused::Unanswered | Refused::Other => None,
+            Refused::Answer | Refused::Malformed | Refused::Unanswered | Refused::Other => {
+                Overflow::default()
+            }
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };
-        self.recovered(protocol, enveloped, Overflow { prompt }, attempt, until).await
+        self.recovered(protocol, enveloped, overflow, attempt, until).await
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {

@@ -70,6 +70,8 @@ pub struct Facts {
 pub struct Overflow {
     /// The prompt's tokens, if reported.
     pub prompt: Option<u64>,
+    /// Whether the limit was reported. Otherwise the window is as assumed before, which may be too large.
+    pub has_limit: bool,
 }
 
 impl Default for Facts {

@@ -17,7 +17,7 @@ use super::event::{Before, Change, Choice, Event};
 use super::level::Level;
 use super::shortening::Shortened;
 use super::splice::{Layout, NOTE, Splice};
-use super::{Policy, Recall, transcript};
+use super::{Overflow, Policy, Recall, transcript};
 
 /// The share of the usable window taken by the newest messages, whose results are not cleared to make room as long as
 /// there is another way.
@@ -34,7 +34,7 @@ pub(super) const LOSS: f64 = MOST_LOSS;
 /// The agent's last plan may take one part in so many of the room that a note leaves free beyond what is needed.
 const PLAN_OF: u64 = 4;
 
-/// The ways to make room.
+/// The ways to make room, in the order in which they are tried. Each is booked as a [`Rung`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Clear old results, except those in the newest messages.
@@ -185,7 +185,7 @@ impl Before<'_> {
     /// How much must be freed; `None` if nothing must, or nothing may.
     fn need(&self, policy: &Policy, level: &Level) -> Option<Need> {
         if let Some(overflow) = self.facts.overflow {
-            return Some(self.overflown(level.gauge?, overflow.prompt, policy));
+            return Some(self.overflown(level.gauge?, overflow, policy));
         }
         self.need_from(policy.window.trigger, policy, level)
     }
@@ -218,11 +218,13 @@ impl Before<'_> {
     }
 
     /// How much must be freed after the provider has refused the prompt as too long, measured by the size that it
-    /// reported. One that is smaller than what is to be left shows that the window is smaller than assumed: the prompt
-    /// then counts as filling it, as one of unknown size does.
-    fn overflown(&self, gauge: Gauge, said: Option<u64>, policy: &Policy) -> Need {
+    /// reported. One that is smaller than what is to be left, or that should have fitted into a window of which the
+    /// provider has not said how large it is, shows that the window is smaller than assumed: the prompt then counts as
+    /// filling it, as one of unknown size does.
+    fn overflown(&self, gauge: Gauge, overflow: Overflow, policy: &Policy) -> Need {
         let target = gauge.target(&policy.window);
-        let said = said.filter(|said| *said > target);
+        let least = if overflow.has_limit { target } else { gauge.usable().max(target) };
+        let said = overflow.prompt.filter(|said| *said > least);
         let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
         let sent = self.sent_bytes();
         let share = prompt.saturating_sub(target) as f64 / prompt.max(1) as f64;

@@ -237,15 +237,19 @@ fn overflows_are_made_room_for() {
         policy
     };
     let request = talk(&words("u 4000 4000 4000 4000 4000"));
+    let stated = |prompt| Some(Overflow { prompt, has_limit: true });
+    let unstated = |prompt| Some(Overflow { prompt, has_limit: false });
     for (overflow, window, expected) in [
         (None, Some(6_000), None),
         // It holds twice the tokens that are estimated: 10,000 for 20,500 bytes.
-        (Some(Overflow { prompt: Some(10_000) }), Some(9_000), Some(8)),
-        (Some(Overflow { prompt: None }), Some(9_000), Some(8)),
-        (Some(Overflow { prompt: None }), None, Some(8)),
-        (Some(Overflow { prompt: Some(10_000) }), Some(15_000), Some(4)),
+        (stated(Some(10_000)), Some(9_000), Some(8)),
+        (stated(None), Some(9_000), Some(8)),
+        (unstated(None), None, Some(8)),
+        (stated(Some(10_000)), Some(15_000), Some(4)),
         // It should have fitted.
-        (Some(Overflow { prompt: Some(10_000) }), Some(272_000), Some(6)),
+        (stated(Some(10_000)), Some(272_000), Some(6)),
+        (unstated(Some(10_000)), Some(272_000), Some(6)),
+        (unstated(Some(10_000)), Some(15_000), Some(8)),
     ] {
         let facts = Facts { window, overflow, ..Facts::default() };
         let mut thread = Thread { sent: request.messages.len(), ..Thread::default() };
