@@ -157,25 +157,26 @@ fn push_lasting(out: &mut String, line: &str) {
 }
 
 /// Appends a line as a terminal finally shows it: a carriage return moves the cursor to its beginning, a backspace to
-/// the left, and what follows overwrites. A line is erased as a whole only if it is drawn again afterwards.
+/// the left, and what follows overwrites. A line is erased as a whole only if it is drawn again afterwards, and so is
+/// progress, which sloppy programs overwrite by something shorter.
 fn push_shown(out: &mut String, line: &str) {
     if memchr3(b'\r', BACKSPACE, ESC, line.as_bytes()).is_none() {
         return out.push_str(line);
     }
     let mut cells: Vec<char> = Vec::with_capacity(line.len());
-    let (mut cursor, mut is_erased) = (0_usize, false);
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
+    let (mut state, mut cursor, mut is_erased) = (0, 0_usize, false);
+    let mut characters = line.char_indices();
+    while let Some((at, character)) = characters.next() {
         match character {
             '\r' => {
-                cursor = 0;
-                if mem::take(&mut is_erased) {
+                if mem::take(&mut is_erased) || overwritten::is_progress(&line[state..at]) {
                     cells.clear();
                 }
+                (state, cursor) = (at + 1, 0);
             }
             _ if character == char::from(BACKSPACE) => cursor = cursor.saturating_sub(1),
             ERASED => match characters.next() {
-                Some(WHOLE) if cursor > 0 => is_erased = true,
+                Some((_, WHOLE)) if cursor > 0 => is_erased = true,
                 _ => cells.truncate(cursor),
             },
             shown => {
@@ -248,6 +249,7 @@ mod tests {
             // What is not reached stays, unless it is erased.
             ("\x1b[31mfatal: disk full\x1b[0m\rok\n", "oktal: disk full\n"),
             ("\x1b[32m 99 of 100\r100 of 100\x1b[0m\n", "100 of 100\n"),
+            ("\x1b[1mBuilding\x1b[0m [==>   ] 3/14: serde\rCompiling a\n", "Compiling a\n"),
             ("Compiling a\x1b[K\rDone\x1b[K\n", "Done\n"),
             ("Compiling a\r\x1b[2KDone\n", "Done\n"),
             ("Compiling a\x1b[2K\rDone\n", "Done\n"),

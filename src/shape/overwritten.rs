@@ -41,6 +41,11 @@ fn run(states: &[&str]) -> (usize, bool) {
     (length, goes_on)
 }
 
+/// Whether a state says how far something is.
+pub(super) fn is_progress(state: &str) -> bool {
+    Progress::of(state).is_some()
+}
+
 /// What a state says about progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Progress<'a> {
