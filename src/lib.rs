@@ -13,19 +13,19 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | message, part | an element of the history; a text, call, result, reasoning, media or opaque block in it |
+//! | message, part | an element of the history; a text, call, result, reasoning, media or another block in it |
 //! | newborn, old | a part that is first seen in this request; one that an earlier request carried upstream |
-//! | decision | "this part is sent as that", made once, stored, never changed ([`planner::Applied`]) |
+//! | decision | "this part is sent as that": made once, stored, replaced only by an event ([`planner::Applied`]) |
 //! | event | a planned change to old parts, the only thing that may break a cached prefix (not an event of a stream) |
-//! | gate | what an event must pass: its reason, and that it pays ([`strategy::gate`]) |
-//! | rung | one way of making room in the window; they are tried in order, the mildest first ([`strategy::ladder::Rung`]) |
+//! | gate | what an event must pass: a reason, and for most of them that it pays ([`strategy::gate`]) |
+//! | rung | how an event made room in the window, as the books name it ([`strategy::ladder::Rung`]) |
 //! | splice | a note or a summary that replaces a range of messages ([`planner::Splice`]) |
 //! | chain | the hash of a history up to a message: it identifies what was sent before ([`conversation::Chain`]) |
 //! | thread | a growing list of messages; a fork, a sub-agent or the client's own compaction begins a new one |
 //! | place | where a request belongs: its thread, how it continues it, what was decided there ([`lineage::Place`]) |
 //! | standing | what a thread's past requests tell the planner ([`planner::Standing`]) |
 //! | mark | a cache breakpoint: the provider keeps the prompt up to it ([`strategy::marks`]) |
-//! | stake | what a thread has paid for cache writes that were not read yet ([`strategy::marks::Stake`]) |
+//! | stake | what marks have cost a thread so far, less what they have saved it ([`strategy::marks::Stake`]) |
 //! | own call | a request that the gateway itself makes, for a summary for instance |
 //!
 //! # Layers

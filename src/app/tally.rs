@@ -12,7 +12,6 @@ use hashlink::LruCache;
 use super::histogram::Histogram;
 use crate::config::Alerts;
 use crate::conversation::NamePatterns;
-
 use crate::ledger::{Caching, Event, Record, Shares, Totals};
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;

@@ -3,7 +3,7 @@
 //! - A call and its result stay or go together, and nothing comes between them.
 //! - Messages that begin a turn of the user are never edited, except that text may be appended to them; the first and
 //!   the last of them are never dropped.
-//! - The step in progress and anything not understood are never changed.
+//! - Nothing of the step in progress is dropped, and nothing that is not understood is changed.
 //! - Reasoning is never changed, and is left out only from the first block on.
 //! - No message may stand where some provider refuses it.
 //! - No operation may name what does not exist, and no two may name the same thing.

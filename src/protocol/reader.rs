@@ -43,13 +43,13 @@ pub(crate) trait AnswerVisitor: Send {
 pub(crate) struct Whole<F> {
     bytes: Vec<u8>,
     too_large: bool,
-    fold: F,
+    visitor: F,
 }
 
 /// Reads an answer that is a stream of events.
 pub(crate) struct Events<F> {
     framer: Framer,
-    fold: F,
+    visitor: F,
 }
 
 /// Reads an answer that is declared as a document. Some servers declare streams so too, or declare nothing: the first
@@ -57,32 +57,32 @@ pub(crate) struct Events<F> {
 struct Sniffing<F> {
     /// The bytes received before it was clear.
     head: Vec<u8>,
-    fold: Option<F>,
+    visitor: Option<F>,
     reader: Option<Box<dyn AnswerReader>>,
 }
 
 /// Reads an answer that is a stream of frames.
 struct Framed<F> {
     frames: Frames,
-    fold: F,
+    visitor: F,
 }
 
 /// The reader for one kind of answer.
-pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, fold: F) -> Box<dyn AnswerReader> {
+pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -> Box<dyn AnswerReader> {
     match framing {
-        Framing::Document => Box::new(Sniffing { head: Vec::new(), fold: Some(fold), reader: None }),
-        Framing::Events => Box::new(Events { framer: Framer::default(), fold }),
-        Framing::Frames => Box::new(Framed { frames: Frames::default(), fold }),
+        Framing::Document => Box::new(Sniffing { head: Vec::new(), visitor: Some(visitor), reader: None }),
+        Framing::Events => Box::new(Events { framer: Framer::default(), visitor }),
+        Framing::Frames => Box::new(Framed { frames: Frames::default(), visitor }),
     }
 }
 
 impl<F: AnswerVisitor + 'static> Sniffing<F> {
     fn decide(&mut self, is_stream: bool) {
-        let Some(fold) = self.fold.take() else { return };
+        let Some(visitor) = self.visitor.take() else { return };
         let mut reader: Box<dyn AnswerReader> = if is_stream {
-            Box::new(Events { framer: Framer::default(), fold })
+            Box::new(Events { framer: Framer::default(), visitor })
         } else {
-            Box::new(Whole { bytes: Vec::new(), too_large: false, fold })
+            Box::new(Whole { bytes: Vec::new(), too_large: false, visitor })
         };
         reader.push(&std::mem::take(&mut self.head));
         self.reader = Some(reader);
@@ -128,55 +128,55 @@ impl<F: AnswerVisitor> AnswerReader for Whole<F> {
     fn finish(&mut self) -> Answer {
         let bytes = self.bytes.strip_prefix(BOM).unwrap_or(&self.bytes);
         if bytes.trim_ascii_start().starts_with(b"[") {
-            items(bytes, &mut |item| self.fold.event(item));
+            items(bytes, &mut |item| self.visitor.event(item));
         } else if let Some(document) = read(bytes) {
-            self.fold.document(&document);
-            self.fold.raw_document(bytes);
+            self.visitor.document(&document);
+            self.visitor.raw_document(bytes);
         }
-        self.fold.answer()
+        self.visitor.answer()
     }
 }
 
 impl<F: AnswerVisitor> AnswerReader for Events<F> {
     fn push(&mut self, bytes: &[u8]) {
-        let Self { framer, fold } = self;
-        framer.push(bytes, &mut |event| take(fold, event));
+        let Self { framer, visitor } = self;
+        framer.push(bytes, &mut |event| take(visitor, event));
     }
 
     fn is_over(&self) -> bool {
-        self.fold.is_over()
+        self.visitor.is_over()
     }
 
     fn finish(&mut self) -> Answer {
-        let Self { framer, fold } = self;
-        framer.finish(&mut |event| take(fold, event));
-        fold.answer()
+        let Self { framer, visitor } = self;
+        framer.finish(&mut |event| take(visitor, event));
+        visitor.answer()
     }
 }
 
 impl<F: AnswerVisitor> AnswerReader for Framed<F> {
     fn push(&mut self, bytes: &[u8]) {
-        let Self { frames, fold } = self;
-        frames.push(bytes, &mut |event| take(fold, event));
+        let Self { frames, visitor } = self;
+        frames.push(bytes, &mut |event| take(visitor, event));
     }
 
     fn is_over(&self) -> bool {
-        self.fold.is_over()
+        self.visitor.is_over()
     }
 
     fn finish(&mut self) -> Answer {
-        self.fold.answer()
+        self.visitor.answer()
     }
 }
 
-fn take<F: AnswerVisitor>(fold: &mut F, event: &[u8]) {
+fn take<F: AnswerVisitor>(visitor: &mut F, event: &[u8]) {
     let event = event.trim_ascii();
     if !event.starts_with(b"{") {
-        fold.literal(event);
-    } else if !fold.is_relevant(event) {
-        fold.skipped(event);
+        visitor.literal(event);
+    } else if !visitor.is_relevant(event) {
+        visitor.skipped(event);
     } else if let Some(event) = read(event) {
-        fold.event(&event);
+        visitor.event(&event);
     }
 }
 

@@ -164,8 +164,8 @@ pub trait Exchange: Send {
     }
 
     /// Checks the beginning of such an answer. Called with more and more of it until this no longer returns
-    /// [`Opening::Hold`], with `whole` once all of it is there. If it still returns `Hold` then, or when the time is
-    /// up, the answer goes to the client. An answer to an original after a rejection goes to the client in any case.
+    /// [`Opening::Hold`], with `whole` once all of it is there. If it still returns `Hold` then, when the time is
+    /// up, or when so much has come as is kept of a rejection, the answer goes to the client. An answer to an original after a rejection goes to the client in any case.
     fn opened(&mut self, _body: &[u8], _whole: bool) -> Opening {
         Opening::Deliver
     }

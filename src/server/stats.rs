@@ -1,4 +1,4 @@
-//! Counters of the server, mostly of what went other than asked for.
+//! Counters of the server: connections, and requests that failed or were not answered as usual.
 //!
 //! Plain atomics that any thread may read at any time. Nothing here is on the path of a byte.
 

@@ -49,8 +49,8 @@ pub(super) fn is_break(error: &hyper::Error) -> bool {
     error.is_incomplete_message() || error.source().is_some_and(is_lost)
 }
 
-/// Whether an HTTP/2 upstream says that it has not processed the request (RFC 9113, 8.7): by a `GOAWAY` whose last
-/// stream is an earlier one, or by `REFUSED_STREAM`.
+/// Whether an HTTP/2 upstream says that it has not processed the request (RFC 9113, 8.7): by a `GOAWAY` with `NO_ERROR`
+/// whose last stream is an earlier one, or by `REFUSED_STREAM`.
 pub(super) fn is_refusal(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {

@@ -1,4 +1,4 @@
-//! `plimsoll demo`: a recorded session through a real gateway, and the bill with and without it.
+//! `plimsoll demo`: a scripted session through a real gateway, and the bill with and without it.
 //!
 //! It needs no key and no network: agent, gateway and provider are all in this process, on loopback sockets. The
 //! gateway is the one that `serve` runs. Its cost is read from its own books, and checked against the provider's count

@@ -113,7 +113,7 @@ impl AnswerVisitor for Responses {
     }
 }
 
-/// The words of two enumerations in the order of their numbers, as far as Gemini's own service and Vertex agree.
+/// The words of three enumerations in the order of their numbers, as far as Gemini's own service and Vertex agree.
 const FINISH_REASONS: &[&str] = &[STOP, "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER"];
 const BLOCK_REASONS: &[&str] = &["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"];
 const MODALITIES: &[&str] = &["TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT"];
