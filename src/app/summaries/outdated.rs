@@ -2,7 +2,9 @@
 //!
 //! A client may drop its oldest messages somewhat below the window. Each summary that is written just before is paid
 //! for in vain. Where a client has cut a history for which a summary was begun, it is likely to cut the thread that
-//! goes on from there at the same length of the prompt. All of this is kept in memory only.
+//! goes on from there at the same length of the prompt. Such a thread branches from the one before and brings many
+//! other messages with its first request; whoever edits a message, or has a sub-agent go on, brings few. All of this is
+//! kept in memory only.
 
 use crate::lineage::Place;
 use crate::planner::Level;
@@ -12,6 +14,8 @@ use crate::store::Recent;
 const THREADS: u64 = 65_536;
 /// The assumed growth of a prompt by one request, as a share of the prompt, if it is unknown.
 const GROWTH: f64 = 0.05;
+/// The most new messages with which a branch is not taken for a history that was cut.
+const FEW: usize = 4;
 /// For how many more requests there must be room, for a summary that is begun then to be ready in time.
 const REQUESTS_LEFT: u64 = 3;
 
@@ -47,11 +51,17 @@ impl Outdated {
         Self(Recent::of_entries(THREADS))
     }
 
+    /// Records the first request of a branch, which has so many messages.
+    pub(super) fn branches(&self, place: &Place, messages: usize, now_ms: i64) {
+        let parent = place.thread.parent.as_ref().filter(|_| messages > place.sent + FEW);
+        if let Some(cut_at) = parent.and_then(|parent| self.0.get(parent)).and_then(Near::if_cut) {
+            self.0.insert(place.thread.id.clone(), Near { cut_at: Some(cut_at), ..Near::new(now_ms) });
+        }
+    }
+
     /// Records that a request with a prompt of so many tokens brings its thread near the window.
     pub(super) fn comes_near(&self, place: &Place, tokens: u64, now_ms: i64) {
-        let parent = || place.thread.parent.as_ref().and_then(|parent| self.0.get(parent));
-        let first = || Near { cut_at: parent().and_then(Near::if_cut), ..Near::new(now_ms) };
-        let near = self.0.get(&place.thread.id).unwrap_or_else(first);
+        let near = self.0.get(&place.thread.id).unwrap_or_else(|| Near::new(now_ms));
         let near = Near { last_ms: now_ms, longest: near.longest.max(tokens), ..near };
         self.0.insert(place.thread.id.clone(), near);
     }

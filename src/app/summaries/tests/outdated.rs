@@ -3,9 +3,11 @@
 use super::super::outdated::Outdated;
 use super::*;
 
-/// What happens to a thread: its request, near the window of 10,000 of which 9,000 are usable, has a prompt of so many
-/// tokens; or a summary of it is begun or used. Each thread branched from the one with the letter before.
+/// What happens to a thread: it branches from the one with the letter before, with so many messages that are not in
+/// that; its request, near the window of 10,000 of which 9,000 are usable, has a prompt of so many tokens; or a summary of
+/// it is begun or used.
 enum Happens {
+    Branches(char, usize),
     Near(char, u64),
     Begun(char),
     Used(char),
@@ -13,41 +15,84 @@ enum Happens {
 
 #[test]
 fn a_client_that_cuts_its_history_is_likely_to_do_so_again() {
-    use Happens::{Begun, Near, Used};
+    use Happens::{Begun, Branches, Near, Used};
     for (name, growth, happens, expected) in [
         ("nothing is known", 300, &[Near('a', 8_000)][..], false),
         ("the thread itself", 300, &[Near('a', 8_000), Begun('a'), Near('a', 8_100)], false),
-        ("as far as before", 300, &[Near('a', 8_000), Begun('a'), Near('b', 8_000)], true),
-        ("not as far", 300, &[Near('a', 7_900), Begun('a'), Near('a', 8_000), Near('b', 7_600)], true),
-        ("one request further", 50, &[Near('a', 8_000), Begun('a'), Near('b', 8_050)], true),
-        ("further than that", 50, &[Near('a', 8_000), Begun('a'), Near('b', 8_051)], false),
-        ("with room for three more", 300, &[Near('a', 8_000), Begun('a'), Near('b', 8_100)], true),
-        ("with room for fewer", 300, &[Near('a', 8_000), Begun('a'), Near('b', 8_101)], false),
-        ("none was begun", 300, &[Near('a', 8_000), Near('b', 8_000)], false),
-        ("it was used", 300, &[Near('a', 8_000), Begun('a'), Used('a'), Near('b', 8_000)], false),
+        ("as far as before", 300, &[Near('a', 8_000), Begun('a'), Branches('b', 5), Near('b', 8_000)], true),
+        ("few new messages", 300, &[Near('a', 8_000), Begun('a'), Branches('b', 4), Near('b', 8_000)], false),
+        ("no branch", 300, &[Near('a', 8_000), Begun('a'), Near('b', 8_000)], false),
+        (
+            "not as far",
+            300,
+            &[Near('a', 7_900), Begun('a'), Near('a', 8_000), Branches('b', 9), Near('b', 7_600)],
+            true,
+        ),
+        (
+            "one request further",
+            50,
+            &[Near('a', 8_000), Begun('a'), Branches('b', 9), Near('b', 8_050)],
+            true,
+        ),
+        ("further than that", 50, &[Near('a', 8_000), Begun('a'), Branches('b', 9), Near('b', 8_051)], false),
+        (
+            "room for three more",
+            300,
+            &[Near('a', 8_000), Begun('a'), Branches('b', 9), Near('b', 8_100)],
+            true,
+        ),
+        ("room for fewer", 300, &[Near('a', 8_000), Begun('a'), Branches('b', 9), Near('b', 8_101)], false),
+        (
+            "too long by an estimate",
+            50,
+            &[Near('a', 9_900), Begun('a'), Branches('b', 9), Near('b', 8_851)],
+            false,
+        ),
+        ("none was begun", 300, &[Near('a', 8_000), Branches('b', 9), Near('b', 8_000)], false),
+        (
+            "it was used",
+            300,
+            &[Near('a', 8_000), Begun('a'), Used('a'), Branches('b', 9), Near('b', 8_000)],
+            false,
+        ),
         (
             "it was used by the branch",
             300,
-            &[Near('a', 8_000), Begun('a'), Used('b'), Near('b', 8_000)],
+            &[Near('a', 8_000), Begun('a'), Branches('b', 9), Used('b'), Near('b', 8_000)],
             false,
         ),
-        ("another conversation", 300, &[Near('a', 8_000), Begun('a'), Near('x', 8_000)], false),
         (
             "threads side by side",
             300,
-            &[Near('a', 8_000), Begun('a'), Near('b', 7_000), Near('a', 8_100), Near('b', 8_000)],
+            &[Near('a', 8_000), Begun('a'), Branches('b', 9), Near('a', 8_100), Near('b', 8_000)],
             false,
         ),
         (
             "the third one",
             300,
-            &[Near('a', 8_000), Begun('a'), Near('b', 7_900), Near('c', 7_900), Near('d', 8_100)],
+            &[
+                Near('a', 8_000),
+                Begun('a'),
+                Branches('b', 9),
+                Near('b', 7_900),
+                Branches('c', 9),
+                Branches('d', 9),
+                Near('d', 8_100),
+            ],
             true,
         ),
         (
             "it did not, and then did",
             100,
-            &[Near('a', 8_000), Begun('a'), Near('b', 8_600), Begun('b'), Near('c', 8_500)],
+            &[
+                Near('a', 8_000),
+                Begun('a'),
+                Branches('b', 9),
+                Near('b', 8_600),
+                Begun('b'),
+                Branches('c', 9),
+                Near('c', 8_500),
+            ],
             true,
         ),
     ] {
@@ -64,6 +109,10 @@ fn a_client_that_cuts_its_history_is_likely_to_do_so_again() {
                 Near(thread, prompt) => {
                     outdated.comes_near(&of_thread(thread), prompt, now_ms);
                     last = Some((thread, prompt));
+                }
+                Branches(thread, new) => {
+                    let place = of_thread(thread);
+                    outdated.branches(&place, place.sent + new, now_ms);
                 }
                 Begun(thread) => outdated.begins(&thread.to_string()),
                 Used(thread) => outdated.note_use(&of_thread(thread)),
