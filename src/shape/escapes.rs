@@ -188,6 +188,10 @@ fn push_shown(out: &mut String, line: &str) {
             }
         }
     }
+    // Blanks that have wiped something leave nothing to see.
+    while cells.len() > cursor && cells.last() == Some(&' ') {
+        cells.pop();
+    }
     out.extend(cells);
 }
 
@@ -248,6 +252,7 @@ mod tests {
             ("x\ny\x08\rz\nw\n", "x\nz\nw\n"),
             // What is not reached stays, unless it is erased.
             ("\x1b[31mfatal: disk full\x1b[0m\rok\n", "oktal: disk full\n"),
+            ("\x1b[1mabout to fail\r             \rok\n", "ok\n"),
             ("\x1b[32m 99 of 100\r100 of 100\x1b[0m\n", "100 of 100\n"),
             ("\x1b[1mBuilding\x1b[0m [==>   ] 3/14: serde\rCompiling a\n", "Compiling a\n"),
             ("Compiling a\x1b[K\rDone\x1b[K\n", "Done\n"),
