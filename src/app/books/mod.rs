@@ -83,6 +83,9 @@ pub(super) type Slot = Arc<OnceLock<Measured>>;
 pub(super) struct Ended {
     pub(super) record: Box<Record>,
     pub(super) at_ms: i64,
+    pub(super) sent_at: Instant,
+    /// When its answer began, if one came.
+    pub(super) answered_at: Option<Instant>,
     pub(super) usage: Option<Usage>,
     pub(super) vendor: Option<Vendor>,
     /// The model's window in tokens, if its provider has stated it.

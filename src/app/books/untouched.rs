@@ -5,6 +5,7 @@
 //! gateway feeds a third one what it would have sent, and compares that in the same way.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Ended;
 use super::lacking::{Histories, Lacking};
@@ -17,7 +18,7 @@ use crate::protocol::{Prompt, Scale};
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
 use crate::strategy::window::{Taken, history_budget};
-use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, PromptShape};
+use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, Flight, PromptShape};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
 /// Cache models that are kept, one for each provider's cache. Each takes two or three megabytes at most.
@@ -28,6 +29,8 @@ const THREADS: u64 = 4096;
 /// The caches of the models in use.
 pub(super) struct Untouched {
     observes: bool,
+    /// The zero of the clock by which requests are sent and answered.
+    begun_at: Instant,
     /// The most recently used is the last.
     caches: Vec<Caches>,
     /// Threads that were followed from their first request on: all that any cache holds of them is in these models.
@@ -58,7 +61,8 @@ impl Untouched {
     /// `observes`: also models what would have been sent.
     pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
         let (followed, histories) = (Threads::of_entries(THREADS), Histories::of(store));
-        Self { observes, caches: Vec::new(), followed, histories, thoughts: Thoughts::default() }
+        let begun_at = Instant::now();
+        Self { observes, begun_at, caches: Vec::new(), followed, histories, thoughts: Thoughts::default() }
     }
 
     /// Takes what is to be stored with the records that were completed last.
@@ -93,11 +97,12 @@ impl Untouched {
         let continues = ended.continues.as_deref();
         let before = self.histories.before(&ended.record, continues, ended.at_ms);
         let lacking = before.unwrap_or_default();
+        let flight = self.flight(ended);
         let caches = self.caches(ended, measured.reads_marks, prices);
         // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
         let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !is_untold;
-        let asked = Asked { forms: &forms, billed, scale, hidden, lacking };
+        let asked = Asked { forms: &forms, billed, scale, hidden, lacking, flight };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
         let is_cut = is_cut(measured, ended.usage.as_ref(), scale, hidden.saturating_add(lacking.sent));
         // The provider may have removed some of what is missing by itself.
@@ -153,6 +158,13 @@ impl Untouched {
         follows
     }
 
+    /// When a request was sent and when its answer began, in microseconds.
+    fn flight(&self, ended: &Ended) -> Flight {
+        let since = |at: Instant| at.saturating_duration_since(self.begun_at).as_micros() as u64;
+        let sent = since(ended.sent_at);
+        Flight { sent, answered: ended.answered_at.map_or(sent, since) }
+    }
+
     fn caches(&mut self, ended: &Ended, reads_marks: bool, prices: &Catalogue) -> &mut Caches {
         let (upstream, model) = (&ended.record.upstream, ended.record.model.as_deref().unwrap_or_default());
         let known = self.caches.iter().position(|one| one.upstream == *upstream && one.model == model);
@@ -192,7 +204,7 @@ impl Caches {
 
     /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
     fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
-        let Asked { forms, billed, scale, hidden, lacking } = *asked;
+        let Asked { forms, billed, scale, hidden, lacking, flight } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);
         // A figure that covers more than the body says nothing about single blocks.
         let billed = if hidden == 0 { billed } else { 0 };
@@ -212,7 +224,7 @@ impl Caches {
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
             let mut shape = shape.clone();
             shape.blocks.splice(..0, (hidden > 0).then(|| Block::hidden(hidden)));
-            let used = cache.observe(scope, &shape, now_ms);
+            let used = cache.observe_in_flight(scope, &shape, now_ms, flight);
             // The model cannot tell how long a history that it has never seen is kept: assumed as for what was sent,
             // in proportion.
             CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
@@ -252,6 +264,7 @@ struct Asked<'a> {
     hidden: u64,
     /// What is missing from that history, compared with the original's.
     lacking: Lacking,
+    flight: Flight,
 }
 
 /// How the caches would serve each form of the prompt.
@@ -437,6 +450,24 @@ mod tests {
     use crate::ledger::words::State;
     use crate::store::{Outputs, Sqlite};
 
+    /// A request that was not measured, with this record.
+    fn ended(record: Record) -> Ended {
+        Ended {
+            record: Box::new(record),
+            at_ms: 0,
+            sent_at: Instant::now(),
+            answered_at: None,
+            usage: None,
+            vendor: None,
+            window: None,
+            slot: Some(Slot::default()),
+            continues: None,
+            grows: false,
+            unbound: 0,
+            asked_again: false,
+        }
+    }
+
     /// Where the books had no room to look at it.
     #[test]
     fn what_was_edited_unseen_leaves_what_nobody_knows() {
@@ -448,18 +479,7 @@ mod tests {
             let edits = Edits { state: state.into(), ..Edits::default() };
             let record =
                 Record { answer: Some(answer.to_owned()), status: Some(200), edits, ..Record::default() };
-            let mut ended = Ended {
-                record: Box::new(record),
-                at_ms: 0,
-                usage: None,
-                vendor: None,
-                window: None,
-                slot: Some(Slot::default()),
-                continues: continues.map(Into::into),
-                grows,
-                unbound: 0,
-                asked_again: false,
-            };
+            let mut ended = Ended { continues: continues.map(Into::into), grows, ..ended(record) };
             let unseen = lacking::unseen(&ended).len();
             untouched.complete(&mut ended, &Catalogue::embedded());
             let stored = untouched.lacking().len();

@@ -421,10 +421,12 @@ impl Exchange for Follow {
         let record = self.record(&how, &answer);
         self.learn(&answer);
         let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
-        let Self { core, facts, start, vendor, at_ms, .. } = *self;
+        let Self { core, facts, start, vendor, at_ms, head_at, .. } = *self;
         core.books.ended(Ended {
             record,
             at_ms,
+            sent_at: start.prepared_at,
+            answered_at: head_at,
             usage: answer.usage,
             vendor,
             window,

@@ -1,6 +1,7 @@
 //! A fault of the gateway while it books costs the record of one request, and is counted.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::faulty::Faulty;
 use super::rig::{Rig, clock, policy, prices};
@@ -34,6 +35,8 @@ fn ended() -> Ended {
     Ended {
         record,
         at_ms: clock(),
+        sent_at: Instant::now(),
+        answered_at: None,
         usage,
         vendor: None,
         window: None,

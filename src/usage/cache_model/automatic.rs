@@ -4,7 +4,7 @@
 //! beginning of the first block in which they differ.
 
 use super::chain::Chain;
-use super::{CacheUse, Writes};
+use super::{CacheUse, Flight, Writes};
 
 /// The most prompts kept; each request is compared with all of them.
 const MAX_TRAILS: usize = 512;
@@ -29,6 +29,8 @@ pub(super) struct Automatic {
 struct Trail {
     links: Box<[u64]>,
     last_ms: u64,
+    /// How many of its blocks are readable, from when on.
+    readable: Vec<(usize, u64)>,
 }
 
 /// How a prompt relates to the trail it shares the most with.
@@ -44,31 +46,36 @@ impl Automatic {
         Self { min_tokens, step, ttl_ms, gone_ms, writes, trails: Vec::new(), lapsed: Vec::new() }
     }
 
-    pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64) -> CacheUse {
+    pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64, flight: Flight) -> CacheUse {
         let (ttl_ms, gone_ms) = (self.ttl_ms, self.gone_ms);
         self.lapsed.extend(self.trails.extract_if(.., |trail| !trail.is_fresh(now_ms, ttl_ms)));
         self.lapsed.retain(|trail| trail.is_fresh(now_ms, gone_ms));
         let common = longest_common(&self.trails, chain);
-        let lapsed = longest_common(&self.lapsed, chain);
+        let [read, lapsed] = [&self.trails, &self.lapsed].map(|trails| most_readable(trails, chain, flight));
         if chain.tokens() >= self.min_tokens {
             self.lapsed.retain(|trail| !chain.links().starts_with(&trail.links));
-            self.remember(chain, common, now_ms);
+            self.remember(chain, common, now_ms, flight);
         }
-        let blocks = |common: Option<Common>| common.map_or(0, |common| common.blocks);
-        self.divide(chain, blocks(common), blocks(lapsed))
+        self.divide(chain, read, lapsed)
     }
 
     /// Extends the trail that the prompt continues, refreshes the one that it is part of, or starts one.
-    fn remember(&mut self, chain: &Chain, common: Option<Common>, now_ms: u64) {
+    fn remember(&mut self, chain: &Chain, common: Option<Common>, now_ms: u64, flight: Flight) {
         let links = &chain.links()[..chain.links().len().min(MAX_LINKS)];
         match common.map(|common| (&mut self.trails[common.trail], common.blocks)) {
             Some((trail, blocks)) if blocks == trail.links.len() || blocks == links.len() => {
+                trail.written(links.len(), flight);
                 if links.len() > trail.links.len() {
                     trail.links = links.into();
                 }
                 trail.last_ms = trail.last_ms.max(now_ms);
             }
-            _ => self.trails.push(Trail { links: links.into(), last_ms: now_ms }),
+            _ => {
+                let shared = common
+                    .map_or(0, |common| common.blocks.min(self.trails[common.trail].readable(flight.sent)));
+                let readable = vec![(shared, 0), (links.len(), flight.answered)];
+                self.trails.push(Trail { links: links.into(), last_ms: now_ms, readable });
+            }
         }
         self.make_room();
     }
@@ -101,15 +108,39 @@ impl Automatic {
     }
 }
 
+/// How many blocks of the prompt a trail holds that was readable when the prompt was sent.
+fn most_readable(trails: &[Trail], chain: &Chain, flight: Flight) -> usize {
+    let shared = trails.iter().map(|trail| trail.common(chain).min(trail.readable(flight.sent)));
+    shared.max().unwrap_or(0)
+}
+
 fn longest_common(trails: &[Trail], chain: &Chain) -> Option<Common> {
-    let shared = trails.iter().enumerate().map(|(index, trail)| {
-        let pairs = trail.links.iter().zip(chain.links());
-        Common { trail: index, blocks: pairs.take_while(|(a, b)| a == b).count() }
-    });
+    let shared = trails.iter().enumerate();
+    let shared = shared.map(|(index, trail)| Common { trail: index, blocks: trail.common(chain) });
     shared.max_by_key(|common| common.blocks).filter(|common| common.blocks > 0)
 }
 
 impl Trail {
+    /// How many blocks at its beginning are the prompt's.
+    fn common(&self, chain: &Chain) -> usize {
+        self.links.iter().zip(chain.links()).take_while(|(a, b)| a == b).count()
+    }
+
+    /// How many of its blocks were readable at that time.
+    fn readable(&self, sent: u64) -> usize {
+        let known = self.readable.iter().filter(|(_, from)| *from <= sent);
+        known.map(|(blocks, _)| *blocks).max().unwrap_or(0)
+    }
+
+    /// Records that a prompt of so many blocks was written.
+    fn written(&mut self, blocks: usize, flight: Flight) {
+        let before = self.readable(flight.sent);
+        if before < blocks {
+            self.readable.retain(|(known, _)| *known > before);
+            self.readable.extend([(before, 0), (blocks, flight.answered)]);
+        }
+    }
+
     fn is_fresh(&self, now_ms: u64, ttl_ms: u64) -> bool {
         now_ms.saturating_sub(self.last_ms) < ttl_ms
     }

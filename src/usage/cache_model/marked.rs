@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::chain::Chain;
-use super::{CacheUse, PromptShape, Ttl};
+use super::{CacheUse, Flight, PromptShape, Ttl};
 
 /// The most marks of a prompt that count; the API refuses more.
 const MAX_MARKS: usize = 4;
@@ -25,6 +25,8 @@ pub(super) struct Marked {
 struct Entry {
     last_ms: u64,
     ttl: Ttl,
+    /// When it became readable: the answer to the request that wrote it began.
+    readable: u64,
 }
 
 impl Entry {
@@ -45,18 +47,24 @@ impl Marked {
         Self { min_tokens, lookback, entries: HashMap::new() }
     }
 
-    pub(super) fn observe(&mut self, chain: &Chain, shape: &PromptShape, now_ms: u64) -> CacheUse {
+    pub(super) fn observe(
+        &mut self,
+        chain: &Chain,
+        shape: &PromptShape,
+        now_ms: u64,
+        flight: Flight,
+    ) -> CacheUse {
         let marks = self.marks(chain, shape);
-        let hit = self.longest_entry(chain, &marks, now_ms);
+        let hit = self.longest_entry(chain, &marks, now_ms, flight);
         let read = hit.map_or(0, |hit| hit.blocks);
         if let Some(hit) = hit {
-            self.touch(chain, hit, now_ms);
+            self.touch(chain, hit, now_ms, flight);
         }
         for &mark in &marks {
             // What was read is not paid for again, so a mark inside it lasts no longer than what was read.
             let ttl =
                 hit.filter(|hit| mark.blocks <= hit.blocks).map_or(mark.ttl, |hit| hit.ttl.min(mark.ttl));
-            self.touch(chain, Mark { ttl, ..mark }, now_ms);
+            self.touch(chain, Mark { ttl, ..mark }, now_ms, flight);
         }
         self.make_room(now_ms);
         let is_unmarked = shape.automatic.is_none() && shape.blocks.iter().all(|block| block.mark.is_none());
@@ -79,24 +87,27 @@ impl Marked {
 
     /// The longest entry within reach of a mark. An entry that an earlier mark reaches lies before every
     /// entry that a later one does, or is reached by both.
-    fn longest_entry(&self, chain: &Chain, marks: &[Mark], now_ms: u64) -> Option<Mark> {
+    fn longest_entry(&self, chain: &Chain, marks: &[Mark], now_ms: u64, flight: Flight) -> Option<Mark> {
         marks.iter().rev().find_map(|mark| {
             let within_reach = (1..=mark.blocks).rev().take(self.lookback);
             within_reach.into_iter().find_map(|blocks| {
                 let entry = self.entries.get(&chain.link(blocks)?)?;
-                entry.is_fresh(now_ms).then_some(Mark { blocks, ttl: entry.ttl })
+                let is_there = entry.is_fresh(now_ms) && entry.readable <= flight.sent;
+                is_there.then_some(Mark { blocks, ttl: entry.ttl })
             })
         })
     }
 
     /// Writes the entry of a mark, or extends the life of the one there.
-    fn touch(&mut self, chain: &Chain, mark: Mark, now_ms: u64) {
+    fn touch(&mut self, chain: &Chain, mark: Mark, now_ms: u64, flight: Flight) {
         let Some(link) = chain.link(mark.blocks) else { return };
-        let entry = self.entries.entry(link).or_insert(Entry { last_ms: now_ms, ttl: mark.ttl });
+        let new = Entry { last_ms: now_ms, ttl: mark.ttl, readable: flight.answered };
+        let entry = self.entries.entry(link).or_insert(new);
         if !entry.is_fresh(now_ms) {
-            entry.ttl = mark.ttl;
+            (entry.ttl, entry.readable) = (new.ttl, new.readable);
         }
         entry.last_ms = entry.last_ms.max(now_ms);
+        entry.readable = entry.readable.min(new.readable);
     }
 
     /// Over the limit, the expired entries go, then the least recently used ones down to half.

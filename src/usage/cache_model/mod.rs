@@ -6,9 +6,9 @@
 //! read is in the provider's usage figures, which always win.
 //!
 //! Pure and deterministic: the clock reading is an argument, and one that runs backwards counts as no time.
-//! Memory is bounded; entries leave when they expire, then the least recently used. An entry counts as
-//! readable from the request that wrote it on, although providers need the first answer to begin: parallel
-//! first requests really miss.
+//! Memory is bounded; entries leave when they expire, then the least recently used. An entry is readable
+//! once the answer to the request that wrote it has begun, where that is known ([`Flight`]): identical
+//! requests that are sent at the same moment all miss.
 
 mod automatic;
 mod chain;
@@ -232,6 +232,16 @@ impl CacheUse {
     }
 }
 
+/// When a request was sent and when its answer began, on a clock that never runs backwards, in any unit. By default,
+/// answers begin at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flight {
+    /// When it was sent.
+    pub sent: u64,
+    /// When its answer began.
+    pub answered: u64,
+}
+
 /// The cache of one model at one provider.
 #[derive(Debug, Clone)]
 pub struct CacheModel {
@@ -260,13 +270,24 @@ impl CacheModel {
     }
 
     /// Sends a prompt through the cache at `now_ms`. Prompts of different `scope`s (workspaces, keys) never
-    /// share entries.
+    /// share entries. Its answer begins at once.
     pub fn observe(&mut self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
+        self.observe_in_flight(scope, shape, now_ms, Flight::default())
+    }
+
+    /// The same for a prompt whose answer takes time to begin: it reads what was readable when it was sent.
+    pub fn observe_in_flight(
+        &mut self,
+        scope: u64,
+        shape: &PromptShape,
+        now_ms: u64,
+        flight: Flight,
+    ) -> CacheUse {
         let chain = Chain::of(scope, &shape.blocks, self.is_bound);
         let used = match &mut self.state {
             State::None => uncached(&chain),
-            State::Marked(cache) => cache.observe(&chain, shape, now_ms),
-            State::Automatic(cache) => cache.observe(&chain, now_ms),
+            State::Marked(cache) => cache.observe(&chain, shape, now_ms, flight),
+            State::Automatic(cache) => cache.observe(&chain, now_ms, flight),
         };
         let late: u64 = shape.late.iter().map(|block| block.tokens).sum();
         CacheUse { uncached: used.uncached.saturating_add(late), ..used }

@@ -211,6 +211,41 @@ fn what_is_asked_otherwise_is_written_anew() {
     }
 }
 
+/// Requests of a cache: blocks, when it is sent, when its answer begins, and what is read.
+#[test]
+fn what_is_not_answered_yet_is_not_read() {
+    type Asked = (&'static str, &'static [u128], u64, u64, u64);
+    let marked = |keys: &[u128]| {
+        let blocks: Vec<_> = keys.iter().map(|key| (*key, 2048, M5)).collect();
+        prompt(&blocks)
+    };
+    let requests: [Asked; 9] = [
+        ("the first", &[1, 2], 0, 9, 0),
+        ("at the same moment", &[1, 2], 1, 8, 0),
+        ("just before the first answer begins", &[1, 2], 7, 20, 0),
+        ("as it begins", &[1, 2], 8, 20, 4096),
+        ("grown", &[1, 2, 3], 10, 30, 4096),
+        ("at the same moment, grown", &[1, 2, 3], 11, 31, 4096),
+        ("branched from what is not answered", &[1, 2, 3, 4], 12, 32, 4096),
+        ("the branch when its trunk is answered", &[1, 2, 3, 5], 30, 40, 6144),
+        ("all of it", &[1, 2, 3, 4], 50, 51, 8192),
+    ];
+    for kind in [CacheKind::anthropic(1024), CacheKind::openai(Writes::Free), CacheKind::gemini(1024)] {
+        let mut model = CacheModel::new(kind);
+        for (what, keys, sent, answered, read) in requests {
+            let found = model.observe_in_flight(1, &marked(keys), 0, Flight { sent, answered });
+            assert_eq!(found.read, read, "{what} {kind:?}");
+        }
+    }
+    // What has expired is written anew, and readable only then.
+    let mut model = anthropic();
+    for (minutes, flight, read) in [(0, (0, 1), 0), (9, (5, 9), 0), (9, (6, 9), 0), (9, (9, 10), 4096)] {
+        let flight = Flight { sent: flight.0, answered: flight.1 };
+        let found = model.observe_in_flight(1, &marked(&[1, 2]), minutes * MINUTE, flight);
+        assert_eq!(found.read, read, "{minutes} {flight:?}");
+    }
+}
+
 /// What may be there still although nothing promises it, in minutes since it was used last.
 #[test]
 fn what_has_lapsed_is_told_apart() {
