@@ -216,6 +216,14 @@ mod tests {
             ("half of it", billed(50, 0, 450), lapsed(500, 100), lapsed(1000, 950), billed(475, 0, 525)),
             ("more than that", billed(300, 0, 200), lapsed(500, 100), lapsed(1000, 950), billed(975, 0, 25)),
             ("gone", billed(0, 0, 500), lapsed(500, 100), lapsed(1000, 950), billed(0, 0, 1000)),
+            // The entries that were read were written by requests of which only the edited forms had marks there.
+            (
+                "read of what was sent before",
+                billed(7000, 1000, 0),
+                CacheUse { lapsed: 4000, ..said(3000, 5000, 0) },
+                said(3000, 5000, 0),
+                billed(3000, 5000, 0),
+            ),
             ("none of it sent", billed(100, 0, 400), lapsed(500, 0), lapsed(1000, 950), billed(200, 0, 800)),
             // The original carries no marks: nothing of it is ever read.
             ("unmarked", billed(900, 100, 0), said(0, 1000, 0), said(0, 0, 2000), billed(0, 0, 2000)),

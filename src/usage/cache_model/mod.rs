@@ -211,7 +211,7 @@ pub struct CacheUse {
     /// Neither read nor written.
     pub uncached: u64,
     /// How much more would be read if the provider kept prompts for as long as it may, rather than as long as it
-    /// promises.
+    /// promises, or, with marks, if its entries depended on nothing but the text.
     pub lapsed: u64,
     /// The cache works by marks and the prompt has none: nothing of it is read, whatever is cached of others.
     pub is_unmarked: bool,
@@ -252,7 +252,11 @@ pub struct CacheModel {
 #[derive(Debug, Clone)]
 enum State {
     None,
-    Marked(Marked),
+    Marked {
+        cache: Marked,
+        /// The same cache, if its entries depended on nothing but the text.
+        unbound: Marked,
+    },
     Automatic(Automatic),
 }
 
@@ -261,7 +265,10 @@ impl CacheModel {
     pub fn new(kind: CacheKind) -> Self {
         let state = match kind {
             CacheKind::None => State::None,
-            CacheKind::Marked { min_tokens, lookback } => State::Marked(Marked::new(min_tokens, lookback)),
+            CacheKind::Marked { min_tokens, lookback } => {
+                let cache = || Marked::new(min_tokens, lookback);
+                State::Marked { cache: cache(), unbound: cache() }
+            }
             CacheKind::Automatic { min_tokens, step, ttl_ms, writes } => {
                 State::Automatic(Automatic::new(min_tokens, step, ttl_ms, LONGEST_MS, writes))
             }
@@ -286,7 +293,11 @@ impl CacheModel {
         let chain = Chain::of(scope, &shape.blocks, self.is_bound);
         let used = match &mut self.state {
             State::None => uncached(&chain),
-            State::Marked(cache) => cache.observe(&chain, shape, now_ms, flight),
+            State::Marked { cache, unbound } => {
+                let used = cache.observe(&chain, shape, now_ms, flight);
+                let most = unbound.observe(&Chain::of(scope, &shape.blocks, false), shape, now_ms, flight);
+                CacheUse { lapsed: most.read.saturating_sub(used.read), ..used }
+            }
             State::Automatic(cache) => cache.observe(&chain, now_ms, flight),
         };
         let late: u64 = shape.late.iter().map(|block| block.tokens).sum();

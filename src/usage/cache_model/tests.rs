@@ -211,6 +211,27 @@ fn what_is_asked_otherwise_is_written_anew() {
     }
 }
 
+/// How much more would be read of a prompt if what it is asked with did not matter.
+#[test]
+fn what_was_asked_otherwise_may_be_read_all_the_same() {
+    let asked = |blocks: &[(u128, u64, Option<Ttl>)], bound: u64| {
+        let mut shape = prompt(blocks);
+        shape.blocks[1].bound = bound;
+        shape
+    };
+    let mut model = anthropic();
+    let blocks = [(1, 2048, M5), (2, 1024, M5), (3, 1024, None)];
+    for (what, bound, read, lapsed) in [
+        ("first", 0, 0, 0),
+        ("otherwise", 7, 2048, 1024),
+        ("otherwise again", 7, 3072, 0),
+        ("in another way", 8, 2048, 1024),
+    ] {
+        let found = model.observe(1, &asked(&blocks, bound), 0);
+        assert_eq!((found.read, found.lapsed), (read, lapsed), "{what}");
+    }
+}
+
 /// Requests of a cache: blocks, when it is sent, when its answer begins, and what is read.
 #[test]
 fn what_is_not_answered_yet_is_not_read() {
