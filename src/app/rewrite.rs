@@ -98,6 +98,7 @@ impl Core {
                 protocol: request.protocol,
                 root: request.root,
                 prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
+                thread: rewritten.facts.place.as_ref().map(|place| place.thread.id.clone()),
                 conversation: request.conversation,
                 edited: rewritten.edited.take(),
                 applied: Arc::clone(&rewritten.facts.decided.applied),

@@ -59,6 +59,8 @@ pub(super) struct Reading {
     pub(super) root: Chain,
     /// Messages that an earlier request carried.
     pub(super) prior: usize,
+    /// The id of its thread, if that is known.
+    pub(super) thread: Option<String>,
     /// The form an observing gateway would have sent; `None` if it was edited, or if that is not known.
     pub(super) planned: Option<Planned>,
 }
@@ -306,6 +308,7 @@ impl Bookkeeper {
         match job {
             Job::Left { name, reading, sent, slot, held: _held } => {
                 self.left(&reading, &slot);
+                self.untouched.left(&reading);
                 self.keep(&name, &reading, sent.as_ref());
             }
             Job::Ended(ended) => self.ended(ended),

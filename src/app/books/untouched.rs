@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Ended;
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::sizes::Sizes;
 use super::thoughts::{Forms, Thoughts};
+use super::{Ended, Reading};
 use crate::conversation::PartId;
 use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
 use crate::protocol::{Prompt, Scale};
@@ -41,8 +41,8 @@ pub(super) struct Untouched {
     thoughts: Thoughts,
 }
 
-/// Threads by id, with when they were last seen, in milliseconds since 1970.
-type Threads = Recent<String, i64>;
+/// Threads by id.
+type Threads = Recent<String, ()>;
 
 struct Caches {
     upstream: String,
@@ -68,6 +68,14 @@ impl Untouched {
     /// Takes what is to be stored with the records that were completed last.
     pub(super) fn lacking(&mut self) -> Vec<StoredLacking> {
         self.histories.fresh()
+    }
+
+    /// Follows the thread of a request that is its first: others of the thread may end before it.
+    pub(super) fn left(&self, reading: &Reading) {
+        let first = reading.thread.as_ref().filter(|_| reading.prior == 0);
+        if let Some(thread) = first {
+            self.followed.insert(thread.clone(), ());
+        }
     }
 
     /// Adds the counterfactual to the record of a request.
@@ -101,7 +109,7 @@ impl Untouched {
         let caches = self.caches(ended, measured.reads_marks, prices);
         // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
-        let is_known = (caches.knows(&ended.record, ended.at_ms) || is_followed) && !is_untold;
+        let is_known = (caches.knows(&ended.record) || is_followed) && !is_untold;
         let asked = Asked { forms: &forms, billed, scale, hidden, lacking, flight };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
         let is_cut = is_cut(measured, ended.usage.as_ref(), scale, hidden.saturating_add(lacking.sent));
@@ -153,7 +161,7 @@ impl Untouched {
     fn follows(&self, ended: &Ended, prior: u32) -> bool {
         let follows = prior == 0 || is_of(&ended.record, &self.followed);
         if follows {
-            remember(&ended.record, ended.at_ms, &self.followed);
+            remember(&ended.record, &self.followed);
         }
         follows
     }
@@ -196,9 +204,9 @@ impl Untouched {
 impl Caches {
     /// Whether the history that a request continues went through these caches. If not, as after a restart, what would
     /// have been read without the gateway is unknown.
-    fn knows(&self, record: &Record, at_ms: i64) -> bool {
+    fn knows(&self, record: &Record) -> bool {
         let is_known = is_of(record, &self.threads);
-        remember(record, at_ms, &self.threads);
+        remember(record, &self.threads);
         is_known
     }
 
@@ -247,9 +255,9 @@ fn is_of(record: &Record, threads: &Threads) -> bool {
 }
 
 /// Remembers a request's thread. If there are too many, the least recently seen is dropped.
-fn remember(record: &Record, at_ms: i64, threads: &Threads) {
+fn remember(record: &Record, threads: &Threads) {
     if let Some(thread) = &record.thread {
-        threads.insert(thread.clone(), at_ms);
+        threads.insert(thread.clone(), ());
     }
 }
 
@@ -444,10 +452,14 @@ fn budget_of_history(record: &mut Record, shares: Shares) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::super::{Slot, lacking};
     use super::*;
+    use crate::conversation::{Chain, NoMemo};
     use crate::ledger::Edits;
     use crate::ledger::words::State;
+    use crate::protocol;
     use crate::store::{Outputs, Sqlite};
 
     /// A request that was not measured, with this record.
@@ -499,14 +511,46 @@ mod tests {
         }
     }
 
+    /// Of requests sent at the same moment, any may end first.
+    #[test]
+    fn a_thread_is_followed_once_its_first_request_has_left() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        let store = Arc::new(Sqlite::open(&at("db"), Outputs::new(at("outputs")), at("logs"), 8).unwrap());
+        let protocol = protocol::named("anthropic").unwrap();
+        let body = Bytes::from(r#"{"model":"m","messages":[{"role":"user","content":"a"}]}"#);
+        for (what, thread, prior, expected) in [
+            ("its first", Some("ours"), 0, true),
+            ("a later one", Some("ours"), 1, false),
+            ("another thread's", Some("other"), 0, false),
+            ("of no thread", None, 0, false),
+        ] {
+            let untouched = Untouched::new(false, Arc::<Sqlite>::clone(&store));
+            untouched.left(&Reading {
+                protocol,
+                conversation: protocol.index(&body, &NoMemo).unwrap(),
+                edited: None,
+                applied: Arc::default(),
+                fresh: 0,
+                splice: None,
+                root: Chain::root("anthropic", b""),
+                prior,
+                thread: thread.map(str::to_owned),
+                planned: None,
+            });
+            let ended = ended(Record { thread: Some("ours".to_owned()), ..Record::default() });
+            assert_eq!(untouched.follows(&ended, 1), expected, "{what}");
+        }
+    }
+
     #[test]
     fn a_thread_that_goes_on_is_known_however_many_others_there_are() {
         let threads = Threads::of_entries(THREADS);
         let record = |id: String| Record { thread: Some(id), ..Record::default() };
         let (ours, first) = (record("ours".to_owned()), record("0".to_owned()));
-        remember(&ours, 0, &threads);
+        remember(&ours, &threads);
         for other in 0..2 * THREADS {
-            remember(&record(other.to_string()), 0, &threads);
+            remember(&record(other.to_string()), &threads);
             assert!(is_of(&ours, &threads), "{other}");
         }
         assert!(!is_of(&first, &threads));
