@@ -106,6 +106,22 @@ pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) 
     Bound { system: key(&system), messages: key(&messages) }
 }
 
+/// A hash of the names that the request has for what the provider holds before everything in the body; `None`: it
+/// names nothing.
+pub(super) fn named(conversation: &Conversation, layout: &Layout) -> Option<u64> {
+    let names = layout.names.iter().filter_map(|row| Some((row, row.value(conversation)?)));
+    let mut hash = Xxh3::new();
+    let mut is_named = false;
+    for (row, value) in names {
+        is_named = true;
+        for said in [row.inner.unwrap_or(row.member).as_bytes(), value.span.of(&conversation.body)] {
+            hash.update(&(said.len() as u64).to_le_bytes());
+            hash.update(said);
+        }
+    }
+    is_named.then(|| hash.digest())
+}
+
 /// The frame, as the provider's cache sees it, including instructions at the beginning of the messages.
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
     let layout = &protocol.dialect().layout;
@@ -185,6 +201,44 @@ mod tests {
         let block = format!(r#"[{{"type":"text","text":"a"{MARK}}}]"#);
         assert_eq!(key(r#""a""#, "one"), key(&block, "two"));
         assert_ne!(key(r#""a""#, "one"), key(r#""b""#, "one"));
+    }
+
+    #[test]
+    fn what_the_provider_holds_has_a_name() {
+        let gemini = |member: &str| (r#""contents":[{"parts":[{"text":"a"}]}]"#, member.to_owned());
+        let responses = |member: &str| (r#""input":"a""#, member.to_owned());
+        let named = |dialect: &str, (body, member): (&str, String)| {
+            let protocol = protocol::named(dialect).unwrap();
+            let body = format!(r#"{{"model":"m",{body}{member}}}"#);
+            protocol.prompt(&protocol.index(&Bytes::from(body), &NoMemo).unwrap()).named
+        };
+        let cached = named("gemini", gemini(r#","cachedContent":"cachedContents/a""#));
+        let stored = named("openai-responses", responses(r#","prompt":{"id":"p","version":"2"}"#));
+        for (what, dialect, body, known, is_same) in [
+            ("nothing", "gemini", gemini(""), None, true),
+            ("null", "gemini", gemini(r#","cachedContent":null"#), None, true),
+            ("a prefix", "gemini", gemini(r#","cachedContent":"cachedContents/a""#), cached, true),
+            ("another", "gemini", gemini(r#","cachedContent":"cachedContents/b""#), cached, false),
+            ("no prompt", "openai-responses", responses(""), None, true),
+            (
+                "other variables",
+                "openai-responses",
+                responses(r#","prompt":{"version":"2","variables":{"a":"b"},"id":"p"}"#),
+                stored,
+                true,
+            ),
+            (
+                "another version",
+                "openai-responses",
+                responses(r#","prompt":{"id":"p","version":"3"}"#),
+                stored,
+                false,
+            ),
+            ("the newest version", "openai-responses", responses(r#","prompt":{"id":"p"}"#), stored, false),
+        ] {
+            assert_eq!(named(dialect, body) == known, is_same, "{dialect}: {what}");
+        }
+        assert!(cached.is_some() && stored.is_some());
     }
 
     /// Parameters of a request, and the blocks (0: tools, then instructions and messages) whose cache entries depend on

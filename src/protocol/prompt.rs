@@ -28,6 +28,8 @@ pub struct Prompt {
     pub automatic: Option<Ttl>,
     /// What cache entries depend on besides the text before them.
     pub bound: Bound,
+    /// A hash of the names of what the provider holds and reads before the blocks, if the request names any.
+    pub named: Option<u64>,
     /// How many blocks at the end are instructions read behind the messages, which no cache keeps.
     pub late: usize,
 }
@@ -296,6 +298,8 @@ pub(super) struct Layout {
     pub(super) before: &'static [&'static str],
     /// Members that cache entries depend on.
     pub(super) binds: &'static [Bind],
+    /// Members that name something the provider holds, and reads before everything in the body.
+    pub(super) names: &'static [Bind],
     /// Members that mark a block or, in the outermost object, the end of the prompt.
     pub(super) marks: &'static [&'static str],
     /// Whether reasoning is encrypted.
@@ -310,6 +314,7 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let mut prompt = frame(conversation, layout);
     let first = conversation.beginning();
     prompt.bound = prelude::bound(conversation, layout, first.message as usize);
+    prompt.named = prelude::named(conversation, layout);
     for at in 0..conversation.messages.len() {
         let index = &conversation.messages[at].index;
         let is_kept = layout.keeps_users && matches!(index.role, Role::User | Role::System);

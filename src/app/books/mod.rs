@@ -10,6 +10,7 @@ mod count;
 mod instructions;
 mod lacking;
 mod measure;
+mod named;
 mod sizes;
 mod thoughts;
 mod untouched;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
+use super::named::Named;
 use super::sizes::Sizes;
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
@@ -39,6 +40,8 @@ pub(super) struct Untouched {
     histories: Histories,
     /// Reasoning, as far as providers read it.
     thoughts: Thoughts,
+    /// What providers hold under names.
+    named: Named,
 }
 
 /// Threads by id.
@@ -62,7 +65,8 @@ impl Untouched {
     pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
         let (followed, histories) = (Threads::of_entries(THREADS), Histories::of(store));
         let begun_at = Instant::now();
-        Self { observes, begun_at, caches: Vec::new(), followed, histories, thoughts: Thoughts::default() }
+        let (thoughts, named) = (Thoughts::default(), Named::default());
+        Self { observes, begun_at, caches: Vec::new(), followed, histories, thoughts, named }
     }
 
     /// Takes what is to be stored with the records that were completed last.
@@ -95,6 +99,9 @@ impl Untouched {
         let shares = shares(sent, sent.scale(billed), billed);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
+        let named = self.named.of(&ended.record, measured.scope, sent, billed, measured.hides);
+        let held = named.map_or(0, |named| named.tokens);
+        let billed = billed.saturating_sub(held);
         let (scale, hidden) = sent.held(billed, measured.hides);
         estimate_savings(&mut ended.record, measured, whole, scale);
         let is_followed = self.follows(ended, measured.prior);
@@ -110,9 +117,10 @@ impl Untouched {
         // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
         let is_known = (caches.knows(&ended.record) || is_followed) && !is_untold;
-        let asked = Asked { forms: &forms, billed, scale, hidden, lacking, flight };
+        let asked = Asked { forms: &forms, billed, scale, hidden, lacking, named, flight };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
-        let is_cut = is_cut(measured, ended.usage.as_ref(), scale, hidden.saturating_add(lacking.sent));
+        let unseen = hidden.saturating_add(held).saturating_add(lacking.sent);
+        let is_cut = is_cut(measured, ended.usage.as_ref(), scale, unseen);
         // The provider may have removed some of what is missing by itself.
         let left = uses.lacking();
         let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
@@ -212,7 +220,7 @@ impl Caches {
 
     /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
     fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
-        let Asked { forms, billed, scale, hidden, lacking, flight } = *asked;
+        let Asked { forms, billed, scale, hidden, lacking, named, flight } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);
         // A figure that covers more than the body says nothing about single blocks.
         let billed = if hidden == 0 { billed } else { 0 };
@@ -231,7 +239,8 @@ impl Caches {
         let hidden = if lacking == Lacking::NOTHING { hidden } else { hidden.max(1) };
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
             let mut shape = shape.clone();
-            shape.blocks.splice(..0, (hidden > 0).then(|| Block::hidden(hidden)));
+            let hides = (hidden > 0).then(|| Block::hidden(hidden));
+            shape.blocks.splice(..0, named.into_iter().chain(hides));
             let used = cache.observe_in_flight(scope, &shape, now_ms, flight);
             // The model cannot tell how long a history that it has never seen is kept: assumed as for what was sent,
             // in proportion.
@@ -272,6 +281,8 @@ struct Asked<'a> {
     hidden: u64,
     /// What is missing from that history, compared with the original's.
     lacking: Lacking,
+    /// What the provider reads before everything in the body because the request names it.
+    named: Option<Block>,
     flight: Flight,
 }
 

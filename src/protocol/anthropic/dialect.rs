@@ -48,6 +48,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("output_config"),
             Bind::system("speed"),
         ],
+        names: &[],
         marks: MARKS,
         sealed: true,
         keeps_users: false,

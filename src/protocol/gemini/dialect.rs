@@ -3,6 +3,7 @@
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
 use crate::protocol::dialect::{Dialect, Path, Place, Server, Sign, SignKind};
+use crate::protocol::prelude::Bind;
 use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
 
@@ -47,6 +48,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     layout: Layout {
         before: &["systemInstruction", "system_instruction", "tools"],
         binds: &[],
+        names: &[Bind::messages("cachedContent"), Bind::messages("cached_content")],
         marks: &[],
         sealed: false,
         keeps_users: false,

@@ -44,6 +44,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("reasoning").of_marks(),
             Bind::messages("provider").of_marks(),
         ],
+        names: &[],
         marks: MARKS,
         sealed: false,
         keeps_users: false,

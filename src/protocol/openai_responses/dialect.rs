@@ -42,6 +42,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::within("text", "format"),
             Bind::messages("service_tier"),
         ],
+        names: &[Bind::within("prompt", "id"), Bind::within("prompt", "version")],
         marks: MARKS,
         sealed: true,
         keeps_users: true,
