@@ -96,33 +96,39 @@ fn a_client_that_cuts_its_history_is_likely_to_do_so_again() {
             true,
         ),
     ] {
-        let conversation = talk("ucc", &[]);
-        let of_thread = |letter: char| {
-            let mut place = place(&conversation, Chain::root("x", b""));
-            place.thread.id = letter.to_string();
-            place.thread.parent = char::from_u32(u32::from(letter) - 1).map(|before| before.to_string());
-            place
-        };
-        let (outdated, mut last) = (Outdated::new(), None);
-        for (now_ms, happens) in (0..).zip(happens) {
-            match *happens {
-                Near(thread, prompt) => {
-                    outdated.comes_near(&of_thread(thread), prompt, now_ms);
-                    last = Some((thread, prompt));
-                }
-                Branches(thread, new) => {
-                    let place = of_thread(thread);
-                    outdated.branches(&place, place.sent + new, now_ms);
-                }
-                Begun(thread) => outdated.begins(&thread.to_string()),
-                Used(thread) => outdated.note_use(&of_thread(thread)),
-            }
-        }
-        let (thread, prompt) = last.unwrap();
-        let gauge = Gauge { prompt, window: 10_000, reserve: 1_000, margin: 0 };
-        let growth = Some(window::Growth { velocity: 20.0, largest: growth });
-        let (place, terms) = (of_thread(thread), terms(None, &Policy::default()));
-        let level = Level { gauge: Some(gauge), growth, ..seen((&conversation, &place), &terms, "m").level };
-        assert_eq!(outdated.is_likely(&place, &level), expected, "{name}");
+        assert_eq!(is_likely(growth, happens), expected, "{name}");
     }
+}
+
+/// Whether the client is likely to cut the history of the last request. Its prompt grows by at most `growth` with each
+/// request.
+fn is_likely(growth: u64, happens: &[Happens]) -> bool {
+    let conversation = talk("ucc", &[]);
+    let of_thread = |letter: char| {
+        let mut place = place(&conversation, Chain::root("x", b""));
+        place.thread.id = letter.to_string();
+        place.thread.parent = char::from_u32(u32::from(letter) - 1).map(|before| before.to_string());
+        place
+    };
+    let (outdated, mut last) = (Outdated::new(), None);
+    for (now_ms, happens) in (0..).zip(happens) {
+        match *happens {
+            Happens::Near(thread, prompt) => {
+                outdated.comes_near(&of_thread(thread), prompt, now_ms);
+                last = Some((thread, prompt));
+            }
+            Happens::Branches(thread, new) => {
+                let place = of_thread(thread);
+                outdated.branches(&place, place.sent + new, now_ms);
+            }
+            Happens::Begun(thread) => outdated.begins(&thread.to_string()),
+            Happens::Used(thread) => outdated.note_use(&of_thread(thread)),
+        }
+    }
+    let (thread, prompt) = last.unwrap();
+    let gauge = Gauge { prompt, window: 10_000, reserve: 1_000, margin: 0 };
+    let growth = Some(window::Growth { velocity: 20.0, largest: growth });
+    let (place, terms) = (of_thread(thread), terms(None, &Policy::default()));
+    let level = Level { gauge: Some(gauge), growth, ..seen((&conversation, &place), &terms, "m").level };
+    outdated.is_likely(&place, &level)
 }
