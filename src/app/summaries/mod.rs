@@ -25,7 +25,7 @@ use super::route::Served;
 use super::tally::Tally;
 use crate::config::Summarize;
 use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
-use crate::lineage::{Place, Relation};
+use crate::lineage::Place;
 use crate::planner::cuts::cuts;
 use crate::planner::splice::SUMMARY;
 use crate::planner::{Applied, Cut, Layout, Level, Policy, Splice};
@@ -242,9 +242,7 @@ impl Summaries {
         if seen.splice.is_some_and(|splice| &*splice.rule == SUMMARY) {
             self.outdated.note_use(place);
         }
-        if place.relation == Relation::Fork {
-            self.outdated.branches(place, conversation.messages.len(), seen.now_ms);
-        }
+        self.outdated.sees(place, conversation.messages.len(), seen.now_ms);
         if !terms.is_due(level) {
             self.spending.is_not_asked(thread, self.summarizer.takes(thread));
             return None;

@@ -6,7 +6,7 @@
 //! other messages with its first request; whoever edits a message, or has a sub-agent go on, brings few. All of this is
 //! kept in memory only.
 
-use crate::lineage::Place;
+use crate::lineage::{Place, Relation};
 use crate::planner::Level;
 use crate::store::Recent;
 
@@ -51,9 +51,10 @@ impl Outdated {
         Self(Recent::of_entries(THREADS))
     }
 
-    /// Records the first request of a branch, which has so many messages.
-    pub(super) fn branches(&self, place: &Place, messages: usize, now_ms: i64) {
-        let parent = place.thread.parent.as_ref().filter(|_| messages > place.sent + FEW);
+    /// Records a request of so many messages, if it is the first of a branch.
+    pub(super) fn sees(&self, place: &Place, messages: usize, now_ms: i64) {
+        let is_cut = place.relation == Relation::Fork && messages > place.sent + FEW;
+        let parent = place.thread.parent.as_ref().filter(|_| is_cut);
         if let Some(cut_at) = parent.and_then(|parent| self.0.get(parent)).and_then(Near::if_cut) {
             self.0.insert(place.thread.id.clone(), Near { cut_at: Some(cut_at), ..Near::new(now_ms) });
         }

@@ -119,7 +119,8 @@ fn is_likely(growth: u64, happens: &[Happens]) -> bool {
             }
             Happens::Branches(thread, new) => {
                 let place = of_thread(thread);
-                outdated.branches(&place, place.sent + new, now_ms);
+                let place = Place { relation: Relation::Fork, ..place };
+                outdated.sees(&place, place.sent + new, now_ms);
             }
             Happens::Begun(thread) => outdated.begins(&thread.to_string()),
             Happens::Used(thread) => outdated.note_use(&of_thread(thread)),
