@@ -255,6 +255,7 @@ mod tests {
             ("\x1b[1mabout to fail\r             \rok\n", "ok\n"),
             ("\x1b[32m 99 of 100\r100 of 100\x1b[0m\n", "100 of 100\n"),
             ("\x1b[1mBuilding\x1b[0m [==>   ] 3/14: serde\rCompiling a\n", "Compiling a\n"),
+            ("\x1b[1mBuilding\x1b[0m [>     ] 1/14: serde\rCompiling a\n", "Compiling a\n"),
             ("Compiling a\x1b[K\rDone\x1b[K\n", "Done\n"),
             ("Compiling a\r\x1b[2KDone\n", "Done\n"),
             ("Compiling a\x1b[2K\rDone\n", "Done\n"),

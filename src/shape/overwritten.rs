@@ -115,7 +115,7 @@ fn digits(text: &str) -> Option<f64> {
 fn has_bar(state: &str) -> bool {
     let Some(inside) = state.split_once('[').and_then(|(_, rest)| rest.split_once(']')) else { return false };
     inside.0.len() > 3
-        && inside.0.contains(['#', '='])
+        && inside.0.contains(['#', '=', '>'])
         && inside.0.bytes().all(|byte| matches!(byte, b'#' | b'=' | b'>' | b'*' | b'-' | b'.' | b' '))
 }
 
