@@ -41,9 +41,15 @@ fn run(states: &[&str]) -> (usize, bool) {
     (length, goes_on)
 }
 
-/// Whether a state says how far something is.
+/// Whether a state of a line that was written for a terminal says how far something is; a bar may just have begun:
+/// `[>      ]`.
 pub(super) fn is_progress(state: &str) -> bool {
-    Progress::of(state).is_some()
+    let begins = || {
+        let (_, rest) = state.split_once("[>")?;
+        let (blanks, _) = rest.split_once(']')?;
+        Some(!blanks.is_empty() && blanks.bytes().all(|byte| byte == b' '))
+    };
+    Progress::of(state).is_some() || begins().unwrap_or_default()
 }
 
 /// What a state says about progress.
@@ -115,7 +121,7 @@ fn digits(text: &str) -> Option<f64> {
 fn has_bar(state: &str) -> bool {
     let Some(inside) = state.split_once('[').and_then(|(_, rest)| rest.split_once(']')) else { return false };
     inside.0.len() > 3
-        && inside.0.contains(['#', '=', '>'])
+        && inside.0.contains(['#', '='])
         && inside.0.bytes().all(|byte| matches!(byte, b'#' | b'=' | b'>' | b'*' | b'-' | b'.' | b' '))
 }
 
@@ -149,6 +155,8 @@ mod tests {
             "- one\r- two\r* three",
             "| a | b |\r| c | d |",
             "| 0 |\r| 0 |",
+            "[ -> ] a\r[ -> ] b\r[    > ] c",
+            "[>      ] a\r[>      ] b",
             "[ - ] one\r[ - ] two",
             "2024-01-02 INFO began\r2024-01-03 INFO ended",
             "1 (one)\r2 (two)",
