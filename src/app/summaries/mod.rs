@@ -248,7 +248,7 @@ impl Summaries {
             return None;
         }
         self.spending.asks(thread);
-        self.outdated.comes_near(place, level.prompt_tokens, seen.now_ms);
+        self.outdated.comes_near(place, &level, seen.now_ms);
         if conversation.continues.is_some() || level.defers || !self.summarizer.takes(thread) {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::store::Recent;
 
 /// For how many threads this is remembered.
 const THREADS: u64 = 65_536;
-/// The assumed growth of a prompt by one request, as a share of the prompt, if it is unknown.
+/// The assumed growth of a prompt by one request, as a share of the prompt, if it is unknown for all of its threads.
 const GROWTH: f64 = 0.05;
 /// The most new messages with which a branch is not taken for a history that was cut.
 const FEW: usize = 4;
@@ -29,6 +29,8 @@ struct Near {
     last_ms: i64,
     /// The longest prompt, in tokens.
     longest: u64,
+    /// The most tokens that one of its requests has added, or one of the threads' before, if known.
+    growth: Option<u64>,
     /// Whether a summary was begun and not used.
     is_begun: bool,
     /// The longest prompt of the threads that the client has cut before, if a summary of one was begun in vain.
@@ -37,7 +39,7 @@ struct Near {
 
 impl Near {
     fn new(now_ms: i64) -> Self {
-        Self { first_ms: now_ms, last_ms: now_ms, longest: 0, is_begun: false, cut_at: None }
+        Self { first_ms: now_ms, last_ms: now_ms, longest: 0, growth: None, is_begun: false, cut_at: None }
     }
 
     /// Where the client has cut, if it cuts this thread now.
@@ -55,15 +57,18 @@ impl Outdated {
     pub(super) fn sees(&self, place: &Place, messages: usize, now_ms: i64) {
         let is_cut = place.relation == Relation::Fork && messages > place.sent + FEW;
         let parent = place.thread.parent.as_ref().filter(|_| is_cut);
-        if let Some(cut_at) = parent.and_then(|parent| self.0.get(parent)).and_then(Near::if_cut) {
-            self.0.insert(place.thread.id.clone(), Near { cut_at: Some(cut_at), ..Near::new(now_ms) });
+        let Some(parent) = parent.and_then(|parent| self.0.get(parent)) else { return };
+        if let Some(cut_at) = parent.if_cut() {
+            let near = Near { cut_at: Some(cut_at), growth: parent.growth, ..Near::new(now_ms) };
+            self.0.insert(place.thread.id.clone(), near);
         }
     }
 
-    /// Records that a request with a prompt of so many tokens brings its thread near the window.
-    pub(super) fn comes_near(&self, place: &Place, tokens: u64, now_ms: i64) {
+    /// Records that a request brings its thread near the window.
+    pub(super) fn comes_near(&self, place: &Place, level: &Level, now_ms: i64) {
         let near = self.0.get(&place.thread.id).unwrap_or_else(|| Near::new(now_ms));
-        let near = Near { last_ms: now_ms, longest: near.longest.max(tokens), ..near };
+        let growth = level.growth.map(|growth| growth.largest).or(near.growth);
+        let near = Near { last_ms: now_ms, longest: near.longest.max(level.prompt_tokens), growth, ..near };
         self.0.insert(place.thread.id.clone(), near);
     }
 
@@ -91,7 +96,7 @@ impl Outdated {
         let parent = place.thread.parent.as_ref().and_then(|parent| self.0.get(parent));
         let goes_on = parent.is_some_and(|parent| parent.last_ms > near.first_ms);
         let Some(cut_at) = near.cut_at.filter(|_| !goes_on) else { return false };
-        let growth = level.growth.map_or((cut_at as f64 * GROWTH) as u64, |growth| growth.largest);
+        let growth = near.growth.unwrap_or((cut_at as f64 * GROWTH) as u64);
         let latest = gauge.usable().saturating_sub(REQUESTS_LEFT * growth);
         gauge.prompt <= (cut_at + growth).min(latest)
     }

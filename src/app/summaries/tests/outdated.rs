@@ -100,8 +100,8 @@ fn a_client_that_cuts_its_history_is_likely_to_do_so_again() {
     }
 }
 
-/// Whether the client is likely to cut the history of the last request. Its prompt grows by at most `growth` with each
-/// request.
+/// Whether the client is likely to cut the history of the last request. A request adds at most `growth`, which is known
+/// of the first thread only.
 fn is_likely(growth: u64, happens: &[Happens]) -> bool {
     let conversation = talk("ucc", &[]);
     let of_thread = |letter: char| {
@@ -110,11 +110,18 @@ fn is_likely(growth: u64, happens: &[Happens]) -> bool {
         place.thread.parent = char::from_u32(u32::from(letter) - 1).map(|before| before.to_string());
         place
     };
+    let terms = terms(None, &Policy::default());
+    let level = |thread, prompt| {
+        let gauge = Some(Gauge { prompt, window: 10_000, reserve: 1_000, margin: 0 });
+        let growth = (thread == 'a').then_some(window::Growth { velocity: 20.0, largest: growth });
+        let usual = seen((&conversation, &of_thread(thread)), &terms, "m").level;
+        Level { gauge, growth, prompt_tokens: prompt, ..usual }
+    };
     let (outdated, mut last) = (Outdated::new(), None);
     for (now_ms, happens) in (0..).zip(happens) {
         match *happens {
             Happens::Near(thread, prompt) => {
-                outdated.comes_near(&of_thread(thread), prompt, now_ms);
+                outdated.comes_near(&of_thread(thread), &level(thread, prompt), now_ms);
                 last = Some((thread, prompt));
             }
             Happens::Branches(thread, new) => {
@@ -127,9 +134,5 @@ fn is_likely(growth: u64, happens: &[Happens]) -> bool {
         }
     }
     let (thread, prompt) = last.unwrap();
-    let gauge = Gauge { prompt, window: 10_000, reserve: 1_000, margin: 0 };
-    let growth = Some(window::Growth { velocity: 20.0, largest: growth });
-    let (place, terms) = (of_thread(thread), terms(None, &Policy::default()));
-    let level = Level { gauge: Some(gauge), growth, ..seen((&conversation, &place), &terms, "m").level };
-    outdated.is_likely(&place, &level)
+    outdated.is_likely(&of_thread(thread), &level(thread, prompt))
 }
