@@ -86,7 +86,7 @@ enum Action {
     Fidelity(fidelity::Options),
     /// Show what the gateway would have done to recorded conversations, and what that would have saved
     Replay(replay::Options),
-    /// Play a recorded session and print the bill with and without the gateway; needs no key
+    /// Play a scripted session and print the bill with and without the gateway; needs no key
     Demo(demo::Options),
 }
 

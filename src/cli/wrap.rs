@@ -32,8 +32,8 @@ type Addresses = Vec<(&'static str, String)>;
 const PLACE: &str = "{url}";
 
 /// The message if there is nothing to bill.
-const NONE: &str = "no request came through the gateway; if the agent does not read its address from a variable, {url} \
-                    in its arguments stands for the gateway's";
+const NONE: &str = "no request to a model came through the gateway; if the agent does not read its address from a variable, \
+                    {url} in its arguments stands for the gateway's";
 
 /// The exit codes of shells for a program that does not exist, and for one that cannot be run.
 const NOT_FOUND: u8 = 127;

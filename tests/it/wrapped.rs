@@ -188,7 +188,7 @@ fn full_texts_are_promised_at_the_address_of_the_configuration_or_not_at_all() {
     assert_eq!(agent.end("exit 0").0, Some(0));
 }
 
-const NONE: &str = "plimsoll: no request came through the gateway; if the agent does not read its address from a \
+const NONE: &str = "plimsoll: no request to a model came through the gateway; if the agent does not read its address from a \
      variable, {url} in its arguments stands for the gateway's\n";
 
 #[test]
