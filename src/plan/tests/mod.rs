@@ -7,7 +7,7 @@ mod verified;
 use bytes::Bytes;
 
 use super::{LeafEdit, Mismatch, Op, Plan, Refusal, check, verify};
-use crate::conversation::{Conversation, NoMemo, PartId, Role};
+use crate::conversation::{Conversation, Hold, NoMemo, PartId, Role};
 use crate::protocol;
 
 /// A conversation of the dialect in which results are blocks.
@@ -222,4 +222,17 @@ fn a_history_that_is_one_text_has_no_places() {
         r#"{"input":"hi"}"#,
         &[(&[insert(0, Role::User, "x")], Err(Refusal::NoList))],
     );
+}
+
+#[test]
+fn marks_are_known_wherever_they_stand() {
+    let split = |mark| Op::Split { bytes: 5, mark };
+    for (op, has_marks) in [
+        (split(None), false),
+        (split(Some(Hold::Short)), true),
+        (Op::MarkFrame { hold: Hold::Long }, true),
+        (drop(0, 1), false),
+    ] {
+        assert_eq!(Plan { ops: vec![op.clone()] }.kinds().has_marks(), has_marks, "{op:?}");
+    }
 }
