@@ -10,7 +10,7 @@ use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::ladder::{Need, Rung};
 
-use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::event::{Before, Change};
 use super::{Policy, Recall};
 
@@ -132,7 +132,7 @@ pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>
         }
     }
     let decision = Decision {
-        rules: decision::ARGUMENTS.into(),
+        cause: Cause::Abridged,
         leaves,
         content,
         key: PartKey::of(conversation.part(id)?.call_id.as_deref(), content),

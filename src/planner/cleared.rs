@@ -6,7 +6,7 @@ use crate::shape::Leaf;
 use crate::strategy::clear;
 
 use super::Recall;
-use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::decision::{Applied, Cause, Decision, PartKey, Save};
 
 /// Whether a placeholder can stand for everything in a result: it consists of text and of known images and documents,
 /// and there is a place for the placeholder.
@@ -75,7 +75,7 @@ pub(super) fn decide(
         return None;
     }
     let decision = Decision {
-        rules: decision::CLEAR.into(),
+        cause: Cause::Cleared,
         leaves,
         content,
         key: PartKey::of(part.call_id.as_deref(), content),

@@ -1,26 +1,74 @@
 //! Decisions: "this part is sent as that", made once, stored, never changed.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use crate::conversation::{Digest, PartId};
 use crate::plan::LeafEdit;
-use crate::shape::Rule;
+use crate::shape::{Rule, Rules};
 
-/// The rule of decisions that clear a result.
+/// The name of [`Cause::Cleared`] in the store and in records.
 pub const CLEAR: &str = "clear";
 
-/// The rule of decisions that leave out reasoning.
+/// The name of [`Cause::Omitted`].
 pub const REASONING: &str = "reasoning";
 
-/// The rule of decisions that take long texts out of a call's arguments.
+/// The name of [`Cause::Abridged`].
 pub const ARGUMENTS: &str = "arguments";
 
-/// The rule of decisions that send the instructions as two texts.
-pub const SPLIT: &str = "split";
+/// The name of [`Cause::Split`].
+const SPLIT: &str = "split";
 
-/// The rule of decisions that add text below the user's first words.
+/// The name of [`Cause::Opened`].
 pub const OPENING: &str = "opening";
+
+/// What made a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// Shapers shortened a result.
+    Shaped(Rules),
+    /// A result was cleared.
+    Cleared,
+    /// Reasoning was left out.
+    Omitted,
+    /// Long texts were taken out of a call's arguments.
+    Abridged,
+    /// The instructions were split into two texts.
+    Split,
+    /// Text was added below the user's first words.
+    Opened,
+    /// A stored name that is none of the above, as it was read. Its edits are applied like those of shapers.
+    Unknown(Box<str>),
+}
+
+impl Cause {
+    /// The cause with this name. The name is kept: [`Display`](fmt::Display) writes the same.
+    pub fn parse(name: &str) -> Self {
+        match name {
+            CLEAR => Self::Cleared,
+            REASONING => Self::Omitted,
+            ARGUMENTS => Self::Abridged,
+            SPLIT => Self::Split,
+            OPENING => Self::Opened,
+            _ => Rules::parse(name).map_or_else(|| Self::Unknown(name.into()), Self::Shaped),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shaped(rules) => rules.fmt(f),
+            Self::Cleared => f.write_str(CLEAR),
+            Self::Omitted => f.write_str(REASONING),
+            Self::Abridged => f.write_str(ARGUMENTS),
+            Self::Split => f.write_str(SPLIT),
+            Self::Opened => f.write_str(OPENING),
+            Self::Unknown(name) => f.write_str(name),
+        }
+    }
+}
 
 /// Identifies a result or a call in any history: by the call's id and the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,8 +85,8 @@ impl PartKey {
 /// What a part is sent as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The names of the rules that made it, joined by `+`.
-    pub rules: Box<str>,
+    /// What made it.
+    pub cause: Cause,
     /// The edited leaves, or texts of a call's arguments, ascending.
     pub leaves: Vec<(u32, LeafEdit)>,
     /// The content of the part when it was decided.
@@ -67,37 +115,41 @@ impl Decision {
 
     /// Whether it clears the result.
     pub fn is_clearing(&self) -> bool {
-        &*self.rules == CLEAR
+        self.cause == Cause::Cleared
     }
 
     /// Whether it leaves out reasoning.
     pub fn is_omission(&self) -> bool {
-        &*self.rules == REASONING
+        self.cause == Cause::Omitted
     }
 
     /// Whether it takes long texts out of a call's arguments.
     pub fn is_abridgement(&self) -> bool {
-        &*self.rules == ARGUMENTS
+        self.cause == Cause::Abridged
     }
 
     /// Whether it removes something that was sent before, as opposed to shaping something new.
     pub fn is_of_old(&self) -> bool {
-        self.is_clearing() || self.is_omission() || self.is_abridgement()
+        matches!(self.cause, Cause::Cleared | Cause::Omitted | Cause::Abridged)
     }
 
     /// Whether it sends the instructions as two texts.
     pub fn is_split(&self) -> bool {
-        &*self.rules == SPLIT
+        self.cause == Cause::Split
     }
 
     /// Whether it adds text below the user's first words.
     pub fn is_opening(&self) -> bool {
-        &*self.rules == OPENING
+        self.cause == Cause::Opened
     }
 
     /// Whether it makes sense outside of its history. A pointer to an earlier result does not.
     pub fn stands_alone(&self) -> bool {
-        !self.rules.split('+').any(|rule| rule == Rule::Repeat.as_str())
+        match &self.cause {
+            Cause::Shaped(rules) => !rules.contains(Rule::Repeat),
+            Cause::Unknown(name) => !name.split('+').any(|rule| rule == Rule::Repeat.as_str()),
+            Cause::Cleared | Cause::Omitted | Cause::Abridged | Cause::Split | Cause::Opened => true,
+        }
     }
 }
 
@@ -147,6 +199,50 @@ fn lines<'t>(texts: &'t [Cow<'_, str>]) -> Vec<&'t str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is stored is read, and written again, as it is.
+    #[test]
+    fn names_of_causes() {
+        let rules = |all: &[Rule]| {
+            let mut rules = Rules::NONE;
+            for rule in all {
+                rules.insert(*rule);
+            }
+            Cause::Shaped(rules)
+        };
+        let unknown = |name: &str| Cause::Unknown(name.into());
+        for (name, cause, is_of_old, stands_alone) in [
+            ("clear", Cause::Cleared, true, true),
+            ("reasoning", Cause::Omitted, true, true),
+            ("arguments", Cause::Abridged, true, true),
+            ("split", Cause::Split, false, true),
+            ("opening", Cause::Opened, false, true),
+            ("truncate", rules(&[Rule::Truncate]), false, true),
+            ("escapes+truncate", rules(&[Rule::Escapes, Rule::Truncate]), false, true),
+            ("escapes+fold+minify+base64+truncate+repeat", rules(&Rule::ALL), false, false),
+            ("repeat", rules(&[Rule::Repeat]), false, false),
+            ("", unknown(""), false, true),
+            ("+", unknown("+"), false, true),
+            ("truncate+", unknown("truncate+"), false, true),
+            ("truncate+escapes", unknown("truncate+escapes"), false, true),
+            ("fold+fold", unknown("fold+fold"), false, true),
+            ("Truncate", unknown("Truncate"), false, true),
+            ("clear+truncate", unknown("clear+truncate"), false, true),
+            ("of tomorrow", unknown("of tomorrow"), false, true),
+            ("of tomorrow+repeat", unknown("of tomorrow+repeat"), false, false),
+        ] {
+            assert_eq!(Cause::parse(name), cause, "{name:?}");
+            assert_eq!(cause.to_string(), name);
+            let (leaves, content) = (Vec::new(), Digest::of(&[]));
+            let decision =
+                Decision { cause, leaves, content, key: None, bytes_before: 2, bytes_after: 1, output: None };
+            assert_eq!(
+                (decision.is_of_old(), decision.stands_alone()),
+                (is_of_old, stands_alone),
+                "{name:?}"
+            );
+        }
+    }
 
     #[test]
     fn full_texts_of_several() {

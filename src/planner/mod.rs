@@ -41,7 +41,7 @@ use crate::strategy::{clear, ladder, window};
 
 pub use action::written as written_files;
 pub use cuts::Cut;
-pub use decision::{ARGUMENTS, Applied, CLEAR, Decision, PartKey, REASONING, Save};
+pub use decision::{ARGUMENTS, Applied, CLEAR, Cause, Decision, PartKey, REASONING, Save};
 pub use event::Event;
 pub use facts::{Facts, Overflow};
 pub use level::Level;

@@ -9,7 +9,7 @@ use crate::conversation::{Conversation, Digest, Part, PartId};
 use crate::plan::LeafEdit;
 use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Shaped, Subject};
 
-use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::read_back::is_read_back;
 use super::{Outcome, Recall};
 
@@ -80,7 +80,7 @@ fn decision_of(
         return None;
     }
     Some(Decision {
-        rules: shaped.rules.iter().map(Rule::as_str).collect::<Vec<_>>().join("+").into(),
+        cause: Cause::Shaped(shaped.rules),
         content,
         key: PartKey::of(part.call_id.as_deref(), content),
         bytes_before: shaped.bytes_before as u64,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::conversation::{Conversation, Digest, PartId, Role};
 use crate::plan::{LeafEdit, Op};
 
-use super::decision::{self, Applied, Decision};
+use super::decision::{Applied, Cause, Decision};
 use super::splice::last_text;
 
 /// Whether there are words of the user before any answer, below which a text can stand.
@@ -31,7 +31,7 @@ pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied>
     let said = conversation.text(part, leaf as usize)?;
     let text = format!("\n\n{text}");
     let decision = Decision {
-        rules: decision::OPENING.into(),
+        cause: Cause::Opened,
         content: Digest::of(&[said.as_bytes()]),
         key: None,
         bytes_before: 0,

@@ -12,7 +12,7 @@ use crate::strategy::{Item, clear};
 use crate::usage::Binding;
 
 use super::Outcome;
-use super::decision::{self, Applied, Decision};
+use super::decision::{Applied, Cause, Decision};
 use super::event::{Before, Change};
 
 /// Requests within which an event must have saved its cost where that is more than the gate has accounted for.
@@ -226,7 +226,7 @@ pub(super) fn can_go(conversation: &Conversation, id: PartId) -> bool {
 fn omission(conversation: &Conversation, part: PartId) -> Option<Applied> {
     let span = conversation.part(part)?.span;
     let decision = Decision {
-        rules: decision::REASONING.into(),
+        cause: Cause::Omitted,
         leaves: Vec::new(),
         content: Digest::of(&[conversation.bytes_of(part.message, span)]),
         key: None,

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use crate::conversation::{PartId, PartKind};
 use crate::plan::LeafEdit;
 use crate::shape::settings::{Keep, NamePatterns, TruncateRule};
-use crate::shape::{self, Subject};
+use crate::shape::{self, Rule, Subject};
 use crate::strategy::ladder;
 
-use super::decision::{self, Applied, Decision, PartKey, Save};
+use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::event::Before;
 use super::{Policy, Recall};
 
@@ -100,7 +100,7 @@ impl Before<'_> {
         let shaped = shape::shape(&subject, &settings)?;
         let leaves: Vec<(u32, LeafEdit)> = super::newborn::leaf_edits(shaped.leaves, part, &texts);
         let decision = Decision {
-            rules: shape::Rule::Truncate.as_str().into(),
+            cause: Cause::Shaped(Rule::Truncate.into()),
             content,
             key: PartKey::of(part.call_id.as_deref(), content),
             bytes_before: shaped.bytes_before as u64,

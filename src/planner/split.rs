@@ -10,7 +10,7 @@ use crate::conversation::{Conversation, Digest, Hold, Marks, PartId};
 use crate::plan::Op;
 use crate::strategy::system::Expected;
 
-use super::decision::{self, Applied, Decision};
+use super::decision::{Applied, Cause, Decision};
 use super::{Facts, Outcome, Past, Policy, Stable};
 
 /// Parts numbered from here on are not parts of a message.
@@ -47,7 +47,7 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
     let content = Digest::of(&[first.as_bytes()]);
     let [a, b, c, d, ..] = content.0;
     let decision = Decision {
-        rules: decision::SPLIT.into(),
+        cause: Cause::Split,
         leaves: Vec::new(),
         content,
         key: None,

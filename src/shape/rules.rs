@@ -76,6 +76,15 @@ impl Rules {
         self.0 == 0
     }
 
+    /// The set that [`Display`](fmt::Display) writes like this; `None` if there is none, or if it is empty.
+    pub fn parse(names: &str) -> Option<Self> {
+        let mut rules = Self::NONE;
+        for name in names.split('+') {
+            rules.insert(Rule::ALL.into_iter().find(|rule| rule.as_str() == name)?);
+        }
+        names.split('+').eq(rules.iter().map(Rule::as_str)).then_some(rules)
+    }
+
     /// The shapers in the set, in the order of [`Rule::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Rule> {
         Rule::ALL.into_iter().filter(move |&rule| self.contains(rule))
@@ -85,6 +94,17 @@ impl Rules {
 impl From<Rule> for Rules {
     fn from(rule: Rule) -> Self {
         Self(rule.bit())
+    }
+}
+
+/// The names of the shapers, joined by `+`.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, rule) in self.iter().enumerate() {
+            f.write_str(if at > 0 { "+" } else { "" })?;
+            f.write_str(rule.as_str())?;
+        }
+        Ok(())
     }
 }
 
@@ -107,6 +127,8 @@ mod tests {
         }
         assert_eq!(rules.iter().map(Rule::as_str).collect::<Vec<_>>(), ["escapes", "truncate"]);
         assert_eq!(format!("{rules:?}"), r#"{"escapes", "truncate"}"#);
+        assert_eq!(rules.to_string(), "escapes+truncate");
+        assert_eq!(Rules::parse("escapes+truncate"), Some(rules));
         assert!(!rules.contains(Rule::Repeat) && Rules::from(Rule::Repeat).contains(Rule::Repeat));
     }
 }

@@ -347,8 +347,8 @@ mod tests {
     use super::*;
     use crate::conversation::{Chain, Digest};
     use crate::plan::LeafEdit;
-    use crate::planner::Decision;
     use crate::planner::decision::Save;
+    use crate::planner::{Cause, Decision};
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store};
 
     fn row(at_ms: i64) -> LedgerRow {
@@ -528,7 +528,7 @@ mod tests {
         let hex = |name: &str| digest(name).to_string();
         let stored = |chain: &str, (part, since): (u32, &str), content: &str, text: &str| {
             let decision = Decision {
-                rules: "clear".into(),
+                cause: Cause::Cleared,
                 leaves: vec![(0, LeafEdit::Replace(text.into()))],
                 content: digest(content),
                 key: None,

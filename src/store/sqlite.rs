@@ -20,7 +20,7 @@ use super::writer::Writer;
 use super::{Store, StoreError, Stored, lacking, ledger, schema, splices, windows};
 use crate::conversation::{Chain, Digest};
 use crate::plan::LeafEdit;
-use crate::planner::{Decision, PartKey};
+use crate::planner::{Cause, Decision, PartKey};
 
 /// Decisions with the texts that they are sent as; the columns are in the order in which [`decision`] reads them.
 pub(super) const DECISIONS: &str =
@@ -256,7 +256,7 @@ pub(super) fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
     };
     let leaves: String = row.get(7)?;
     let decision = Decision {
-        rules: row.get::<_, String>(6)?.into(),
+        cause: Cause::parse(&row.get::<_, String>(6)?),
         leaves: leaves_from(&leaves).ok_or(StoreError::Damaged)?,
         content: blob(5)?,
         key: part_key(row.get(4)?),

@@ -418,7 +418,7 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
                 stored.root.0.0,
                 decision.key.map(|key| key.0.0),
                 decision.content.0,
-                &*decision.rules,
+                decision.cause.to_string(),
                 replacement.0,
                 decision.bytes_before,
                 decision.bytes_after,
@@ -447,7 +447,7 @@ mod tests {
 
     use super::*;
     use crate::conversation::Chain;
-    use crate::planner::Decision;
+    use crate::planner::{Cause, Decision};
     use crate::store::LedgerRow;
     use crate::store::tests::logged;
 
@@ -476,7 +476,7 @@ mod tests {
     fn job() -> (Job, Stored) {
         let (chain, content) = (Chain(Digest::of(&[b"m"])), Digest::of(&[b"content"]));
         let decision = Decision {
-            rules: "truncate".into(),
+            cause: Cause::parse("truncate"),
             leaves: Vec::new(),
             content,
             key: None,

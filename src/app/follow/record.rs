@@ -166,7 +166,7 @@ impl Follow {
         let InForce { applied, fresh, kinds, splice, spliced, .. } = &self.facts.decided;
         let mut parts: BTreeMap<String, u32> = BTreeMap::new();
         for applied in applied.iter() {
-            for rule in applied.decision.rules.split('+') {
+            for rule in applied.decision.cause.to_string().split('+') {
                 *parts.entry(rule.to_owned()).or_default() += 1;
             }
         }
@@ -227,7 +227,7 @@ impl Follow {
             message: applied.part.message,
             part: applied.part.part,
             tool: None,
-            rules: applied.decision.rules.to_string(),
+            rules: applied.decision.cause.to_string(),
             before: applied.decision.bytes_before,
             after: applied.decision.bytes_after,
             content: applied.decision.content.to_string(),

@@ -20,8 +20,9 @@ use tempfile::TempDir;
 use super::{Caller, Lineage, Memory, Place, Relation};
 use crate::conversation::{Chain, Conversation, NoMemo, PartId};
 use crate::plan::LeafEdit;
-use crate::planner::{Applied, Decision, PartKey};
+use crate::planner::{Applied, Cause, Decision, PartKey};
 use crate::protocol;
+use crate::shape::Rule;
 use crate::store::{Batch, Outputs, Sqlite, Store};
 
 /// A gateway's lineage.
@@ -110,7 +111,7 @@ fn decided(conversation: &Conversation, message: u32, text: &str) -> Applied {
     let found = conversation.part(part).unwrap();
     let content = found.content.unwrap();
     let decision = Decision {
-        rules: "truncate".into(),
+        cause: Cause::Shaped(Rule::Truncate.into()),
         leaves: vec![(0, LeafEdit::Replace(text.into()))],
         content,
         key: PartKey::of(found.call_id.as_deref(), content),

@@ -152,7 +152,7 @@ fn an_event_holds_as_a_whole() {
         desk.send(&session("s"), &step, &[decided(&step, 2, "first")]);
         let place = desk.place(&session("s"), &event);
         let cleared = decided(&event, 2, "event");
-        let gone = Decision { rules: "reasoning".into(), ..(*decided(&event, 2, "gone").decision).clone() };
+        let gone = Decision { cause: Cause::Omitted, ..(*decided(&event, 2, "gone").decision).clone() };
         let gone = Applied { part: PartId { message: thought, part: 0 }, decision: gone.into() };
         let mut applied = vec![cleared, gone, decided(&event, new, "new")];
         applied.sort_by_key(|applied| applied.part);

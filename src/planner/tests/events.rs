@@ -6,6 +6,7 @@ use super::super::*;
 use crate::conversation::NoMemo;
 use crate::plan::LeafEdit;
 use crate::protocol;
+use crate::shape::Rule;
 use crate::shape::settings::NamePatterns;
 use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
@@ -275,7 +276,7 @@ fn placeholders_are_shorter_than_what_is_sent() {
         let content = request.part(part).unwrap().content.unwrap();
         let leaves = vec![(0, LeafEdit::Replace("x".repeat(sent as usize).into()))];
         let decision = Decision {
-            rules: "truncate".into(),
+            cause: Cause::Shaped(Rule::Truncate.into()),
             leaves,
             content,
             key: None,
@@ -307,7 +308,7 @@ fn pointers_and_what_they_point_to() {
     };
     let rules = |outcome: &Outcome| -> Vec<(u32, String)> {
         let all = outcome.applied.iter();
-        all.map(|applied| (applied.part.message, applied.decision.rules.to_string())).collect()
+        all.map(|applied| (applied.part.message, applied.decision.cause.to_string())).collect()
     };
     let clear = |message| (message, "clear".to_owned());
     let mut thread = Thread::default();

@@ -109,7 +109,7 @@ fn knowing(known: &Arc<Decision>) -> impl Fn(&[PartKey]) -> Vec<Option<Arc<Decis
 
 /// The decisions in short: message and rules.
 fn decided(outcome: &Outcome) -> Vec<String> {
-    let in_short = |applied: &Applied| format!("{} {}", applied.part.message, applied.decision.rules);
+    let in_short = |applied: &Applied| format!("{} {}", applied.part.message, applied.decision.cause);
     outcome.applied.iter().map(in_short).collect()
 }
 

@@ -32,7 +32,7 @@ fn pointers_are_recovered_with_what_they_point_to() {
     }
     // What has been cleared cannot be read.
     let part = PartId { message: 2, part: 0 };
-    let cleared = Applied { part, decision: Decision { rules: "clear".into(), ..(**known).clone() }.into() };
+    let cleared = Applied { part, decision: Decision { cause: Cause::Cleared, ..(**known).clone() }.into() };
     let past = Past { sent: 3, applied: &[cleared], known_decisions: &known_decisions, ..Past::nothing() };
     let outcome = plan_with(&talk("u c1 r1:even c2 r2:even a u"), &past, &settings());
     assert_eq!(decided(&outcome), ["2 clear"]);

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::conversation::{Digest, PartId};
 use crate::plan::LeafEdit;
-use crate::planner::{Decision, Layout, Save, Splice};
+use crate::planner::{Cause, Decision, Layout, Save, Splice};
 
 struct Bench {
     home: TempDir,
@@ -69,7 +69,7 @@ fn chain(name: &str) -> Chain {
 fn decision(text: &str, key: Option<&str>) -> Decision {
     let content = Digest::of(&[b"content"]);
     Decision {
-        rules: "escapes+truncate".into(),
+        cause: Cause::parse("escapes+truncate"),
         leaves: vec![(0, LeafEdit::Replace(text.into())), (2, LeafEdit::Remove)],
         content,
         key: PartKey::of(key, content),

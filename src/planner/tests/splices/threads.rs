@@ -227,7 +227,7 @@ fn what_was_cleared_is_not_freed_again() {
     let (id, part) = request.parts_of(2).next().unwrap();
     let content = part.content.unwrap();
     let decision = Arc::new(Decision {
-        rules: decision::CLEAR.into(),
+        cause: Cause::Cleared,
         leaves: vec![(0, LeafEdit::Replace("cleared".into()))],
         content,
         key: PartKey::of(part.call_id.as_deref(), content),
