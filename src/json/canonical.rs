@@ -3,14 +3,19 @@
 //! White space, escapes in strings and the order of keys make no difference; everything else does. The form is fed to a
 //! sink piece by piece and is unambiguous: every piece is tagged, and text is preceded by its length.
 
-use super::scan::{self, Kind, Odd, Value};
+use super::scan::{self, Kind, ScanError, Value};
 use super::string;
 
 /// Feeds the canonical form of `value` to `sink`, leaving out members named in `skip`, at any depth.
 ///
 /// # Errors
-/// Returns [`Odd`] if the bytes are not what `value` says.
-pub fn feed(document: &[u8], value: Value, skip: &[&str], sink: &mut dyn FnMut(&[u8])) -> Result<(), Odd> {
+/// Returns [`ScanError`] if the bytes are not what `value` says.
+pub fn feed(
+    document: &[u8],
+    value: Value,
+    skip: &[&str],
+    sink: &mut dyn FnMut(&[u8]),
+) -> Result<(), ScanError> {
     let bytes = value.span.of(document);
     match value.kind {
         Kind::String => {

@@ -2,8 +2,8 @@
 //!
 //! A document is never turned into a tree and printed again: [`scan`] locates values, [`string`] decodes and encodes a
 //! literal, [`container`] turns changes to an array or object into [`edit`]s, and the edits are applied to the original
-//! bytes. Anything odd (duplicate keys, escapes in keys, deep nesting, malformed text) is rejected here with [`Odd`],
-//! which callers take to mean "pass it through unread".
+//! bytes. Duplicate keys, escapes in keys, deep nesting and malformed text are rejected here with [`ScanError`], which
+//! callers take to mean "pass it through unread".
 //!
 //! Knows nothing of protocols.
 
@@ -15,5 +15,5 @@ pub mod span;
 pub mod string;
 
 pub use edit::{Edit, Edits};
-pub use scan::{Kind, Member, Odd, Value};
+pub use scan::{Kind, Member, ScanError, Value};
 pub use span::Span;

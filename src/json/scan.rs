@@ -11,18 +11,18 @@ use super::{Span, string};
 /// The deepest nesting that is read; anything deeper is rejected.
 pub const MAX_DEPTH: u32 = 127;
 
-/// Why a document is not read.
+/// Why a document is not read: it is malformed, ambiguous, or beyond a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Odd {
+pub enum ScanError {
     /// The text is not JSON.
     #[error("not valid JSON")]
     Syntax,
     /// The text continues after the value.
     #[error("text after the JSON value")]
-    Trailing,
+    TrailingText,
     /// Nesting is deeper than [`MAX_DEPTH`].
     #[error("nesting too deep")]
-    Depth,
+    TooDeep,
     /// An object that is read has the same key twice.
     #[error("duplicate key")]
     DuplicateKey,
@@ -86,16 +86,16 @@ impl Member {
 /// The single value that a document consists of.
 ///
 /// # Errors
-/// Returns [`Odd`] if the text is anything but one JSON value with optional white space around it.
-pub fn document(text: &[u8]) -> Result<Value, Odd> {
+/// Returns [`ScanError`] if the text is anything but one JSON value with optional white space around it.
+pub fn document(text: &[u8]) -> Result<Value, ScanError> {
     if u32::try_from(text.len()).is_err() {
-        return Err(Odd::TooLarge);
+        return Err(ScanError::TooLarge);
     }
     let mut cursor = Cursor { text, at: 0 };
     cursor.space();
     let value = cursor.value()?;
     cursor.space();
-    if cursor.at == text.len() { Ok(value) } else { Err(Odd::Trailing) }
+    if cursor.at == text.len() { Ok(value) } else { Err(ScanError::TrailingText) }
 }
 
 /// The contents of an object document: its members, and the items of one of them.
@@ -115,10 +115,10 @@ pub type Known<'k> = &'k mut dyn FnMut(&[Value], usize) -> Option<usize>;
 /// [`members`] and [`items`] find in three. Items that are `known` are skipped.
 ///
 /// # Errors
-/// The same as for these three; [`Odd::Syntax`] if the document is not an object.
-pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd> {
+/// The same as for these three; [`ScanError::Syntax`] if the document is not an object.
+pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, ScanError> {
     if u32::try_from(text.len()).is_err() {
-        return Err(Odd::TooLarge);
+        return Err(ScanError::TooLarge);
     }
     let mut cursor = Cursor { text, at: 0 };
     let mut found = None;
@@ -133,7 +133,7 @@ pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd
     })?;
     cursor.space();
     if cursor.at != text.len() {
-        return Err(Odd::Trailing);
+        return Err(ScanError::TrailingText);
     }
     Ok(Listing { members: unambiguous(text, members)?, items: found })
 }
@@ -141,29 +141,29 @@ pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Odd
 /// The members of an object, in order.
 ///
 /// # Errors
-/// Returns [`Odd::DuplicateKey`] or [`Odd::EscapedKey`] if two parsers could read the object differently, and
-/// [`Odd::Syntax`] if `object` is not an object.
-pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
+/// Returns [`ScanError::DuplicateKey`] or [`ScanError::EscapedKey`] if two parsers could read the object differently,
+/// and [`ScanError::Syntax`] if `object` is not an object.
+pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, ScanError> {
     unambiguous(document, members_unchecked(document, object)?)
 }
 
-fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, Odd> {
+fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, ScanError> {
     let escaped = found.iter().any(|member| memchr(b'\\', member.name(document)).is_some());
     let twice =
         if escaped { has_duplicates_decoded(document, &found)? } else { has_duplicates(document, &found) };
-    if twice { Err(Odd::DuplicateKey) } else { Ok(found) }
+    if twice { Err(ScanError::DuplicateKey) } else { Ok(found) }
 }
 
 /// Whether two keys are equal once decoded. Escapes must be necessary, since others could hide a name that is looked
 /// for. Words in other alphabets are written with escapes, and so are paths; no name that is looked for is.
-fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, Odd> {
+fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, ScanError> {
     let mut names = Vec::with_capacity(members.len());
     for member in members {
         let literal = member.key.of(document);
-        let name = string::decode(literal).ok_or(Odd::EscapedKey)?;
+        let name = string::decode(literal).ok_or(ScanError::EscapedKey)?;
         let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'/');
         if memchr(b'\\', literal).is_some() && name.bytes().all(is_plain) {
-            return Err(Odd::EscapedKey);
+            return Err(ScanError::EscapedKey);
         }
         names.push(name);
     }
@@ -174,16 +174,16 @@ fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, O
 /// The members of an object, in order, whatever their keys.
 ///
 /// # Errors
-/// Returns [`Odd::Syntax`] if `object` is not an object.
-pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, Odd> {
+/// Returns [`ScanError::Syntax`] if `object` is not an object.
+pub fn members_unchecked(document: &[u8], object: Span) -> Result<Vec<Member>, ScanError> {
     Cursor::within(document, object).members(&mut |cursor, _| cursor.value())
 }
 
 /// The items of an array, in order.
 ///
 /// # Errors
-/// Returns [`Odd::Syntax`] if `array` is not an array.
-pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, Odd> {
+/// Returns [`ScanError::Syntax`] if `array` is not an array.
+pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, ScanError> {
     Cursor::within(document, array).items(&mut |_, _| None)
 }
 
@@ -209,7 +209,7 @@ struct Cursor<'a> {
 }
 
 /// Reads the value of a member whose key is given, without its quotes.
-type ReadValue<'r, 'a> = &'r mut dyn FnMut(&mut Cursor<'a>, &[u8]) -> Result<Value, Odd>;
+type ReadValue<'r, 'a> = &'r mut dyn FnMut(&mut Cursor<'a>, &[u8]) -> Result<Value, ScanError>;
 
 impl<'a> Cursor<'a> {
     /// A cursor at the start of a span that cannot go beyond its end.
@@ -217,7 +217,7 @@ impl<'a> Cursor<'a> {
         Self { text: &document[..span.range().end.min(document.len())], at: span.range().start }
     }
 
-    fn members(&mut self, value: ReadValue<'_, 'a>) -> Result<Vec<Member>, Odd> {
+    fn members(&mut self, value: ReadValue<'_, 'a>) -> Result<Vec<Member>, ScanError> {
         let mut found = Vec::new();
         self.expect(b'{')?;
         self.space();
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn items(&mut self, known: Known<'_>) -> Result<Vec<Value>, Odd> {
+    fn items(&mut self, known: Known<'_>) -> Result<Vec<Value>, ScanError> {
         let mut found = Vec::new();
         self.expect(b'[')?;
         self.space();
@@ -279,8 +279,8 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Odd> {
-        if self.take(byte) { Ok(()) } else { Err(Odd::Syntax) }
+    fn expect(&mut self, byte: u8) -> Result<(), ScanError> {
+        if self.take(byte) { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
     fn space(&mut self) {
@@ -289,7 +289,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Value, Odd> {
+    fn value(&mut self) -> Result<Value, ScanError> {
         let start = self.at;
         let kind = match self.peek() {
             Some(b'{') => Kind::Object,
@@ -301,14 +301,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads from an opening bracket up to and including the matching one. `open` has a bit per level: 1 for an object.
-    fn container(&mut self) -> Result<(), Odd> {
+    fn container(&mut self) -> Result<(), ScanError> {
         let (mut open, mut depth) = (0_u128, 0_u32);
         loop {
             // Invariant: a value is due here.
             let opened = match self.peek() {
                 Some(byte @ (b'{' | b'[')) => {
                     if depth == MAX_DEPTH {
-                        return Err(Odd::Depth);
+                        return Err(ScanError::TooDeep);
                     }
                     self.at += 1;
                     depth += 1;
@@ -336,7 +336,7 @@ impl<'a> Cursor<'a> {
                     break;
                 }
                 if !self.close(&mut open, &mut depth) {
-                    return Err(Odd::Syntax);
+                    return Err(ScanError::Syntax);
                 }
             }
         }
@@ -354,7 +354,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// In an object, takes `"key":`; in an array, nothing.
-    fn key(&mut self, open: u128) -> Result<(), Odd> {
+    fn key(&mut self, open: u128) -> Result<(), ScanError> {
         if open & 1 == 1 {
             self.string()?;
             self.space();
@@ -364,26 +364,26 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    fn scalar(&mut self) -> Result<Kind, Odd> {
+    fn scalar(&mut self) -> Result<Kind, ScanError> {
         match self.peek() {
             Some(b'"') => self.string().map(|()| Kind::String),
             Some(b't') => self.word(b"true").map(|()| Kind::Bool),
             Some(b'f') => self.word(b"false").map(|()| Kind::Bool),
             Some(b'n') => self.word(b"null").map(|()| Kind::Null),
             Some(b'-' | b'0'..=b'9') => self.number().map(|()| Kind::Number),
-            _ => Err(Odd::Syntax),
+            _ => Err(ScanError::Syntax),
         }
     }
 
-    fn word(&mut self, word: &[u8]) -> Result<(), Odd> {
+    fn word(&mut self, word: &[u8]) -> Result<(), ScanError> {
         if self.text[self.at..].starts_with(word) {
             self.at += word.len();
             return Ok(());
         }
-        Err(Odd::Syntax)
+        Err(ScanError::Syntax)
     }
 
-    fn number(&mut self) -> Result<(), Odd> {
+    fn number(&mut self) -> Result<(), ScanError> {
         self.take(b'-');
         if !self.take(b'0') {
             self.digits()?;
@@ -398,17 +398,17 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), Odd> {
+    fn digits(&mut self) -> Result<(), ScanError> {
         let start = self.at;
         while matches!(self.peek(), Some(b'0'..=b'9')) {
             self.at += 1;
         }
-        if self.at > start { Ok(()) } else { Err(Odd::Syntax) }
+        if self.at > start { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
     /// Reads from an opening quote up to and including the closing one: the first quote after an even number of
     /// backslashes.
-    fn string(&mut self) -> Result<(), Odd> {
+    fn string(&mut self) -> Result<(), ScanError> {
         self.expect(b'"')?;
         let mut from = self.at;
         while let Some(offset) = memchr(b'"', &self.text[from..]) {
@@ -420,7 +420,7 @@ impl<'a> Cursor<'a> {
                 return Ok(());
             }
         }
-        Err(Odd::Syntax)
+        Err(ScanError::Syntax)
     }
 }
 
@@ -430,7 +430,7 @@ mod tests {
 
     use super::*;
 
-    fn check(text: &str, expected: Result<Kind, Odd>) {
+    fn check(text: &str, expected: Result<Kind, ScanError>) {
         assert_eq!(document(text.as_bytes()).map(|value| value.kind), expected, "{text}");
     }
 
@@ -477,8 +477,8 @@ mod tests {
         ] {
             assert!(document(text.as_bytes()).is_err(), "{text}");
         }
-        check("{} {}", Err(Odd::Trailing));
-        check("01", Err(Odd::Trailing));
+        check("{} {}", Err(ScanError::TrailingText));
+        check("01", Err(ScanError::TrailingText));
     }
 
     #[test]
@@ -493,26 +493,26 @@ mod tests {
     fn members_refuse_two_readings() {
         let of = |text: &str| members(text.as_bytes(), Span::new(0, text.len())).map(|found| found.len());
         assert_eq!(of("{\"a\":1,\"b\":{\"a\":1,\"a\":2}}"), Ok(2));
-        assert_eq!(of("{\"a\":1,\"a\":2}"), Err(Odd::DuplicateKey));
-        assert_eq!(of("{\"\\u0061\":1}"), Err(Odd::EscapedKey));
+        assert_eq!(of("{\"a\":1,\"a\":2}"), Err(ScanError::DuplicateKey));
+        assert_eq!(of("{\"\\u0061\":1}"), Err(ScanError::EscapedKey));
         for (object, expected) in [
             (r#"{"\u540d":1,"b":2}"#, Ok(2)),
             (r#"{"src\\main.rs":1,"a\/b":2,"say \"x\"":3}"#, Ok(3)),
-            (r#"{"\u540d":1,"名":2}"#, Err(Odd::DuplicateKey)),
-            (r#"{"a\/b":1,"a/b":2}"#, Err(Odd::DuplicateKey)),
-            (r#"{"\u540d":1,"b":2,"b":3}"#, Err(Odd::DuplicateKey)),
-            (r#"{"\u540d":1,"\u0062":2}"#, Err(Odd::EscapedKey)),
-            (r#"{"call\u005fid":1}"#, Err(Odd::EscapedKey)),
-            (r#"{"x\u002did":1}"#, Err(Odd::EscapedKey)),
-            (r#"{"\u0020":1}"#, Err(Odd::EscapedKey)),
-            (r#"{"\ud800":1}"#, Err(Odd::EscapedKey)),
-            (r#"{"\x":1}"#, Err(Odd::EscapedKey)),
+            (r#"{"\u540d":1,"名":2}"#, Err(ScanError::DuplicateKey)),
+            (r#"{"a\/b":1,"a/b":2}"#, Err(ScanError::DuplicateKey)),
+            (r#"{"\u540d":1,"b":2,"b":3}"#, Err(ScanError::DuplicateKey)),
+            (r#"{"\u540d":1,"\u0062":2}"#, Err(ScanError::EscapedKey)),
+            (r#"{"call\u005fid":1}"#, Err(ScanError::EscapedKey)),
+            (r#"{"x\u002did":1}"#, Err(ScanError::EscapedKey)),
+            (r#"{"\u0020":1}"#, Err(ScanError::EscapedKey)),
+            (r#"{"\ud800":1}"#, Err(ScanError::EscapedKey)),
+            (r#"{"\x":1}"#, Err(ScanError::EscapedKey)),
         ] {
             assert_eq!(of(object), expected, "{object}");
         }
-        assert_eq!(of("[1]"), Err(Odd::Syntax));
+        assert_eq!(of("[1]"), Err(ScanError::Syntax));
         let many: Vec<String> = (0..40).map(|index| format!("\"k{}\":0", index % 39)).collect();
-        assert_eq!(of(&format!("{{{}}}", many.join(","))), Err(Odd::DuplicateKey));
+        assert_eq!(of(&format!("{{{}}}", many.join(","))), Err(ScanError::DuplicateKey));
     }
 
     #[test]

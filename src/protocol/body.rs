@@ -10,14 +10,14 @@ use bytes::Bytes;
 use super::trail::{MIN_MESSAGES, Walk};
 use crate::conversation::{Conversation, Memo, Message, MessageIndex, NoMemo, Slots, Step};
 use crate::json::scan::{self, Kind, Listing, Member, Value};
-use crate::json::{Edits, Odd, Span, string};
+use crate::json::{Edits, ScanError, Span, string};
 
 /// Why a body is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unread {
-    /// Its JSON is odd.
+    /// Its JSON is malformed, ambiguous or beyond a bound.
     #[error("odd JSON: {0}")]
-    Odd(Odd),
+    Json(ScanError),
     /// It is not UTF-8.
     #[error("not UTF-8")]
     NotText,
@@ -59,7 +59,7 @@ impl Document {
         let found = scan::listing(bytes, list, &mut |before, at| walk.step(before, at));
         let Listing { members, items } = match found {
             Ok(found) => found,
-            Err(odd) => return Err(is_text(bytes).err().unwrap_or(Unread::Odd(odd))),
+            Err(error) => return Err(is_text(bytes).err().unwrap_or(Unread::Json(error))),
         };
         let item = |(item, step): (Value, Option<Step>)| {
             let (known, key) = step.map(|step| (step.index, step.key)).unzip();

@@ -41,7 +41,7 @@ pub mod openai_responses;
 use bytes::Bytes;
 
 use crate::conversation::{Carriers, Conversation, Memo, Role};
-use crate::json::{Edit, Edits, Odd};
+use crate::json::{Edit, Edits, ScanError};
 use crate::plan::{self, Plan};
 use dialect::Server;
 
@@ -297,9 +297,9 @@ pub enum Unsafe {
     Mismatch(#[from] plan::Mismatch),
 }
 
-impl From<Odd> for Unread {
-    fn from(odd: Odd) -> Self {
-        Self::Odd(odd)
+impl From<ScanError> for Unread {
+    fn from(error: ScanError) -> Self {
+        Self::Json(error)
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
             // The same list, but not the same dialect.
             ("anthropic", tool, Err(Unread::Shape)),
             ("openai-chat", "{}", Err(Unread::Shape)),
-            ("openai-chat", r#"{"input":"a","input":"b"}"#, Err(Unread::Odd(Odd::DuplicateKey))),
+            ("openai-chat", r#"{"input":"a","input":"b"}"#, Err(Unread::Json(ScanError::DuplicateKey))),
         ] {
             let read = read(named(said).unwrap(), &Bytes::from(body), &NoMemo);
             assert_eq!(read.map(|(protocol, _)| protocol.name()), expected, "{said} {body}");

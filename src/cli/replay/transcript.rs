@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::damage::Damage;
-use crate::json::scan::{self, Kind, Odd};
+use crate::json::scan::{self, Kind, ScanError};
 
 /// The size of the largest file that is read, in bytes, after decompression.
 const MAX_FILE: u64 = 1 << 30;
@@ -109,7 +109,7 @@ impl Lines {
 fn is_message(line: &[u8]) -> bool {
     match scan::document(line) {
         Ok(value) => value.kind == Kind::Object,
-        Err(odd) => !matches!(odd, Odd::Syntax | Odd::Trailing),
+        Err(error) => !matches!(error, ScanError::Syntax | ScanError::TrailingText),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
     Arguments, Conversation, Leaf, Media, Memo, MessageIndex, Part, PartKind, Role, Slots,
 };
-use crate::json::Odd;
+use crate::json::ScanError;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::Unread;
 use crate::protocol::body::{Document, Object};
@@ -65,7 +65,7 @@ impl Either<'_> {
     /// If it is there under both names.
     fn get(&self, camel: &str, snake: &str) -> Result<Option<Value>, Unread> {
         match (self.0.get(camel), self.0.get(snake)) {
-            (Some(_), Some(_)) => Err(Odd::DuplicateKey.into()),
+            (Some(_), Some(_)) => Err(ScanError::DuplicateKey.into()),
             (one, other) => Ok(one.or(other).filter(|value| value.kind != Kind::Null)),
         }
     }
