@@ -157,17 +157,24 @@ pub trait Exchange: Send {
         Form::Original
     }
 
-    /// Whether to check the beginning of a successful answer before any of it goes to the client. It is held back
-    /// until [`Self::opened`] has seen enough, for [`super::OPENING_TIMEOUT`] at most.
+    /// Whether to check a successful answer before any of it goes to the client. It is held back until
+    /// [`Self::check_beginning`] has seen enough or [`Self::check_whole`] has seen all of it, for
+    /// [`super::OPENING_TIMEOUT`] at most.
     fn holds(&self, _status: StatusCode, _headers: &HeaderMap) -> bool {
         false
     }
 
-    /// Checks the beginning of such an answer. Called with more and more of it until this no longer returns
-    /// [`Opening::Hold`], with `whole` once all of it is there. If it still returns `Hold` then, when the time is
-    /// up, or when so much has come as is kept of a rejection, the answer goes to the client. An answer to an original after a rejection goes to the client in any case.
-    fn opened(&mut self, _body: &[u8], _whole: bool) -> Opening {
-        Opening::Deliver
+    /// Checks the beginning of an answer that is held back. Called with more and more of it until the result is not
+    /// `None`, which asks for more. If it still is when the time is up, or when so much has come as is kept of a
+    /// rejection, the answer goes to the client. An answer to an original after a rejection goes to the client in any
+    /// case.
+    fn check_beginning(&mut self, _body: &[u8]) -> Option<Remedy> {
+        Some(Remedy::Deliver)
+    }
+
+    /// Checks an answer that ended while [`Self::check_beginning`] asked for more. `body` is all of it.
+    fn check_whole(&mut self, _body: &[u8]) -> Remedy {
+        Remedy::Deliver
     }
 
     /// The head of the answer that goes to the client.
@@ -195,28 +202,15 @@ pub enum Form {
     Edited,
 }
 
-/// What to do about a rejection.
+/// What to do about a rejection, or about a successful answer that is checked as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// The rejection goes to the client.
+    /// The answer goes to the client.
     Deliver,
     /// The original of an edited request is sent, once, and its answer goes to the client. If it is refused in the
     /// same way, [`Exchange::rejected_again`] chooses between the two.
     SendOriginal,
     /// The request is prepared anew ([`Gateway::again`]) and sent again.
-    Again,
-}
-
-/// What to do about the beginning of an answer: to wait, or one of [`Remedy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
-    /// Wait for more of it.
-    Hold,
-    /// The answer goes to the client.
-    Deliver,
-    /// It rejects an edited request: the original is sent, once.
-    SendOriginal,
-    /// It rejects the request, which is prepared anew and sent again.
     Again,
 }
 
@@ -274,17 +268,6 @@ impl Prepared {
     /// The request as it came, without a follower.
     pub fn untouched() -> Self {
         Self::default()
-    }
-}
-
-impl Opening {
-    /// What to do if there is no more to wait for.
-    pub(super) fn remedy(self) -> Remedy {
-        match self {
-            Self::Hold | Self::Deliver => Remedy::Deliver,
-            Self::SendOriginal => Remedy::SendOriginal,
-            Self::Again => Remedy::Again,
-        }
     }
 }
 

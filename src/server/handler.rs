@@ -21,7 +21,7 @@ use super::boxed::boxed;
 use super::client::Upload;
 use super::decode::{self, Coding};
 use super::exchange::{
-    End, Fault, Filter, Form, Gateway, Inbound, Opening, Prepared, Rejection, Remedy, Route, Target,
+    End, Fault, Filter, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Route, Target,
 };
 use super::filtered::{self, Filtered};
 use super::guard::guard;
@@ -267,8 +267,7 @@ impl<G: Gateway> Handler<G> {
             let remedy = tap.rejected(head.status, &head.headers, &reason);
             (Response::from_parts(head, body), remedy)
         } else {
-            let (response, opening) = self.open(response, tap).await;
-            (response, opening.remedy())
+            self.open(response, tap).await
         };
         // Unless it is edited, the request was the original itself.
         let is_sent = !is_edited && remedy == Remedy::SendOriginal;
@@ -280,22 +279,22 @@ impl<G: Gateway> Handler<G> {
         &self,
         response: Response<body::Received>,
         tap: &mut Tap,
-    ) -> (Response<Replay<body::Received>>, Opening) {
+    ) -> (Response<Replay<body::Received>>, Remedy) {
         let (head, body) = response.into_parts();
         let is_plain = matches!(Coding::of(&head.headers), Some(Coding::Identity));
         if !head.status.is_success() || !is_plain || !tap.holds(head.status, &head.headers) {
-            return (Response::from_parts(head, Replay::streaming(body)), Opening::Deliver);
+            return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
         }
-        let mut opening = Opening::Hold;
+        let mut remedy = None;
         let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |read| {
-            opening = tap.opened(read, false);
-            opening != Opening::Hold
+            remedy = tap.check_beginning(read);
+            remedy.is_some()
         })
         .await;
-        if opening == Opening::Hold && body.as_whole().is_some() {
-            opening = tap.opened(body.read(), true);
+        if remedy.is_none() && body.as_whole().is_some() {
+            remedy = Some(tap.check_whole(body.read()));
         }
-        (Response::from_parts(head, body), opening)
+        (Response::from_parts(head, body), remedy.unwrap_or(Remedy::Deliver))
     }
 
     /// Asks the gateway for another form of the request.

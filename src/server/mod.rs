@@ -40,8 +40,8 @@ use std::time::Duration;
 pub use self::deadline::Deadline;
 pub use self::descriptors::make_room;
 pub use self::exchange::{
-    End, Exchange, Fault, Filter, Form, Gateway, Inbound, Opening, Party, Prepared, Refusal, Rejection,
-    Remedy, Route, Target, Unprepared,
+    End, Exchange, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Remedy, Route,
+    Target, Unprepared,
 };
 pub use self::handler::{OPENING_TIMEOUT, REJECTION_LIMIT};
 pub use self::listener::{Drained, Haste, Listener, Running, Server};

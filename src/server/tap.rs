@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::decode::{Coding, Decoder};
-use super::exchange::{End, Exchange, Form, Opening, Remedy};
+use super::exchange::{End, Exchange, Form, Remedy};
 use super::guard::guard;
 use super::stats::Stats;
 
@@ -90,10 +90,17 @@ impl Tap {
         self.call(|live| live.with(|exchange| exchange.holds(status, headers))).flatten().unwrap_or(false)
     }
 
-    pub(super) fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
-        self.call(|live| live.with(|exchange| exchange.opened(body, whole)))
+    /// What to do about an answer that begins like this; `None` asks for more of it.
+    pub(super) fn check_beginning(&mut self, body: &[u8]) -> Option<Remedy> {
+        self.call(|live| live.with(|exchange| exchange.check_beginning(body)))
             .flatten()
-            .unwrap_or(Opening::Deliver)
+            .unwrap_or(Some(Remedy::Deliver))
+    }
+
+    /// What to do about this answer.
+    pub(super) fn check_whole(&mut self, body: &[u8]) -> Remedy {
+        let remedy = self.call(|live| live.with(|exchange| exchange.check_whole(body)));
+        remedy.flatten().unwrap_or(Remedy::Deliver)
     }
 
     /// The answer was read by the gateway and does not go to the client.

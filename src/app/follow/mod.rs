@@ -18,7 +18,7 @@ use super::rewritten::RequestFacts;
 use crate::ledger::words::State;
 use crate::planner::Fate;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
-use crate::server::{End, Exchange, Form, Opening, Remedy};
+use crate::server::{End, Exchange, Form, Remedy};
 use crate::store::Batch;
 use crate::upstream::Upstream;
 use crate::usage::{Own, Usage, Vendor};
@@ -261,6 +261,31 @@ impl Follow {
         }
     }
 
+    /// What to do about a successful answer of which `body` has come: a whole document, or some of a stream.
+    fn remedy(&mut self, body: &[u8], is_document: bool) -> Remedy {
+        // This reader also recognises a stream of events.
+        let protocol = self.protocol;
+        let answer = LazyCell::new(|| {
+            let mut reader = protocol.answer(Framing::Document);
+            reader.push(body);
+            reader.finish()
+        });
+        if self.is_original() {
+            self.sent_form =
+                if answer.error.is_some() { SentForm::RefusedOriginal } else { SentForm::Original };
+            return Remedy::Deliver;
+        }
+        match protocol::refused(200, body) {
+            Refused::Malformed => return Remedy::SendOriginal,
+            Refused::Overflow { .. } => {}
+            _ if is_document && self.is_cut_off(&answer, RESEND_FROM) => {}
+            Refused::Other if self.blame_edits_within(&answer) => return Remedy::SendOriginal,
+            Refused::Answer | Refused::Unanswered | Refused::Other => return Remedy::Deliver,
+        }
+        self.overflowed();
+        Remedy::Again
+    }
+
     /// Records that the prompt was too long.
     fn overflowed(&mut self) {
         self.overflow = true;
@@ -317,33 +342,14 @@ impl Exchange for Follow {
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
-    fn opened(&mut self, body: &[u8], whole: bool) -> Opening {
-        let first = body.trim_ascii_start().first();
-        if !whole && (first == Some(&b'{') || !protocol::has_opened(body)) {
-            return Opening::Hold;
-        }
-        // This reader also recognises a stream of events.
-        let protocol = self.protocol;
-        let answer = LazyCell::new(|| {
-            let mut reader = protocol.answer(Framing::Document);
-            reader.push(body);
-            reader.finish()
-        });
-        if self.is_original() {
-            self.sent_form =
-                if answer.error.is_some() { SentForm::RefusedOriginal } else { SentForm::Original };
-            return Opening::Deliver;
-        }
-        let is_document = whole && matches!(first, Some(b'{' | b'['));
-        match protocol::refused(200, body) {
-            Refused::Malformed => return Opening::SendOriginal,
-            Refused::Overflow { .. } => {}
-            _ if is_document && self.is_cut_off(&answer, RESEND_FROM) => {}
-            Refused::Other if self.blame_edits_within(&answer) => return Opening::SendOriginal,
-            Refused::Answer | Refused::Unanswered | Refused::Other => return Opening::Deliver,
-        }
-        self.overflowed();
-        Opening::Again
+    /// A document is checked as a whole, a stream once an event tells how it continues.
+    fn check_beginning(&mut self, body: &[u8]) -> Option<Remedy> {
+        let is_document = first_byte(body) == Some(b'{');
+        (!is_document && protocol::has_opened(body)).then(|| self.remedy(body, false))
+    }
+
+    fn check_whole(&mut self, body: &[u8]) -> Remedy {
+        self.remedy(body, matches!(first_byte(body), Some(b'{' | b'[')))
     }
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
@@ -456,6 +462,11 @@ fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
 /// messages that a splice had left out were sent after all (`is_unspliced`): those were not searched for media.
 fn text(sent: u64, encoded: Option<u64>, is_unspliced: bool) -> Option<u64> {
     encoded.filter(|_| !is_unspliced).map(|encoded| sent.saturating_sub(encoded))
+}
+
+/// The first byte of a body that is not white space.
+fn first_byte(body: &[u8]) -> Option<u8> {
+    body.trim_ascii_start().first().copied()
 }
 
 /// How the body of an answer is framed, if that is known.
