@@ -22,7 +22,7 @@ use crate::lineage::{self, Caller, Place, Relation};
 use crate::planner::{self, Outcome, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::server::{Deadline, Fault};
-use crate::store::{Batch, StoreError};
+use crate::store::{Batch, CommitError, StoreError};
 use crate::strategy::compaction::{self, Compaction};
 use crate::strategy::system::{EntryKey, Stable};
 use crate::url;
@@ -82,7 +82,7 @@ impl Core {
             Some(_) => Box::pin(request.make_room()).await,
             None => match request.attempt(true).await {
                 // Another gateway on the same store was faster: its decisions are there now.
-                Err(StoreError::Raced) => Box::pin(request.attempt_again()).await,
+                Err(CommitError::Raced) => Box::pin(request.attempt_again()).await,
                 done => done,
             },
         };
@@ -298,7 +298,7 @@ impl<'a> Request<'a> {
         Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
     }
 
-    pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, StoreError> {
+    pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, CommitError> {
         let mut place = self.place()?;
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
@@ -317,7 +317,7 @@ impl<'a> Request<'a> {
     }
 
     /// Plans the request, carries the plan out and stores its decisions.
-    pub(super) async fn decide(&self, place: Place, waits: bool) -> Result<Rewritten, StoreError> {
+    pub(super) async fn decide(&self, place: Place, waits: bool) -> Result<Rewritten, CommitError> {
         let mut outcome = self.plan(&place, waits).await;
         let mut standing = outcome.standing.take();
         // What an event leaves behind is valid only if the event is carried out.
@@ -341,7 +341,7 @@ impl<'a> Request<'a> {
                 self.keep_alive(&place, &decided).await;
                 Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
             }
-            Err(StoreError::Raced) => Err(StoreError::Raced),
+            Err(error @ CommitError::Raced) => Err(error),
             Err(error) => Ok(self.settled(place, outcome, Some(error.to_string())).await),
         }
     }
@@ -352,9 +352,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), StoreError> {
+    async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), CommitError> {
         if !self.asked.until.is_none_or(Deadline::hold) {
-            return Err(StoreError::Withdrawn);
+            return Err(CommitError::Withdrawn);
         }
         let mut batch = self.track.lineage.batch(place, &outcome.applied, outcome.fresh, self.now_ms);
         batch.overrule = self.asked.overflow.is_some();
@@ -365,14 +365,14 @@ impl<'a> Request<'a> {
         }
         batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
         let done = self.stored(batch).await;
-        if let Err(error @ (StoreError::Full | StoreError::TimedOut | StoreError::Gone)) = &done {
+        if let Err(error @ (CommitError::Full | CommitError::TimedOut | CommitError::Gone)) = &done {
             tracing::warn!(%error, "a request leaves without what was to be decided about it");
         }
         done
     }
 
     /// Stores a batch, and waits for it no longer than the request may.
-    pub(super) async fn stored(&self, batch: Batch) -> Result<(), StoreError> {
+    pub(super) async fn stored(&self, batch: Batch) -> Result<(), CommitError> {
         let stored = self.track.store.commit(batch);
         let left = self.asked.until.map(|_| self.asked.left());
         match self.core.patience.into_iter().chain(left).min() {

@@ -8,18 +8,18 @@ use super::rewrite::Request;
 use super::rewritten::Rewritten;
 use crate::lineage::Place;
 use crate::server::Deadline;
-use crate::store::StoreError;
+use crate::store::CommitError;
 
 /// How many bytes two forms may differ by without any change to the history: cache marks come and go.
 const MARKS: u64 = 512;
 
 impl Request<'_> {
     /// The request with more room than the refused form, if [`Rewritten::has_room`] is set.
-    pub(super) async fn make_room(&self) -> Result<Rewritten, StoreError> {
+    pub(super) async fn make_room(&self) -> Result<Rewritten, CommitError> {
         let head = self.place()?.head();
         // Other copies may take long.
         if !self.asked.until.is_none_or(Deadline::release) {
-            return Err(StoreError::Withdrawn);
+            return Err(CommitError::Withdrawn);
         }
         let _alone = self.core.windows.alone(head).await;
         if let Some(refused) = self.core.windows.refused(head)
@@ -28,7 +28,7 @@ impl Request<'_> {
             return Ok(Rewritten { has_room: true, ..made });
         }
         let made = match self.attempt(false).await {
-            Err(StoreError::Raced) => self.attempt(false).await,
+            Err(CommitError::Raced) => self.attempt(false).await,
             done => done,
         }?;
         Ok(Rewritten { has_room: made.body.is_some() && made.facts.event.is_some(), ..made })

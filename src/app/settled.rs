@@ -5,20 +5,20 @@ use super::rewritten::{InForce, Rewritten};
 use crate::ledger::words::State;
 use crate::lineage::Place;
 use crate::planner::Outcome;
-use crate::store::StoreError;
+use crate::store::CommitError;
 
 impl Request<'_> {
     /// Retries after another gateway on the same store was faster, now that its decisions are there. If others are
     /// faster again, nothing is decided here.
-    pub(super) async fn attempt_again(&self) -> Result<Rewritten, StoreError> {
+    pub(super) async fn attempt_again(&self) -> Result<Rewritten, CommitError> {
         match self.attempt(false).await {
-            Err(StoreError::Raced) => {
+            Err(CommitError::Raced) => {
                 let place = self.place()?;
                 if place.thread.observe {
                     return Ok(self.left_alone(place, State::SetAside));
                 }
                 let outcome = self.plan(&place, false).await;
-                Ok(self.settled(place, outcome, Some(StoreError::Raced.to_string())).await)
+                Ok(self.settled(place, outcome, Some(CommitError::Raced.to_string())).await)
             }
             done => done,
         }

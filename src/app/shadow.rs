@@ -16,7 +16,7 @@ use super::rewrite::Request;
 use super::rewritten::{InForce, RequestFacts, Rewritten, Would};
 use crate::ledger::words::State;
 use crate::lineage::{Lineage, Memory, Place};
-use crate::store::{Overlay, Store, StoreError};
+use crate::store::{CommitError, Overlay, Store};
 
 /// The lineage, store and meter that a request is planned with: the real ones, or those of the shadow.
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ impl Request<'_> {
         // Nothing that is recorded here is worth waiting for.
         self.asked.until = None;
         let planned = match caught(self.planned(place)).await {
-            Some(Err(StoreError::Raced)) => caught(self.planned(place)).await,
+            Some(Err(CommitError::Raced)) => caught(self.planned(place)).await,
             done => done,
         };
         let Some(Ok(Rewritten { edited, facts, .. })) = planned else { return };
@@ -102,7 +102,7 @@ impl Request<'_> {
     }
 
     /// The request as it would have been sent.
-    async fn planned(&self, place: &Place) -> Result<Rewritten, StoreError> {
+    async fn planned(&self, place: &Place) -> Result<Rewritten, CommitError> {
         let place = self.track.lineage.decided_at(&self.conversation, place)?;
         self.decide(place, false).await
     }

@@ -142,6 +142,7 @@ pub trait Store: Send + Sync {
 
     /// Commits a batch. The returned future completes once the batch would survive the death of the process. Dropping
     /// it earlier withdraws the batch: then none of its decisions and splices takes effect, even if writing had begun.
+    /// It fails with a [`CommitError`].
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` if the queue was full and the batch was dropped.
@@ -184,12 +185,20 @@ pub enum StoreError {
          hint: copy both to a folder that can be written to"
     )]
     Unindexed,
-    /// Another gateway has stored a decision about the same part before; its decision holds.
-    #[error("another gateway on the same store was first")]
-    Raced,
     /// A row is malformed.
     #[error("a stored row is damaged")]
     Damaged,
+}
+
+/// Why a batch was not committed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another gateway has stored a decision about the same part before; its decision holds.
+    #[error("another gateway on the same store was first")]
+    Raced,
     /// The queue of writes is full.
     #[error("the queue of what waits to be written is full (`limits.queue`)")]
     Full,
@@ -202,6 +211,12 @@ pub enum StoreError {
     /// The writer thread has ended.
     #[error("the store's writer has ended")]
     Gone,
+}
+
+impl From<rusqlite::Error> for CommitError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Store(error.into())
+    }
 }
 
 // What to do about a store that cannot be opened.

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    Batch, Boundary, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking, StoredSplice,
-    StoredWindow, Summary, Thread,
+    Batch, Boundary, CommitError, Recent, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking,
+    StoredSplice, StoredWindow, Summary, Thread,
 };
 use crate::conversation::{Chain, Digest, Hashed};
 use crate::planner::PartKey;
@@ -46,7 +46,7 @@ impl Overlay {
     }
 
     /// Puts in a batch's decisions and splices, all or none. The first decision about a part stands.
-    fn put(&self, mut batch: Batch) -> Result<(), StoreError> {
+    fn put(&self, mut batch: Batch) -> Result<(), CommitError> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let is_decided = |new: &StoredDecision| {
             let known = self.decisions.get(&new.chain).unwrap_or_default();
@@ -57,7 +57,7 @@ impl Overlay {
             known.iter().any(|known| known.since == new.since)
         };
         if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
-            return Err(StoreError::Raced);
+            return Err(CommitError::Raced);
         }
         // Of several decisions about the same part, a store finds the newest.
         batch.decisions.sort_by_key(|new| (new.chain, new.part, new.since));

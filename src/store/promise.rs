@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::StoreError;
+use super::CommitError;
 
 /// How long to wait for a commit that has begun: a disk may hang.
 const COMMIT: Duration = Duration::from_secs(5);
 
-type Done = Result<(), StoreError>;
+type Done = Result<(), CommitError>;
 
 /// The promise that a batch will be stored. Dropping it early withdraws the batch.
 #[must_use = "dropping it withdraws the batch"]
@@ -59,7 +59,7 @@ pub(super) fn promise() -> (Duty, Stored) {
 
 impl Stored {
     /// A promise that has failed already.
-    pub fn refused(error: StoreError) -> Self {
+    pub fn refused(error: CommitError) -> Self {
         Self::done(Err(error))
     }
 
@@ -73,14 +73,13 @@ impl Stored {
     /// Waits for at most `patience`; a commit that has begun by then is awaited, within reason.
     ///
     /// # Errors
-    /// [`StoreError`] if the batch could not be stored; [`StoreError::TimedOut`] if the time was up and the batch is
-    /// withdrawn.
+    /// [`CommitError::TimedOut`] if the time was up and the batch is withdrawn; any other if it could not be stored.
     pub async fn within(mut self, patience: Duration) -> Done {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,
-            Err(_elapsed) if self.claim.make(Claimant::Waiter) => Err(StoreError::TimedOut),
+            Err(_elapsed) if self.claim.make(Claimant::Waiter) => Err(CommitError::TimedOut),
             // The writer removes what nobody waits for any more.
-            Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(StoreError::TimedOut)),
+            Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(CommitError::TimedOut)),
         }
     }
 }
@@ -89,7 +88,7 @@ impl Future for Stored {
     type Output = Done;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
-        Pin::new(&mut self.answer).poll(cx).map(|answer| answer.unwrap_or(Err(StoreError::Gone)))
+        Pin::new(&mut self.answer).poll(cx).map(|answer| answer.unwrap_or(Err(CommitError::Gone)))
     }
 }
 
@@ -141,9 +140,9 @@ mod tests {
     fn what_is_being_committed_is_waited_for() {
         let patience = Duration::from_secs(1);
         for (claimed, takes, expected) in [
-            (false, 2 * patience, Err(StoreError::TimedOut)),
+            (false, 2 * patience, Err(CommitError::TimedOut)),
             (true, 2 * patience, Ok(())),
-            (true, 2 * COMMIT, Err(StoreError::TimedOut)),
+            (true, 2 * COMMIT, Err(CommitError::TimedOut)),
         ] {
             let (duty, stored) = promise();
             assert!(!claimed || duty.claim());
@@ -163,7 +162,7 @@ mod tests {
     fn a_writer_that_has_ended_stores_nothing() {
         let (duty, stored) = promise();
         drop(duty);
-        assert!(matches!(run(stored), Err(StoreError::Gone)));
-        assert!(matches!(run(Stored::refused(StoreError::Raced)), Err(StoreError::Raced)));
+        assert!(matches!(run(stored), Err(CommitError::Gone)));
+        assert!(matches!(run(Stored::refused(CommitError::Raced)), Err(CommitError::Raced)));
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
 use super::row::{Batch, StoredSplice, digest};
+use super::{CommitError, StoreError};
 use crate::conversation::{Chain, PartId};
 use crate::planner::{Layout, Splice};
 
@@ -65,7 +65,7 @@ pub(super) fn like(
 }
 
 /// Stores a batch's splices. If another gateway was first, its splice is kept and the batch fails.
-pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
     for stored in &batch.splices {
         let made = connection
             .prepare_cached(
@@ -80,7 +80,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
                 batch.at_ms
             ])?;
         if made == 0 {
-            return Err(StoreError::Raced);
+            return Err(CommitError::Raced);
         }
     }
     Ok(())

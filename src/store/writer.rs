@@ -26,7 +26,7 @@ use super::sqlite::leaves_to;
 use super::sweep::{self, Sweep};
 use super::underway::Underway;
 use super::unlogged::Unlogged;
-use super::{StoreError, lacking, splices, uses, windows, withdrawal};
+use super::{CommitError, StoreError, lacking, splices, uses, windows, withdrawal};
 use crate::conversation::Digest;
 
 /// The most batches in one transaction.
@@ -116,7 +116,7 @@ impl Writer {
         let Some(jobs) = &self.jobs else { return false };
         let Err(mut job) = jobs.push(job, urgent) else { return true };
         self.missing.add(&job.batch);
-        refuse(&mut job, if jobs.is_closed() { StoreError::Gone } else { StoreError::Full });
+        refuse(&mut job, if jobs.is_closed() { CommitError::Gone } else { CommitError::Full });
         false
     }
 }
@@ -167,9 +167,9 @@ impl Default for Outages {
 
 impl Outages {
     /// Logs that a batch was not stored. Only what cannot be dealt with is worth a warning.
-    fn tell(&mut self, error: &StoreError, now: Instant) {
+    fn tell(&mut self, error: &CommitError, now: Instant) {
         match error {
-            StoreError::Raced => {
+            CommitError::Raced => {
                 tracing::debug!("{error}: the request is planned again by what stands in the store");
             }
             _ => self.batches.begin(error, now),
@@ -235,7 +235,7 @@ impl Desk {
                 Ok(()) => self.outages.texts.end(Instant::now()),
                 Err(error) => {
                     self.outages.texts.begin(&error, Instant::now());
-                    refuse(job, error.into());
+                    refuse(job, StoreError::from(error).into());
                 }
             }
         }
@@ -256,7 +256,9 @@ impl Desk {
                     stored.push(job.batch);
                 }
                 Err(error) => {
-                    self.health.heed(&error);
+                    if let CommitError::Store(error) = &error {
+                        self.health.heed(error);
+                    }
                     self.outages.tell(&error, Instant::now());
                     self.missing.add(&job.batch);
                     refuse(&mut job, error);
@@ -278,7 +280,7 @@ impl Desk {
         batch.saves.iter().try_for_each(|save| self.outputs.save(&save.id, &save.text))
     }
 
-    fn transaction(&mut self, jobs: &[Job]) -> Result<(), StoreError> {
+    fn transaction(&mut self, jobs: &[Job]) -> Result<(), CommitError> {
         loop {
             let transaction =
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -314,13 +316,13 @@ impl Desk {
     }
 }
 
-fn refuse(job: &mut Job, error: StoreError) {
+fn refuse(job: &mut Job, error: CommitError) {
     if let Some(duty) = job.duty.take() {
         duty.answer(Err(error));
     }
 }
 
-fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+fn put(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
     let at = batch.at_ms;
     for thread in &batch.threads {
         connection
@@ -391,7 +393,7 @@ fn put_outputs(connection: &Connection, batch: &Batch) -> Result<(), StoreError>
 ///
 /// A decision is made once: if another gateway was first, its decision is kept and the batch fails, so that the request
 /// is planned again from what is stored.
-fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
+fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
     let mut overruled = Vec::new();
     for stored in &batch.decisions {
         let decision = &stored.decision;
@@ -427,7 +429,7 @@ fn put_decisions(connection: &Connection, batch: &Batch) -> Result<(), StoreErro
                 batch.overrule
             ])?;
         if made == 0 {
-            return Err(StoreError::Raced);
+            return Err(CommitError::Raced);
         }
     }
     Ok(forget_texts(connection, &overruled)?)
@@ -552,13 +554,13 @@ mod tests {
     #[test]
     fn who_comes_second_is_no_warning() {
         for (error, level, expected) in [
-            (StoreError::Raced, Level::INFO, ""),
+            (CommitError::Raced, Level::INFO, ""),
             (
-                StoreError::Raced,
+                CommitError::Raced,
                 Level::DEBUG,
                 "another gateway on the same store was first: the request is planned again by what stands in the store",
             ),
-            (StoreError::Full, Level::WARN, "a batch could not be stored"),
+            (CommitError::Full, Level::WARN, "a batch could not be stored"),
         ] {
             let log = logged(level, || Outages::default().tell(&error, Instant::now()));
             assert!(log.contains(expected) && log.is_empty() == expected.is_empty(), "{level}: {log}");

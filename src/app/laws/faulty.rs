@@ -12,8 +12,8 @@ use crate::protocol::{
     AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Lowering, Protocol, Unread,
 };
 use crate::store::{
-    Batch, Boundary, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking, StoredSplice,
-    StoredWindow, Summary, Thread,
+    Batch, Boundary, CommitError, Spent, Store, StoreError, Stored, StoredDecision, StoredLacking,
+    StoredSplice, StoredWindow, Summary, Thread,
 };
 
 /// The number of different failures.
@@ -109,9 +109,9 @@ impl Store for Faulty {
     fn commit(&self, batch: Batch) -> Stored {
         match self.failure.load(Ordering::Relaxed) {
             _ if !batch.decides() => self.inner.commit(batch),
-            3 => Stored::refused(StoreError::Damaged),
-            4 => Stored::refused(StoreError::TimedOut),
-            5 => Stored::refused(StoreError::Raced),
+            3 => Stored::refused(StoreError::Damaged.into()),
+            4 => Stored::refused(CommitError::TimedOut),
+            5 => Stored::refused(CommitError::Raced),
             _ => self.inner.commit(batch),
         }
     }

@@ -6,7 +6,7 @@ use rusqlite::types::ValueRef;
 use super::splices::splice;
 use super::*;
 use crate::planner::Splice;
-use crate::store::StoreError;
+use crate::store::CommitError;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -32,7 +32,7 @@ impl Desk {
     }
 
     /// A request leaves as the gateway has it leave.
-    fn send_at(&self, now_ms: i64, request: &Conversation, fresh: &Fresh<'_>) -> Result<Place, StoreError> {
+    fn send_at(&self, now_ms: i64, request: &Conversation, fresh: &Fresh<'_>) -> Result<Place, CommitError> {
         let place = self.place_at(now_ms, request);
         let applied: Arc<[Applied]> = [&place.applied, fresh.decided].concat().into();
         let decides = !fresh.decided.is_empty() || fresh.splice.is_some();
@@ -55,7 +55,7 @@ impl Desk {
         self.send_at(now_ms, &talk(request), &Fresh::default()).unwrap()
     }
 
-    fn try_commit(&self, batch: Batch) -> Result<(), StoreError> {
+    fn try_commit(&self, batch: Batch) -> Result<(), CommitError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(self.store.commit(batch))
     }

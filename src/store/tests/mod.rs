@@ -58,7 +58,7 @@ pub(super) fn logged(level: tracing::Level, work: impl FnOnce()) -> String {
     std::fs::read_to_string(log.path()).unwrap()
 }
 
-fn wait(stored: Stored) -> Result<(), StoreError> {
+fn wait(stored: Stored) -> Result<(), CommitError> {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(stored)
 }
 
@@ -163,7 +163,7 @@ fn the_first_decision_stands() {
     wait(one.commit(decided(vec![stored("m", 0, "m", "first")], 1))).unwrap();
     let raced =
         wait(two.commit(decided(vec![stored("x", 0, "x", "lost"), stored("m", 0, "m", "second")], 2)));
-    assert!(matches!(raced, Err(StoreError::Raced)), "{raced:?}");
+    assert!(matches!(raced, Err(CommitError::Raced)), "{raced:?}");
     wait(two.commit(decided(vec![stored("m", 0, "later", "event")], 3))).unwrap();
     for store in [&one, &two] {
         let found = store.decisions(&[chain("m")]).unwrap();
@@ -223,7 +223,7 @@ fn a_refused_decision_is_overruled() {
     };
     wait(store.commit(decided(vec![stored("m", 0, "m", "long")], 1))).unwrap();
     let shorter = vec![stored("m", 0, "m", "short")];
-    assert!(matches!(wait(store.commit(decided(shorter.clone(), 2))), Err(StoreError::Raced)));
+    assert!(matches!(wait(store.commit(decided(shorter.clone(), 2))), Err(CommitError::Raced)));
     wait(store.commit(Batch { overrule: true, ..decided(shorter.clone(), 2) })).unwrap();
     assert_eq!((texts(&store), kept()), (shorter.clone(), 1), "nothing is left of what was refused");
     // The same text again, and one that another decision is sent as too.

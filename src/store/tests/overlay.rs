@@ -24,7 +24,7 @@ fn what_is_decided_above_a_store_stays_out_of_it() {
     wait(overlay.commit(decided(vec![one.clone()], 2))).unwrap();
     // The first decision is kept, and a batch is accepted as a whole or not at all.
     for again in [vec![stored("n", 0, "n", "lost"), stored("m", 1, "m", "again")], vec![one.clone()]] {
-        assert!(matches!(wait(overlay.commit(decided(again, 3))), Err(StoreError::Raced)));
+        assert!(matches!(wait(overlay.commit(decided(again, 3))), Err(CommitError::Raced)));
     }
     let later = stored("m", 1, "x", "later");
     wait(overlay.commit(decided(vec![later.clone()], 4))).unwrap();

@@ -62,7 +62,7 @@ fn a_full_queue_takes_no_more() {
         }
         assert!(waiting.len() < 1000, "the queue has no end");
     };
-    assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+    assert!(matches!(refused, Err(CommitError::Full)), "{refused:?}");
     other.execute_batch("COMMIT").unwrap();
     assert!(waiting.into_iter().all(|stored| wait(stored).is_ok()));
 }

@@ -12,7 +12,7 @@ fn texts_are_saved_before_they_are_cited() {
     std::fs::write(bench.home.path().join("outputs"), "").unwrap();
     let store = bench.open();
     let refused = wait(store.commit(batch.clone()));
-    assert!(matches!(refused, Err(StoreError::File(_))), "{refused:?}");
+    assert!(matches!(refused, Err(CommitError::Store(StoreError::File(_)))), "{refused:?}");
     assert_eq!(store.decisions(&[chain("m")]).unwrap(), []);
     std::fs::remove_file(bench.home.path().join("outputs")).unwrap();
     wait(store.commit(batch)).unwrap();

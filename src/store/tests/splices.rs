@@ -12,7 +12,7 @@ fn splices_are_found_by_what_they_replace() {
         let store = bench.open();
         wait(store.commit(batch(&one))).unwrap();
         wait(store.commit(batch(&two))).unwrap();
-        assert!(matches!(wait(store.commit(batch(&other))), Err(StoreError::Raced)));
+        assert!(matches!(wait(store.commit(batch(&other))), Err(CommitError::Raced)));
     }
     let store = bench.open();
     assert_eq!(store.splices(&[chain("x"), chain("m")]).unwrap(), [one, two]);
