@@ -1,6 +1,7 @@
 //! What a provider's prompt cache keeps of a request, and what its entries depend on.
 
-use super::model::{Conversation, Message, Part, PartId, PartKind, Role};
+use super::model::{Conversation, Message, PartId, Role};
+use super::part::{Part, PartKind};
 use crate::json::Span;
 
 /// How long a mark asks the provider to keep an entry.

@@ -15,13 +15,13 @@ mod memo;
 pub mod model;
 mod name_patterns;
 mod pairs;
+pub mod part;
 
 pub use arguments::{LONG, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
 pub use marks::{Carriers, Hold, Marks, Prelude, Shows};
 pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
-pub use model::{
-    Arguments, BlockKey, Conversation, Leaf, Message, MessageIndex, Part, PartId, PartKind, Role, Slots, Stem,
-};
+pub use model::{BlockKey, Conversation, Message, MessageIndex, PartId, Role, Stem};
 pub use name_patterns::NamePatterns;
+pub use part::{Arguments, Leaf, Part, PartKind, Slots};
