@@ -25,7 +25,7 @@ pub struct Texts<'a> {
 impl Conversation {
     /// The arguments of a call as text: the JSON of a value, or the content of a string.
     pub fn arguments(&self, id: PartId) -> Option<Cow<'_, str>> {
-        match self.part(id)?.arguments? {
+        match self.part(id)?.arguments()? {
             Arguments::Value(span) => {
                 std::str::from_utf8(self.bytes_of(id.message, span)).ok().map(Cow::Borrowed)
             }
@@ -35,7 +35,7 @@ impl Conversation {
 
     /// A digest of a call's tool and arguments, whatever the spelling of the arguments. `None` if the call has no name.
     pub fn call_digest(&self, id: PartId) -> Option<Digest> {
-        let tool = self.part(id)?.tool.as_deref()?;
+        let tool = self.part(id)?.tool()?;
         let arguments = self.arguments(id).unwrap_or_default();
         let mut hash = Hasher::default();
         json::canonical::text_piece(tool, &mut |bytes| hash.update(bytes));
@@ -63,7 +63,7 @@ impl Conversation {
             None if looks_like_json(&said) => return None,
             None => None,
         };
-        let is_readable = literals.is_some() || matches!(self.part(id)?.arguments?, Arguments::Encoded(_));
+        let is_readable = literals.is_some() || matches!(self.part(id)?.arguments()?, Arguments::Encoded(_));
         is_readable.then_some(Texts { said, literals })
     }
 }

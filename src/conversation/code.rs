@@ -6,18 +6,33 @@
 
 use std::sync::Arc;
 
-use super::{Conversation, MessageIndex, Part, PartKind};
+use super::{Conversation, MessageIndex, Part, PartData, PartKind, ToolResult};
 
-impl Part {
-    /// Forgets everything about a result but its place.
+impl ToolResult {
+    /// Forgets everything that a model would read.
     pub fn leave_to_code(&mut self) {
         (self.leaves, self.slots, self.media, self.content) = (Box::default(), None, None, None);
-        self.is_for_code = true;
+    }
+
+    /// Whether no model reads it.
+    pub const fn is_for_code(&self) -> bool {
+        self.content.is_none()
+    }
+}
+
+impl Part {
+    /// Whether it is a call made by code, or the result of one.
+    pub fn is_for_code(&self) -> bool {
+        match &self.data {
+            PartData::ToolCall(call) => call.is_for_code,
+            PartData::ToolResult(result) => result.is_for_code(),
+            _ => false,
+        }
     }
 
     /// Whether it is a result that no model reads.
     pub fn is_read_by_code(&self) -> bool {
-        self.is_for_code && self.kind == PartKind::ToolResult
+        self.result().is_some_and(ToolResult::is_for_code)
     }
 }
 
@@ -25,15 +40,15 @@ impl Conversation {
     /// Marks the results of calls made by code. Messages are read one by one, and only the call says who made it.
     #[must_use]
     pub fn with_code_apart(mut self) -> Self {
-        let is_call = |part: &Part| part.is_for_code && part.kind == PartKind::ToolCall;
+        let is_call = |part: &Part| part.is_for_code() && part.kind() == PartKind::ToolCall;
         let Some(first) = self.messages.iter().position(|message| message.index.parts.iter().any(is_call))
         else {
             return self;
         };
         for at in first..self.messages.len() {
-            let results = self.parts_of(at).filter(|(_, part)| part.kind == PartKind::ToolResult);
+            let results = self.parts_of(at).filter(|(_, part)| part.kind() == PartKind::ToolResult);
             let called_by_code = |result| Some(is_call(self.part(self.call_of(result)?)?));
-            let found = results.filter(|(id, part)| !part.is_for_code && called_by_code(*id) == Some(true));
+            let found = results.filter(|(id, part)| !part.is_for_code() && called_by_code(*id) == Some(true));
             let found: Vec<usize> = found.map(|(id, _)| id.part as usize).collect();
             if found.is_empty() {
                 continue;
@@ -41,7 +56,11 @@ impl Conversation {
             let index = &self.messages[at].index;
             let mut parts = index.parts.to_vec();
             let is_found = |(at, _): &(usize, &mut Part)| found.contains(at);
-            parts.iter_mut().enumerate().filter(is_found).for_each(|(_, part)| part.leave_to_code());
+            for (_, part) in parts.iter_mut().enumerate().filter(is_found) {
+                if let PartData::ToolResult(result) = &mut part.data {
+                    result.leave_to_code();
+                }
+            }
             let read = MessageIndex::new(index.role, parts, index.fingerprint);
             let read = read.with_stem(index.stem).marked(index.is_marked).showing(index.shows);
             let raw = self.messages[at].span.of(&self.body);
@@ -118,19 +137,22 @@ mod tests {
             let protocol = protocol::named(dialect).unwrap();
             let read = protocol.index(&Bytes::from(body.clone()), &NoMemo).unwrap();
             let all = (0..read.messages.len()).flat_map(|at| read.parts_of(at));
-            let results = all.filter(|(_, part)| part.kind == PartKind::ToolResult);
+            let results = all.filter(|(_, part)| part.kind() == PartKind::ToolResult);
             let (apart, others): (Vec<_>, Vec<_>) = results.partition(|(_, part)| part.is_read_by_code());
-            let ids: Vec<&str> = apart.iter().filter_map(|(_, part)| part.call_id.as_deref()).collect();
+            let ids: Vec<&str> = apart.iter().filter_map(|(_, part)| part.call_id()).collect();
             assert_eq!(ids.join(" "), expected, "{body}");
             for (id, part) in apart {
-                let nothing = part.leaves.is_empty() && part.content.is_none() && part.read_len() == 0;
+                let nothing = part.leaves().is_empty() && part.content().is_none() && part.read_len() == 0;
                 let block = protocol.prompt(&read).blocks.into_iter().find(|block| block.part == Some(id));
                 assert!(
                     nothing && block.is_some_and(|block| (block.bytes, block.weight) == (0, 0)),
                     "{body}"
                 );
             }
-            assert!(others.iter().all(|(_, part)| !part.leaves.is_empty() && part.read_len() > 0), "{body}");
+            assert!(
+                others.iter().all(|(_, part)| !part.leaves().is_empty() && part.read_len() > 0),
+                "{body}"
+            );
         }
     }
 }

@@ -25,7 +25,7 @@ impl MessageIndex {
             return self;
         }
         for part in &mut self.parts {
-            if matches!(part.kind, PartKind::Hosted | PartKind::Opaque) {
+            if matches!(part.kind(), PartKind::Hosted | PartKind::Opaque) {
                 part.encoded = excess(part.span.of(raw)) as u32;
             }
         }

@@ -1,7 +1,7 @@
 //! What a provider's prompt cache keeps of a request, and what its entries depend on.
 
 use super::model::{Conversation, Message, PartId, Role};
-use super::part::{Part, PartKind};
+use super::part::{Part, PartData, PartKind, Slots};
 use crate::json::Span;
 
 /// How long a mark asks the provider to keep an entry.
@@ -168,7 +168,7 @@ impl Conversation {
             // Neither an empty text nor a part without text carries a mark.
             carriers @ (Carriers::Texts | Carriers::TextsAndResults) => {
                 let block = self.text_block(id, part)?;
-                let is_result = carriers == Carriers::TextsAndResults && part.kind == PartKind::ToolResult;
+                let is_result = carriers == Carriers::TextsAndResults && part.kind() == PartKind::ToolResult;
                 let says = self.text(id, 0).is_some_and(|text| !text.trim().is_empty());
                 says.then_some(if is_result { part.span } else { block })?
             }
@@ -179,19 +179,21 @@ impl Conversation {
     /// The block that the only text of a part is, or can be turned into. Instructions in one string stay that, because
     /// a list may mean something else to whatever depends on them. So do strings in lists.
     fn text_block(&self, id: PartId, part: &Part) -> Option<Span> {
-        let [leaf] = &*part.leaves else { return None };
         let message = &self.messages[id.message as usize];
         let is_content = |text: Span| {
             let before = self.body.get(..self.absolute(id.message, text).start as usize);
             before.is_some_and(|before| before.trim_ascii_end().ends_with(b":"))
         };
-        match (part.kind, &part.slots) {
-            (PartKind::Text, _) if part.span != leaf.span => Some(part.span),
-            (PartKind::Text, _) if message.index.role != Role::System => {
+        match &part.data {
+            PartData::Text(leaf) if part.span != leaf.span => Some(part.span),
+            PartData::Text(_) if message.index.role != Role::System => {
                 Some(part.span).filter(|text| is_content(*text))
             }
-            (PartKind::ToolResult, None) => Some(leaf.span),
-            (PartKind::ToolResult, Some(list)) if list.items.len() == 1 => list.items.first().copied(),
+            PartData::ToolResult(result) => match (&*result.leaves, &result.slots) {
+                ([leaf], None) => Some(leaf.span),
+                ([_], Some(Slots { items, .. })) if items.len() == 1 => items.first().copied(),
+                _ => None,
+            },
             _ => None,
         }
     }

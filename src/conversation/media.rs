@@ -38,18 +38,24 @@ impl Part {
 
     /// The items of a result's lists that are not replaceable texts, each of which counts as [`MEDIA`] at most.
     pub fn beside_texts(&self) -> impl Iterator<Item = Span> {
-        let slots = self.slots.iter().flat_map(|slots| slots.items.iter().enumerate());
+        let (leaves, slots, media) = (self.leaves(), self.slots(), self.media_list());
+        let items = slots.into_iter().flat_map(|slots| slots.items.iter().enumerate());
         let is_text =
-            move |slot: usize| self.leaves.binary_search_by_key(&Some(slot as u32), |leaf| leaf.slot).is_ok();
-        let own = slots.filter(move |(slot, _)| !is_text(*slot)).map(|(_, item)| item);
-        let beside = self.media.as_ref().map(|media| &media.slots);
-        let beside = beside.filter(|list| self.slots.as_ref().is_none_or(|own| own.array != list.array));
+            move |slot: usize| leaves.binary_search_by_key(&Some(slot as u32), |leaf| leaf.slot).is_ok();
+        let own = items.filter(move |(slot, _)| !is_text(*slot)).map(|(_, item)| item);
+        let beside = media.map(|media| &media.slots);
+        let beside = beside.filter(|list| slots.is_none_or(|own| own.array != list.array));
         own.chain(beside.into_iter().flat_map(|list| &*list.items)).copied()
+    }
+
+    /// The images and documents of a result.
+    pub fn media_list(&self) -> Option<&Media> {
+        self.result()?.media.as_deref()
     }
 
     /// The encodings of a result's images and documents that may be removed.
     pub fn media(&self) -> &[Leaf] {
-        self.media.as_ref().map(|media| &*media.blocks).unwrap_or_default()
+        self.media_list().map(|media| &*media.blocks).unwrap_or_default()
     }
 
     /// What these count as, in bytes.
@@ -59,16 +65,16 @@ impl Part {
 
     /// The type of a text block that may replace an image or a document; `None`: nothing may.
     pub fn text_for_media(&self) -> Option<&'static str> {
-        self.media.as_ref().and_then(|media| media.text)
+        self.media_list().and_then(|media| media.text)
     }
 
     /// A leaf or, with indices after those of the leaves, an image or a document that may be removed; and the list that
     /// it is in.
     pub fn block(&self, at: usize) -> Option<(&Leaf, Option<&Slots>)> {
-        match at.checked_sub(self.leaves.len()) {
-            None => self.leaves.get(at).map(|leaf| (leaf, self.slots.as_ref())),
+        match at.checked_sub(self.leaves().len()) {
+            None => self.leaves().get(at).map(|leaf| (leaf, self.slots())),
             Some(at) => {
-                let media = self.media.as_deref()?;
+                let media = self.media_list()?;
                 media.blocks.get(at).map(|block| (block, Some(&media.slots)))
             }
         }

@@ -24,4 +24,4 @@ pub use media::{MEDIA, Media};
 pub use memo::{Memo, NoMemo, Step, Trail};
 pub use model::{BlockKey, Conversation, Message, MessageIndex, PartId, Role, Stem};
 pub use name_patterns::NamePatterns;
-pub use part::{Arguments, Leaf, Part, PartKind, Slots};
+pub use part::{Arguments, Call, Hosted, Leaf, Opaque, Part, PartData, PartKind, Slots, ToolResult};

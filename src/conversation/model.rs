@@ -115,12 +115,12 @@ impl MessageIndex {
 
     /// Whether it contains tool results.
     pub fn has_results(&self) -> bool {
-        self.parts.iter().any(|part| part.kind == PartKind::ToolResult)
+        self.parts.iter().any(|part| part.kind() == PartKind::ToolResult)
     }
 
     /// Whether it contains parts that decisions are made about: results, reasoning, and long calls.
     pub fn is_decided_about(&self) -> bool {
-        self.parts.iter().any(|part| match part.kind {
+        self.parts.iter().any(|part| match part.kind() {
             PartKind::ToolResult | PartKind::Thinking => true,
             PartKind::ToolCall => part.span.len() >= LONG,
             _ => false,
@@ -222,7 +222,7 @@ impl Conversation {
     pub fn beginning(&self) -> PartId {
         let all = (0..self.messages.len())
             .rev()
-            .filter_map(|at| self.parts_of(at).filter(|(_, part)| part.is_summary).last());
+            .filter_map(|at| self.parts_of(at).filter(|(_, part)| part.is_summary()).last());
         all.map(|(id, _)| id).next().unwrap_or(PartId { message: 0, part: 0 })
     }
 
@@ -270,7 +270,7 @@ impl Conversation {
     /// Whether the history contains reasoning.
     pub fn has_reasoning(&self) -> bool {
         let mut parts = self.messages.iter().flat_map(|message| &*message.index.parts);
-        parts.any(|part| part.kind == PartKind::Thinking)
+        parts.any(|part| part.kind() == PartKind::Thinking)
     }
 
     /// Converts a span of a message's index to a span of the body.
@@ -290,12 +290,12 @@ impl Conversation {
 
     /// The texts of a part's leaves; `None` if one of them cannot be read.
     pub fn texts(&self, id: PartId) -> Option<Vec<Cow<'_, str>>> {
-        (0..self.part(id)?.leaves.len()).map(|leaf| self.text(id, leaf)).collect()
+        (0..self.part(id)?.leaves().len()).map(|leaf| self.text(id, leaf)).collect()
     }
 
     /// The literal of a leaf as written, quotes included.
     pub fn literal(&self, id: PartId, leaf: usize) -> Option<&[u8]> {
-        let leaf = self.part(id)?.leaves.get(leaf)?;
+        let leaf = self.part(id)?.leaves().get(leaf)?;
         Some(self.bytes_of(id.message, leaf.span))
     }
 

@@ -43,7 +43,7 @@ impl Conversation {
             answer += usize::from(is_answer && !answering);
             answering = is_answer;
             for found in self.parts_of(at) {
-                let (part, id) = (found.0, found.1.call_id.as_deref());
+                let (part, id) = (found.0, found.1.call_id());
                 if is_call(&found) {
                     all.push((part, None));
                     let call = all.len() - 1;
@@ -70,7 +70,7 @@ impl Conversation {
     /// The call that a result answers. Results beyond the number of calls belong to the last call. For a dialect
     /// without ids, its index makes them up.
     pub fn call_of(&self, result: PartId) -> Option<PartId> {
-        let id = self.part(result)?.call_id.as_deref()?;
+        let id = self.part(result)?.call_id()?;
         let (mut answered, mut last) = (0, None);
         for message in (0..=result.message as usize).rev() {
             let same = || self.named(message, id).filter(|(part, _)| *part < result);
@@ -88,7 +88,7 @@ impl Conversation {
 
     /// The result of a call, if it has one.
     pub fn result_of(&self, call: PartId) -> Option<PartId> {
-        let id = self.part(call)?.call_id.as_deref()?;
+        let id = self.part(call)?.call_id()?;
         let begin = self.answer_with(call.message as usize);
         let messages = &self.messages[begin..];
         let end = begin + messages.iter().take_while(|message| message.index.role == Role::Assistant).count();
@@ -101,13 +101,13 @@ impl Conversation {
 
     /// The tool that a result comes from: named by itself, otherwise by its call.
     pub fn tool_of(&self, result: PartId) -> Option<&str> {
-        let own = self.part(result)?.tool.as_deref();
-        own.or_else(|| self.part(self.call_of(result)?)?.tool.as_deref())
+        let own = self.part(result)?.tool();
+        own.or_else(|| self.part(self.call_of(result)?)?.tool())
     }
 
     /// The parts of a message with this id.
     fn named<'c>(&'c self, message: usize, id: &'c str) -> impl Iterator<Item = (PartId, &'c Part)> {
-        self.parts_of(message).filter(move |(_, part)| part.call_id.as_deref() == Some(id))
+        self.parts_of(message).filter(move |(_, part)| part.call_id() == Some(id))
     }
 
     /// The first of the consecutive messages of the model that this one belongs to.
@@ -118,11 +118,11 @@ impl Conversation {
 }
 
 fn is_call((_, part): &(PartId, &Part)) -> bool {
-    part.kind == PartKind::ToolCall
+    part.kind() == PartKind::ToolCall
 }
 
 fn is_result((_, part): &(PartId, &Part)) -> bool {
-    part.kind == PartKind::ToolResult
+    part.kind() == PartKind::ToolResult
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
             let history = history(words);
             let all = |kind: PartKind, other: &dyn Fn(PartId) -> Option<PartId>| {
                 let parts = (0..history.messages.len()).flat_map(|at| history.parts_of(at));
-                let parts = parts.filter(|(_, part)| part.kind == kind);
+                let parts = parts.filter(|(_, part)| part.kind() == kind);
                 let place = |id: PartId| id.message.to_string();
                 let places = parts.map(|(id, _)| other(id).map_or_else(|| "-".to_owned(), place));
                 places.collect::<Vec<_>>().join(" ")

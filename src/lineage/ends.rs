@@ -9,7 +9,7 @@ use crate::conversation::{Chain, Conversation, Digest, Message, PartId, PartKind
 fn instructions(conversation: &Conversation) -> usize {
     let instructs = |message: &&Message| {
         let index = &message.index;
-        index.role == Role::System && index.parts.iter().all(|part| part.kind == PartKind::Text)
+        index.role == Role::System && index.parts.iter().all(|part| part.kind() == PartKind::Text)
     };
     let count = conversation.messages.iter().take_while(instructs).count();
     if count < conversation.messages.len() { count } else { 0 }

@@ -156,7 +156,7 @@ fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Ro
 /// Only reasoning that can be removed from where it stands may be left out.
 fn check_omit(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    let may_go = part.kind == PartKind::Thinking && part.slots.is_some();
+    let may_go = part.kind() == PartKind::Thinking && part.slots().is_some();
     if may_go { Ok(()) } else { Err(Refusal::Protected) }
 }
 
@@ -164,7 +164,7 @@ fn check_omit(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
 fn check_append(conversation: &Conversation, id: PartId, leaf: u32, text: &str) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     let message = &conversation.messages[id.message as usize].index;
-    if part.kind != PartKind::Text || !message.starts_turn() {
+    if part.kind() != PartKind::Text || !message.starts_turn() {
         return Err(Refusal::Protected);
     }
     conversation.text(id, leaf as usize).ok_or(Refusal::Missing)?;
@@ -182,12 +182,12 @@ fn check_omitted(
         let (mut stays, mut changes) = (false, false);
         for (id, part) in conversation.parts_of(message) {
             let goes = omitted.contains(&id);
-            if part.kind == PartKind::Thinking && !goes && left > 0 {
+            if part.kind() == PartKind::Thinking && !goes && left > 0 {
                 return Err(Refusal::Protected);
             }
             left -= usize::from(goes);
             changes |= goes;
-            stays |= part.kind != PartKind::Thinking;
+            stays |= part.kind() != PartKind::Thinking;
         }
         if changes && !stays {
             return Err(Refusal::EmptyText);
@@ -222,7 +222,7 @@ fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusa
     let lost = conversation.messages.iter().zip(&dropped).filter(|(_, dropped)| **dropped);
     for (message, _) in lost {
         if message.index.role == Role::System
-            || message.index.parts.iter().any(|part| part.kind == PartKind::Opaque)
+            || message.index.parts.iter().any(|part| part.kind() == PartKind::Opaque)
         {
             return Err(Refusal::Protected);
         }
@@ -236,7 +236,7 @@ fn check_text(conversation: &Conversation, id: PartId, leaves: &[(u32, LeafEdit)
     if leaves.is_empty() || leaves.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
         return Err(Refusal::Conflict);
     }
-    match part.kind {
+    match part.kind() {
         PartKind::ToolResult => check_leaves(part, leaves),
         PartKind::ToolCall => check_arguments(conversation, id, leaves),
         _ => Err(Refusal::Protected),
@@ -249,7 +249,7 @@ fn check_arguments(
     id: PartId,
     edits: &[(u32, LeafEdit)],
 ) -> Result<(), Refusal> {
-    let may_change = conversation.part(id).is_some_and(|part| !part.is_sealed);
+    let may_change = conversation.part(id).is_some_and(|part| !part.is_sealed());
     if !may_change || conversation.result_of(id).is_none() {
         return Err(Refusal::Protected);
     }
@@ -279,8 +279,10 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
         let (block, list) = part.block(*at as usize).ok_or(Refusal::Missing)?;
         match edit {
             LeafEdit::Remove if block.slot.is_none() => return Err(Refusal::NotRemovable),
-            LeafEdit::Remove => removed += usize::from(list == part.slots.as_ref()),
-            LeafEdit::Replace(_) if *at as usize >= part.leaves.len() && part.text_for_media().is_none() => {
+            LeafEdit::Remove => removed += usize::from(list == part.slots()),
+            LeafEdit::Replace(_)
+                if *at as usize >= part.leaves().len() && part.text_for_media().is_none() =>
+            {
                 return Err(Refusal::NotReplaceable);
             }
             LeafEdit::Replace(_) if block.stays_blank => return Err(Refusal::Protected),
@@ -289,7 +291,7 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
         }
     }
     // Not every provider accepts a list without blocks. A list beside the content may be empty, as it may be absent.
-    if part.slots.as_ref().is_some_and(|slots| slots.items.len() == removed) {
+    if part.slots().is_some_and(|slots| slots.items.len() == removed) {
         return Err(Refusal::EmptyText);
     }
     Ok(())
@@ -340,7 +342,7 @@ fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -
     let inserted: HashSet<usize> = inserted.collect();
     for (at, message) in conversation.messages.iter().enumerate() {
         let parts = &message.index.parts;
-        let only = !parts.is_empty() && parts.iter().all(|part| part.kind == PartKind::Thinking);
+        let only = !parts.is_empty() && parts.iter().all(|part| part.kind() == PartKind::Thinking);
         let is_answer = |at: usize| conversation.messages[at].index.role == Role::Assistant;
         let separated = match dropped.get(at + 1) {
             Some(false) if dropped[at] => is_answer(at + 1),
@@ -373,11 +375,11 @@ impl Pairs {
         let (mut calls, mut hosted) = (Calls::default(), Calls::default());
         for message in 0..conversation.messages.len() {
             for (_, part) in conversation.parts_of(message) {
-                match (part.kind, part.call_id.as_deref()) {
+                match (part.kind(), part.call_id()) {
                     (PartKind::ToolCall, Some(id)) => calls.made(id, message),
                     (PartKind::ToolCall, None) => pairs.open.push(message),
                     // Its result may come with a later answer.
-                    (PartKind::Hosted, Some(id)) if part.tool.is_some() => hosted.made(id, message),
+                    (PartKind::Hosted, Some(id)) if part.tool().is_some() => hosted.made(id, message),
                     (PartKind::Hosted, Some(id)) => match hosted.answered(id) {
                         Some(call) => pairs.hosted.push((call, message)),
                         None => pairs.open.push(message),

@@ -10,7 +10,7 @@ use super::{LeafEdit, Op, Plan};
 /// A part can carry a mark if it is understood, is not reasoning, has a place for one, and is not an empty text.
 pub(super) fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    match part.kind {
+    match part.kind() {
         PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => Err(Refusal::Protected),
         PartKind::Text if !conversation.says_something(id, 0) => Err(Refusal::EmptyText),
         _ if conversation.marks.is_some() && conversation.mark_place(id).is_none() => Err(Refusal::Protected),

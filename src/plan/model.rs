@@ -172,7 +172,7 @@ fn is_edited_so(
             let new = Side { conversation: after, id: new_id, part: new };
             let of_part = edits.parts.get(&old_id.part).copied().flatten().unwrap_or_default();
             same_head(old.part, new.part)
-                && match old.part.kind {
+                && match old.part.kind() {
                     PartKind::ToolCall => same_arguments(old, of_part, new),
                     _ => same_texts(old, of_part, &edits.appended, new),
                 }
@@ -248,7 +248,7 @@ fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = 
         let Op::Text { part, leaves } = op else { return None };
         let of = before.part(*part)?;
         let goes = |(leaf, edit): &(u32, LeafEdit)| {
-            let goes = *edit == LeafEdit::Remove || *leaf as usize >= of.leaves.len();
+            let goes = *edit == LeafEdit::Remove || *leaf as usize >= of.leaves().len();
             goes && of.block(*leaf as usize).is_some_and(|(block, _)| block.is_marked)
         };
         leaves.iter().any(goes).then_some(*part)
@@ -256,7 +256,8 @@ fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = 
 }
 
 fn same_head(old: &Part, new: &Part) -> bool {
-    (old.kind, &old.call_id, &old.tool, old.is_error) == (new.kind, &new.call_id, &new.tool, new.is_error)
+    let [old, new] = [old, new].map(|part| (part.kind(), part.call_id(), part.tool(), part.is_error()));
+    old == new
 }
 
 /// Whether the arguments of the call `new` are those of `old` with these edits.
@@ -287,7 +288,7 @@ fn same_texts(
 ) -> bool {
     let edits: BTreeMap<u32, &LeafEdit> = edits.iter().map(|(leaf, edit)| (*leaf, edit)).collect();
     let edit = |at: usize| edits.get(&(at as u32)).copied();
-    let count = old.part.leaves.len();
+    let count = old.part.leaves().len();
     let unedited = (count..).zip(media(old)).filter(|(at, _)| edit(*at).is_none());
     if !unedited.map(|(_, block)| block).eq(media(new)) {
         return false;
@@ -314,12 +315,12 @@ fn same_texts(
             }
         },
     };
-    stay.len() == new.part.leaves.len() && stay.into_iter().zip(0..).all(same)
+    stay.len() == new.part.leaves().len() && stay.into_iter().zip(0..).all(same)
 }
 
 /// The removable images and documents of a result, as written.
 fn media(of: Side<'_>) -> impl Iterator<Item = Option<&[u8]>> {
-    let slots = of.part.media.as_ref().map(|media| &media.slots.items);
+    let slots = of.part.media_list().map(|media| &media.slots.items);
     of.part.media().iter().map(move |block| {
         let item = slots?.get(block.slot? as usize)?;
         Some(of.conversation.bytes_of(of.id.message, *item))

@@ -80,7 +80,7 @@ impl Before<'_> {
         let items = history.items().iter().enumerate();
         let long = items.filter(|(at, item)| item.long > 0 && !gone(*at));
         let old = long.filter_map(|(at, item)| {
-            let tool = self.conversation.part(item.part)?.tool.as_deref()?;
+            let tool = self.conversation.part(item.part)?.tool()?;
             let age = history.step().checked_sub(item.step + fresh)?;
             let result = self.conversation.result_of(item.part)?;
             let is_sent = (result.message as usize) < self.sent.min(tail);
@@ -99,7 +99,7 @@ const fn reads_nothing(_bytes: f64, _requests: f64) -> f64 {
 
 /// Bytes saved by abridging a call.
 pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
-    if conversation.part(id).is_none_or(|part| part.is_sealed || part.span.len() < LONG) {
+    if conversation.part(id).is_none_or(|part| part.is_sealed() || part.span.len() < LONG) {
         return 0;
     }
     let Some(texts) = conversation.argument_texts(id) else { return 0 };
@@ -135,7 +135,7 @@ pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>
         cause: Cause::Abridged,
         leaves,
         content,
-        key: PartKey::of(conversation.part(id)?.call_id.as_deref(), content),
+        key: PartKey::of(conversation.part(id)?.call_id(), content),
         bytes_before: before as u64,
         bytes_after: after as u64,
         output: Some(output.clone()),
@@ -178,7 +178,7 @@ fn abridged(text: &str, recall: &str) -> String {
 
 /// Whether a call still says what it said when the decision was made.
 pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
-    let is_open = conversation.part(applied.part).is_some_and(|part| !part.is_sealed);
+    let is_open = conversation.part(applied.part).is_some_and(|part| !part.is_sealed());
     applied.decision.is_abridgement()
         && is_open
         && conversation.call_digest(applied.part) == Some(applied.decision.content)
@@ -196,5 +196,5 @@ pub(super) fn sent(conversation: &Conversation, id: PartId, edits: &[(u32, LeafE
 
 /// Whether a part is a call.
 pub(super) fn is_call(conversation: &Conversation, id: PartId) -> bool {
-    conversation.part(id).is_some_and(|part| part.kind == PartKind::ToolCall)
+    conversation.part(id).is_some_and(|part| part.kind() == PartKind::ToolCall)
 }

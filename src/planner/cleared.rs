@@ -14,15 +14,15 @@ pub(super) fn can_go(part: &Part) -> bool {
     if place(part).is_none() {
         return false;
     }
-    part.media.as_ref().map_or_else(|| super::newborn::all_text(part), |media| !media.blocks.is_empty())
+    part.media_list().map_or_else(|| super::newborn::all_text(part), |media| !media.blocks.is_empty())
 }
 
 /// The leaf that the placeholder replaces: a text or, without one, the first image or document. Those are counted
 /// behind the texts.
 fn place(part: &Part) -> Option<usize> {
-    let texts = part.leaves.len();
+    let texts = part.leaves().len();
     let in_place_of = || part.text_for_media().filter(|_| !part.media().is_empty()).map(|_| texts);
-    part.leaves.iter().position(|leaf| !leaf.stays_blank).or_else(in_place_of)
+    part.leaves().iter().position(|leaf| !leaf.stays_blank).or_else(in_place_of)
 }
 
 /// The size that the images and documents of a result count for, in bytes, however their encodings are spelled.
@@ -48,7 +48,7 @@ pub(super) fn decide(
     if part.media().iter().any(|block| block.is_marked) {
         return None;
     }
-    let content = part.content?;
+    let content = part.content()?;
     let texts = conversation.texts(id)?;
     let tool = conversation.tool_of(id).unwrap_or("a tool");
     let said: usize = texts.iter().map(|text| text.len()).sum();
@@ -61,7 +61,7 @@ pub(super) fn decide(
         tool,
         texts: &texts,
         media: part.media().len(),
-        is_error: part.is_error,
+        is_error: part.is_error(),
         may_run: runs,
         recall: recall.as_deref(),
     });
@@ -78,7 +78,7 @@ pub(super) fn decide(
         cause: Cause::Cleared,
         leaves,
         content,
-        key: PartKey::of(part.call_id.as_deref(), content),
+        key: PartKey::of(part.call_id(), content),
         bytes_before: (said + media) as u64,
         bytes_after: after as u64,
         output: save.as_ref().map(|save| save.id.clone()),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::reasoning::{can_go, sealed};
 use super::splice::{Layout, Splice, last_text};
-use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::plan::{self, Plan};
 use crate::usage::Binding;
 
@@ -287,11 +287,10 @@ impl<'c> Walk<'c> {
     /// no system note after an answer. Returns the messages needed for that.
     fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
-        let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind == PartKind::Opaque);
+        let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind() == PartKind::Opaque);
         // What a splice has once dropped stays dropped.
         let has_tools = |at: usize| {
-            index(at).parts.iter().any(|part| part.has_tools)
-                && self.since.is_none_or(|since| !since.drops(at))
+            index(at).parts.iter().any(Part::has_tools) && self.since.is_none_or(|since| !since.drops(at))
         };
         if messages.clone().any(|at| is_opaque(at) || has_tools(at) || self.hosted.stuck[at]) {
             return self.question(messages.start).or_else(|| self.instructed(messages.start, &self.taken));
@@ -339,7 +338,7 @@ impl<'c> Walk<'c> {
     fn answered(&self, gap: Range<usize>) -> Option<Range<usize>> {
         let message = |at: usize| &self.conversation.messages[at];
         let is_answer = |at: usize| message(at).index.role == Role::Assistant;
-        let says = |at: usize| message(at).index.parts.iter().any(|part| part.kind != PartKind::Thinking);
+        let says = |at: usize| message(at).index.parts.iter().any(|part| part.kind() != PartKind::Thinking);
         let stands = |at: &usize| is_answer(*at) && !self.hosted.divides(*at);
         if !is_answer(gap.start) {
             return None;
@@ -350,7 +349,7 @@ impl<'c> Walk<'c> {
         let bytes = |answer: &Range<usize>| answer.clone().map(|at| message(at).span.len()).sum::<usize>();
         let is_stuck = |at: usize| {
             let mut parts = self.conversation.parts_of(at);
-            parts.any(|(id, part)| part.kind == PartKind::Thinking && !can_go(self.conversation, id))
+            parts.any(|(id, part)| part.kind() == PartKind::Thinking && !can_go(self.conversation, id))
         };
         let least = |answer: &Range<usize>| (answer.clone().any(is_stuck), bytes(answer));
         answers.filter(|answer| answer.clone().any(says) && !self.must_go(answer)).min_by_key(least)
@@ -393,9 +392,10 @@ impl Hosted {
         // The number of calls that open and close at each message.
         let (mut begin, mut end) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
         for message in 0..count {
-            for (_, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Hosted)
+            for (_, part) in
+                conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Hosted)
             {
-                match (&part.call_id, &part.tool) {
+                match (part.call_id(), part.tool()) {
                     (Some(id), Some(_)) => open.push((id, message)),
                     (Some(id), None) => match open.iter().rposition(|(known, _)| *known == id) {
                         Some(at) => {

@@ -125,7 +125,7 @@ fn add(conversation: &Conversation, at: usize, decided: &Leaves<'_>, sum: &mut S
     let (mut texts, mut extras, mut media) = (Vec::new(), Vec::new(), 0);
     let mut is_result = false;
     for (id, part) in conversation.parts_of(at) {
-        for leaf in 0..part.leaves.len() + part.media().len() {
+        for leaf in 0..part.leaves().len() + part.media().len() {
             let edit = decided.get(&id).and_then(|leaves| leaves.iter().find(|(at, _)| *at as usize == leaf));
             match edit {
                 Some((_, LeafEdit::Replace(text))) => texts.push((**text).into()),
@@ -133,13 +133,13 @@ fn add(conversation: &Conversation, at: usize, decided: &Leaves<'_>, sum: &mut S
                 None => texts.extend(conversation.text(id, leaf)),
             }
         }
-        extras.extend(part.call_id.as_deref().map(Into::into));
-        extras.extend(part.tool.as_deref().map(Into::into));
+        extras.extend(part.call_id().map(Into::into));
+        extras.extend(part.tool().map(Into::into));
         let arguments =
             decided.get(&id).and_then(|edits| arguments::sent(conversation, id, edits)).map(Into::into);
         extras.extend(arguments.or_else(|| conversation.arguments(id)));
-        media += u64::from(part.kind == PartKind::Media);
-        is_result |= part.kind == PartKind::ToolResult;
+        media += u64::from(part.kind() == PartKind::Media);
+        is_result |= part.kind() == PartKind::ToolResult;
     }
     let texts: Vec<&str> = texts.iter().map(|text: &std::borrow::Cow<'_, str>| &**text).collect();
     let extras: Vec<&str> = extras.iter().map(|text: &std::borrow::Cow<'_, str>| &**text).collect();

@@ -280,7 +280,7 @@ pub fn plan(
     let mut view = newborn::View::new(past.applied);
     for message in past.sent.max(tail)..conversation.messages.len() {
         for (id, part) in conversation.parts_of(message) {
-            if part.kind == PartKind::ToolResult {
+            if part.kind() == PartKind::ToolResult {
                 newborn::decide(conversation, id, &policy.shape, recall, &mut view, &mut outcome);
             }
         }
@@ -307,12 +307,12 @@ pub fn plan(
 /// Whether a decision still fits the part it names: the part must say what it said then, in a form that can be
 /// edited.
 fn fits(conversation: &Conversation, applied: &Applied) -> bool {
-    conversation.part(applied.part).is_some_and(|part| match part.kind {
+    conversation.part(applied.part).is_some_and(|part| match part.kind() {
         PartKind::ToolResult => {
-            part.content == Some(applied.decision.content) && takes(part, &applied.decision.leaves)
+            part.content() == Some(applied.decision.content) && takes(part, &applied.decision.leaves)
         }
         // All reasoning of the message is removed, so its spelling does not matter.
-        PartKind::Thinking => applied.decision.is_omission() && part.slots.is_some(),
+        PartKind::Thinking => applied.decision.is_omission() && part.slots().is_some(),
         PartKind::ToolCall => arguments::fits(conversation, applied),
         PartKind::Text => applied.decision.is_opening() && opening::fits(conversation, applied),
         _ => false,
@@ -328,8 +328,8 @@ fn apply_known(
     outcome: &mut Outcome,
 ) {
     let keyed = |(id, part): (PartId, &Part)| {
-        let content = part.content.or_else(|| arguments::content(conversation, id));
-        Some((id, PartKey::of(part.call_id.as_deref(), content?)?))
+        let content = part.content().or_else(|| arguments::content(conversation, id));
+        Some((id, PartKey::of(part.call_id(), content?)?))
     };
     let parts = messages.flat_map(|message| conversation.parts_of(message));
     let (parts, keys): (Vec<PartId>, Vec<PartKey>) = parts.filter_map(keyed).unzip();

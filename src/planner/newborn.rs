@@ -26,19 +26,19 @@ pub(super) fn decide(
     outcome: &mut Outcome,
 ) {
     let Some(part) = conversation.part(id) else { return };
-    let Some(content) = part.content else { return };
+    let Some(content) = part.content() else { return };
     // A text that cannot be decoded cannot be shortened either.
     let Some(texts) = conversation.texts(id).filter(|texts| !texts.is_empty()) else { return };
     let call = conversation.call_of(id);
-    let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
+    let tool = part.tool().or_else(|| conversation.part(call?)?.tool());
     let arguments = call.and_then(|call| conversation.arguments(call));
     let output = decision::output_id(&texts);
     let subject = Subject {
         leaves: &texts,
-        members: part.slots.is_none() && texts.len() > 1,
+        members: part.slots().is_none() && texts.len() > 1,
         tool,
         arguments: arguments.as_deref(),
-        is_error: part.is_error,
+        is_error: part.is_error(),
         recall: &recall(&output),
     };
     let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
@@ -82,7 +82,7 @@ fn decision_of(
     Some(Decision {
         cause: Cause::Shaped(shaped.rules),
         content,
-        key: PartKey::of(part.call_id.as_deref(), content),
+        key: PartKey::of(part.call_id(), content),
         bytes_before: shaped.bytes_before as u64,
         bytes_after: bytes_after as u64,
         output: shaped.lossy.then_some(output),
@@ -92,7 +92,7 @@ fn decision_of(
 
 /// Whether a result is nothing but text: a pointer would hide an image.
 pub(super) fn all_text(part: &Part) -> bool {
-    part.slots.as_ref().is_none_or(|slots| slots.items.len() == part.leaves.len())
+    part.slots().is_none_or(|slots| slots.items.len() == part.leaves().len())
 }
 
 /// A pointer to an earlier result in place of this one; `None` if it is exempt, too short, or no pointer can stand for
@@ -123,7 +123,7 @@ pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>])
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
         _ => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
     };
-    let stays = |at: usize| part.leaves.get(at).is_some_and(|leaf| leaf.stays_blank);
+    let stays = |at: usize| part.leaves().get(at).is_some_and(|leaf| leaf.stays_blank);
     let leaves = leaves.into_iter().enumerate().filter(|(at, _)| !stays(*at));
     let edits = leaves.filter_map(|(at, leaf)| match leaf {
         Leaf::Keep => None,
@@ -206,7 +206,7 @@ impl<'p> View<'p> {
             seen.insert(content, id);
             return None;
         };
-        let call_id = conversation.part(earlier)?.call_id.as_deref()?;
+        let call_id = conversation.part(earlier)?.call_id()?;
         Some(Earlier { part: earlier, call_id, tool: conversation.tool_of(earlier) })
     }
 }
@@ -233,10 +233,10 @@ pub(super) fn points_to_what_is_there(
     // If several results have the id it names, the newest readable one is meant.
     for message in (0..=pointer.part.message as usize).rev().filter(|message| !outcome.drops(*message)) {
         let parts: Vec<(PartId, &Part)> = conversation.parts_of(message).collect();
-        let is_named = |part: &Part| part.call_id.as_deref().is_some_and(|call| shape::points_to(text, call));
+        let is_named = |part: &Part| part.call_id().is_some_and(|call| shape::points_to(text, call));
         let before = parts.into_iter().rev().filter(|(id, _)| (begin..pointer.part).contains(id));
-        for (id, part) in before.filter(|(_, part)| part.content.is_some() && is_named(part)) {
-            if part.content != Some(pointer.decision.content) {
+        for (id, part) in before.filter(|(_, part)| part.content().is_some() && is_named(part)) {
+            if part.content() != Some(pointer.decision.content) {
                 return false;
             }
             if !is_hidden(id) {
@@ -254,7 +254,7 @@ fn is_the_last(conversation: &Conversation, result: PartId, end: PartId) -> bool
     let parts = (result.message..=end.message).flat_map(|message| conversation.parts_of(message as usize));
     let mut between = parts.filter(|(id, _)| result < *id && *id < end);
     between.all(|(_, part)| {
-        part.content.is_none() || part.call_id != this.call_id || part.content == this.content
+        part.content().is_none() || part.call_id() != this.call_id() || part.content() == this.content()
     })
 }
 
@@ -272,7 +272,7 @@ fn results_before(conversation: &Conversation, outcome: &Outcome, end: usize) ->
     let begin = conversation.beginning();
     for message in (begin.message as usize..end).filter(|message| !outcome.drops(*message)) {
         for (id, part) in conversation.parts_of(message).filter(|(id, _)| *id >= begin) {
-            if let Some(content) = part.content.filter(|_| !unreadable.contains(&id)) {
+            if let Some(content) = part.content().filter(|_| !unreadable.contains(&id)) {
                 seen.insert(content, id);
             }
         }

@@ -172,7 +172,7 @@ pub fn over_in(conversation: &Conversation, applied: &[Applied]) -> usize {
 
 /// Whether a part is reasoning.
 pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
-    conversation.part(id).is_some_and(|part| part.kind == PartKind::Thinking)
+    conversation.part(id).is_some_and(|part| part.kind() == PartKind::Thinking)
 }
 
 /// Clients may send less reasoning than before, and what is left is then elsewhere in its message. Up to where
@@ -208,17 +208,17 @@ pub(super) fn sealed(conversation: &Conversation, bound: Option<Binding>) -> Vec
 /// All reasoning of a history.
 fn thoughts(conversation: &Conversation) -> impl Iterator<Item = PartId> + '_ {
     let parts = (0..conversation.messages.len()).flat_map(|message| conversation.parts_of(message));
-    parts.filter(|(_, part)| part.kind == PartKind::Thinking).map(|(id, _)| id)
+    parts.filter(|(_, part)| part.kind() == PartKind::Thinking).map(|(id, _)| id)
 }
 
 /// Whether a reasoning block can be removed from where it stands, and its message says something without it.
 pub(super) fn can_go(conversation: &Conversation, id: PartId) -> bool {
-    let says = |(id, part): (PartId, &Part)| match part.kind {
+    let says = |(id, part): (PartId, &Part)| match part.kind() {
         PartKind::Thinking => false,
         PartKind::Text => conversation.says_something(id, 0),
         _ => true,
     };
-    conversation.part(id).is_some_and(|part| part.slots.is_some())
+    conversation.part(id).is_some_and(|part| part.slots().is_some())
         && conversation.parts_of(id.message as usize).any(says)
 }
 

@@ -76,7 +76,7 @@ impl Before<'_> {
         let shown = (0..messages.len()).filter(|at| messages[*at].index.shows.images && is_sent(at));
         let mut images: Vec<PartId> = shown
             .flat_map(|at| self.conversation.parts_of(at))
-            .filter(|(_, part)| part.kind == PartKind::Media || part.beside_texts().next().is_some())
+            .filter(|(_, part)| part.kind() == PartKind::Media || part.beside_texts().next().is_some())
             .map(|(id, _)| id)
             .collect();
         if !images.is_empty() {

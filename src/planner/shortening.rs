@@ -40,7 +40,7 @@ impl Before<'_> {
         [self.sent.min(tail)..tail, tail..self.conversation.messages.len()].map(|messages| {
             let parts = messages.flat_map(|message| self.conversation.parts_of(message));
             let results =
-                parts.filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty());
+                parts.filter(|(_, part)| part.kind() == PartKind::ToolResult && !part.leaves().is_empty());
             results.map(|(part, _)| NewResult { part, size: self.size(part, &sent) }).collect()
         })
     }
@@ -63,7 +63,7 @@ impl Before<'_> {
 
     /// Bytes of a result's text as it would be sent; `sent` are those left by decisions.
     pub(super) fn size(&self, id: PartId, sent: &HashMap<PartId, u64>) -> u64 {
-        let leaves = self.conversation.part(id).map_or(0, |part| part.leaves.len());
+        let leaves = self.conversation.part(id).map_or(0, |part| part.leaves().len());
         let text = |leaf| self.conversation.text(id, leaf).map_or(0, |text| text.len() as u64);
         sent.get(&id).copied().unwrap_or_else(|| (0..leaves).map(text).sum())
     }
@@ -79,7 +79,7 @@ impl Before<'_> {
     ) -> Option<Shortened> {
         let NewResult { part: id, size } = *result;
         let part = self.conversation.part(id)?;
-        let content = part.content?;
+        let content = part.content()?;
         let texts = self.conversation.texts(id)?;
         let output = decision::output_id(&texts);
         let recall = recall(&output);
@@ -102,7 +102,7 @@ impl Before<'_> {
         let decision = Decision {
             cause: Cause::Shaped(Rule::Truncate.into()),
             content,
-            key: PartKey::of(part.call_id.as_deref(), content),
+            key: PartKey::of(part.call_id(), content),
             bytes_before: shaped.bytes_before as u64,
             bytes_after: super::newborn::sent(&leaves, &texts) as u64,
             output: Some(output),

@@ -142,10 +142,10 @@ impl Splice {
 pub(super) fn last_text(conversation: &Conversation, head: usize) -> Option<(PartId, u32)> {
     let users = (0..head).rev().filter(|at| conversation.messages[*at].index.starts_turn());
     let mut parts = users.flat_map(|at| {
-        let parts: Vec<_> = conversation.parts_of(at).map(|(id, part)| (id, part.leaves.len())).collect();
+        let parts: Vec<_> = conversation.parts_of(at).map(|(id, part)| (id, part.leaves().len())).collect();
         parts.into_iter().rev()
     });
-    let is_text = |id: PartId| conversation.part(id).is_some_and(|part| part.kind == PartKind::Text);
+    let is_text = |id: PartId| conversation.part(id).is_some_and(|part| part.kind() == PartKind::Text);
     parts.find_map(|(id, leaves)| {
         let leaf = leaves.checked_sub(1).filter(|_| is_text(id))?;
         conversation.text(id, leaf)?;

@@ -43,8 +43,8 @@ pub(super) fn whole(
         let role = who(conversation.messages[at].index.role);
         let _ = writeln!(out, "=== message {at}: {role} ===");
         for (id, part) in conversation.parts_of(at) {
-            let tool = part.tool.as_deref().unwrap_or_default();
-            match part.kind {
+            let tool = part.tool().unwrap_or_default();
+            match part.kind() {
                 PartKind::ToolCall => {
                     let arguments = conversation.arguments(id).unwrap_or_default();
                     let _ = writeln!(out, "[call of {tool}] {arguments}");
@@ -56,7 +56,7 @@ pub(super) fn whole(
                 }
                 PartKind::Media => out.push_str("[image or document]\n"),
                 PartKind::ToolResult => {
-                    out.push_str(if part.is_error { "[result, an error]\n" } else { "[result]\n" });
+                    out.push_str(if part.is_error() { "[result, an error]\n" } else { "[result]\n" });
                     texts(conversation, id, decided.get(&id).copied(), &mut out);
                 }
                 PartKind::Text | PartKind::Opaque => texts(conversation, id, None, &mut out),
@@ -77,7 +77,7 @@ pub(super) fn lines(conversation: &Conversation, id: PartId, decision: Option<&D
 /// The texts of a part as they were sent.
 fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, out: &mut String) {
     let Some(part) = conversation.part(id) else { return };
-    let (leaves, media) = (part.leaves.len(), part.media().len());
+    let (leaves, media) = (part.leaves().len(), part.media().len());
     for leaf in 0..leaves + media {
         let edit = decision.and_then(|one| one.leaves.iter().find(|(at, _)| *at as usize == leaf));
         match edit {
@@ -170,8 +170,8 @@ fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<Str
 /// A message as one line, with its rank: its first decision if there is one, else its beginning; `None` if it says
 /// nothing.
 fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
-    let texts = conversation.parts_of(at).filter(|(_, part)| part.kind == PartKind::Text);
-    let leaves = texts.flat_map(|(id, part)| (0..part.leaves.len()).map(move |leaf| (id, leaf)));
+    let texts = conversation.parts_of(at).filter(|(_, part)| part.kind() == PartKind::Text);
+    let leaves = texts.flat_map(|(id, part)| (0..part.leaves().len()).map(move |leaf| (id, leaf)));
     let texts: Vec<_> = leaves
         .filter_map(|(id, leaf)| conversation.text(id, leaf))
         .filter(|text| !is_wrapped(text.trim()))

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::marked::{is_mark, marks_in, own_mark, ttl};
 use super::prompt::{Block, Layout, Share};
 use super::weight;
-use crate::conversation::{BlockKey, Conversation, Hold, MEDIA, Part, PartId, PartKind, Role};
+use crate::conversation::{BlockKey, Conversation, Hold, MEDIA, Part, PartData, PartId, PartKind, Role};
 use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::usage::cache_model::Ttl;
@@ -42,26 +42,26 @@ pub(super) fn part_key(
     layout: &Layout,
 ) -> BlockKey {
     let raw = conversation.bytes_of(id.message, part.span);
-    let uncounted = match part.kind {
+    let uncounted = match part.kind() {
         PartKind::ToolResult => uncounted(part, raw, layout),
         _ => raw.len() - part_len(part, layout),
     };
     // A block with bytes that do not count has its length as its weight, not that of a text.
     let is_text = uncounted == 0;
     let new = |tag: &[u8]| Content::new(tag, is_text);
-    let (content, mark) = match (part.kind, part.leaves.first()) {
-        (PartKind::Text, Some(leaf)) => {
+    let (content, mark) = match &part.data {
+        PartData::Text(leaf) => {
             let literal = leaf.span.relative_to(part.span.start as usize);
             text(new(&[b'T', role as u8]), raw, literal, layout)
         }
-        (PartKind::ToolResult, _) => result(new, conversation, id, part, layout),
+        PartData::ToolResult(_) => result(new, conversation, id, part, layout),
         // An item that becomes a call once its result is seen must have the same key before.
-        (PartKind::Opaque, _) if part.call_id.is_some() => {
+        PartData::Opaque(opaque) if opaque.call.is_some() => {
             whole(new(&[role as u8, PartKind::ToolCall as u8]), raw, layout.marks)
         }
-        _ => whole(new(&[role as u8, part.kind as u8]), raw, layout.marks),
+        _ => whole(new(&[role as u8, part.kind() as u8]), raw, layout.marks),
     };
-    let bytes = match part.kind {
+    let bytes = match part.kind() {
         PartKind::ToolResult if !layout.marks.is_empty() => content.bytes,
         _ => raw.len(),
     };
@@ -141,7 +141,7 @@ pub(super) fn part_block(
     layout: &Layout,
 ) -> Block {
     let bytes = part_len(part, layout).min(u32::MAX as usize) as u32;
-    let share = match (part.kind, role) {
+    let share = match (part.kind(), role) {
         (PartKind::ToolResult, _) => Share::Results,
         (PartKind::Thinking, _) => Share::Reasoning,
         (_, Role::System) => Share::System,
@@ -175,7 +175,7 @@ fn result(
     layout: &Layout,
 ) -> (Content, Option<Ttl>) {
     let raw = conversation.bytes_of(id.message, part.span);
-    let ([leaf], list) = (&*part.leaves, part.slots.as_ref()) else {
+    let ([leaf], list) = (part.leaves(), part.slots()) else {
         return whole(new(b"R"), raw, layout.marks);
     };
     let (hole, item) = match list.map(|list| (list.array, &*list.items)) {
@@ -223,7 +223,7 @@ fn whole(mut content: Content, raw: &[u8], marks: &[&str]) -> (Content, Option<T
 
 /// The size of a part in bytes.
 fn part_len(part: &Part, layout: &Layout) -> usize {
-    match part.kind {
+    match part.kind() {
         // Encrypted reasoning is base64 in an envelope, often together with a summary of it.
         PartKind::Thinking if layout.sealed => part.span.len() * 2 / 5,
         _ => part.read_len(),

@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Leaf, Media, Part, PartKind, Role, Slots, Stem};
+use crate::conversation::{Leaf, Media, Part, PartData, PartKind, Role, Slots, Stem, ToolResult};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, canonical, string};
 
@@ -27,7 +27,7 @@ pub(crate) fn feed(raw: &[u8], value: Value, marks: &[&str], hash: &mut Hasher) 
 /// A text part whose only leaf is the literal `text`.
 pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) -> Part {
     feed_text(raw, text, hash);
-    Part { leaves: [Leaf::alone(text.span)].into(), ..Part::new(PartKind::Text, span) }
+    Part::new(PartData::Text(Leaf::alone(text.span)), span)
 }
 
 /// The parts of a message, in order, and its stem. `read` must feed the identity of each part to `hash`, which already
@@ -41,7 +41,7 @@ pub(crate) fn parts_of(
     let mut stem = None;
     for item in items {
         let part = read(*item, hash)?;
-        let is_word = part.kind == PartKind::Text && !parts.is_empty();
+        let is_word = part.kind() == PartKind::Text && !parts.is_empty();
         parts.push(part);
         if !is_word {
             stem = Some((parts.len(), hash.clone()));
@@ -95,7 +95,7 @@ pub(crate) fn within<'a>(block: &Object<'a>, member: &str) -> Option<Object<'a>>
 /// Fills the text, media, slots and digest of a tool result from its content, and feeds its identity to `hash`: a
 /// string and a list with one text block are the same.
 pub(crate) fn fill_result(
-    part: &mut Part,
+    result: &mut ToolResult,
     raw: &[u8],
     content: Option<Value>,
     blocks: &Blocks,
@@ -106,7 +106,7 @@ pub(crate) fn fill_result(
         Some(value) if value.kind == Kind::String => {
             feed_text(raw, value, &mut digest);
             if !is_encrypted(raw, value) {
-                part.leaves = [Leaf::alone(value.span)].into();
+                result.leaves = [Leaf::alone(value.span)].into();
             }
         }
         Some(value) if value.kind == Kind::Array => {
@@ -118,14 +118,14 @@ pub(crate) fn fill_result(
             let media = Some(media).filter(|media| is_whole && !media.is_empty());
             let text = blocks.texts.first().copied();
             let media = media.map(|blocks| Media { slots: slots.clone(), blocks: blocks.into(), text });
-            part.media = media.map(Box::new);
-            part.leaves = leaves.into();
-            part.slots = Some(slots);
+            result.media = media.map(Box::new);
+            result.leaves = leaves.into();
+            result.slots = Some(slots);
         }
         Some(value) => feed(raw, value, blocks.marks, &mut digest)?,
         None => {}
     }
-    seal_result(part, digest, hash);
+    seal_result(result, digest, hash);
     Ok(())
 }
 
@@ -137,12 +137,12 @@ fn is_encrypted(raw: &[u8], text: Value) -> bool {
 }
 
 /// Sets the content digest of a tool result, and feeds the result's identity to `hash`.
-pub(crate) fn seal_result(part: &mut Part, said: Hasher, hash: &mut Hasher) {
+pub(crate) fn seal_result(result: &mut ToolResult, said: Hasher, hash: &mut Hasher) {
     let digest = said.finish();
-    hash.update(&[b'R', u8::from(part.is_error)]);
-    canonical::text_piece(part.call_id.as_deref().unwrap_or_default(), &mut |bytes| hash.update(bytes));
+    hash.update(&[b'R', u8::from(result.is_error)]);
+    canonical::text_piece(result.call_id.as_deref().unwrap_or_default(), &mut |bytes| hash.update(bytes));
     hash.update(&digest.0);
-    part.content = Some(digest);
+    result.content = Some(digest);
 }
 
 /// The texts of blocks, and the encoded data of those that are media.

@@ -63,7 +63,7 @@ fn append(
     edits: &mut Vec<Edit>,
 ) -> Result<(), Lowering> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    let leaf = part.leaves.get(leaf as usize).ok_or(Refusal::Missing)?;
+    let leaf = part.leaves().get(leaf as usize).ok_or(Refusal::Missing)?;
     let literal = string::encode(text);
     let inner = literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default();
     edits.push(Edit::insert(conversation.absolute(id.message, leaf.span).end - 1, inner.to_owned()));
@@ -93,7 +93,7 @@ fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowe
     let mut gone = Vec::new();
     for id in parts {
         let part = conversation.part(*id).ok_or(Refusal::Missing)?;
-        let slots = part.slots.as_ref().ok_or(Refusal::Protected)?;
+        let slots = part.slots().ok_or(Refusal::Protected)?;
         gone.push((slots, slots.of(part.span).ok_or(Refusal::Missing)?));
     }
     let message = parts.first().ok_or(Refusal::Missing)?.message;
@@ -154,7 +154,7 @@ fn arguments(
         let LeafEdit::Replace(text) = edit else { return Err(Refusal::NotRemovable.into()) };
         said.push((*at as usize, &**text));
     }
-    match conversation.part(id).and_then(|part| part.arguments).ok_or(Refusal::Missing)? {
+    match conversation.part(id).and_then(Part::arguments).ok_or(Refusal::Missing)? {
         Arguments::Value(span) => {
             let base = conversation.absolute(id.message, span).start as usize;
             let edits = texts.edits(said).ok_or(Refusal::Missing)?.into_iter();
@@ -174,7 +174,7 @@ fn text(
     edits: &mut Vec<Edit>,
 ) -> Result<(), Lowering> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
-    if part.kind == PartKind::ToolCall {
+    if part.kind() == PartKind::ToolCall {
         edits.extend(arguments(conversation, id, leaves)?);
         return Ok(());
     }
@@ -183,7 +183,7 @@ fn text(
         let (block, slots) = part.block(*at as usize).ok_or(Refusal::Missing)?;
         match edit {
             LeafEdit::Replace(text) => {
-                let (here, said) = match part.leaves.get(*at as usize) {
+                let (here, said) = match part.leaves().get(*at as usize) {
                     Some(leaf) => (leaf.span, string::encode(text)),
                     None => in_place_of(part, block, text)?,
                 };
@@ -202,7 +202,7 @@ fn text(
 /// A text block that replaces an image or a document, and the span that it replaces.
 fn in_place_of(part: &Part, media: &Leaf, text: &str) -> Result<(Span, String), Lowering> {
     let kind = part.text_for_media().ok_or(Refusal::NotReplaceable)?;
-    let slots = part.media.as_ref().map(|media| &media.slots);
+    let slots = part.media_list().map(|media| &media.slots);
     let slot = media.slot.ok_or(Refusal::Missing)? as usize;
     let here = slots.and_then(|slots| slots.items.get(slot)).ok_or(Refusal::Missing)?;
     Ok((*here, format!(r#"{{"type":"{kind}","text":{}}}"#, string::encode(text))))

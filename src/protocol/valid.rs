@@ -110,7 +110,7 @@ struct Turnover<'a> {
 
 fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> {
     let role = |at: usize| messages.get(at).map(|message| message.index.role);
-    let thinks = |at: usize| messages[at].index.parts.iter().any(|part| part.kind == PartKind::Thinking);
+    let thinks = |at: usize| messages[at].index.parts.iter().any(|part| part.kind() == PartKind::Thinking);
     if rules.instructions_before_answers
         && role(at) == Some(Role::System)
         && (follows_an_answer(messages, at)
@@ -131,7 +131,8 @@ fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> 
 /// Whether a message directly follows an answer that does not end with a result of the provider's own tools.
 fn follows_an_answer(messages: &[Message], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| &messages[before].index) else { return false };
-    let found = before.parts.last().is_some_and(|part| part.kind == PartKind::Hosted && part.tool.is_none());
+    let found =
+        before.parts.last().is_some_and(|part| part.kind() == PartKind::Hosted && part.tool().is_none());
     before.role == Role::Assistant && !found
 }
 
@@ -151,8 +152,8 @@ fn pairs<'a>(
         turnover.closed(at)?;
     }
     for part in &message.parts {
-        let id = part.call_id.as_deref();
-        match (part.kind, id) {
+        let id = part.call_id();
+        match (part.kind(), id) {
             (PartKind::ToolCall, Some(id)) => {
                 if !turnover.seen.insert(id) && rules.unique_ids {
                     return Err(Invalid::Reused(at));
@@ -184,10 +185,10 @@ fn blanks(conversation: &Conversation, at: usize, refused: Blanks) -> Result<(),
         text.is_some_and(|text| if refused == Blanks::All { text.trim().is_empty() } else { text.is_empty() })
     };
     for (id, part) in conversation.parts_of(at) {
-        for (leaf, place) in part.leaves.iter().enumerate() {
-            let is_block = place.slot.is_some() || (part.kind == PartKind::Text && place.span != part.span);
+        for (leaf, place) in part.leaves().iter().enumerate() {
+            let is_block = place.slot.is_some() || (part.kind() == PartKind::Text && place.span != part.span);
             // A result may be an empty string.
-            let judged = is_block || (part.kind == PartKind::Text && refused == Blanks::All);
+            let judged = is_block || (part.kind() == PartKind::Text && refused == Blanks::All);
             if judged && place.span.len() <= LONG && is_blank(id, leaf) {
                 return Err(Invalid::Blank(at));
             }

@@ -122,8 +122,8 @@ fn says(conversation: &Conversation, message: usize, words: &Finder) -> bool {
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
     }
-    let texts = conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Text);
-    let mut leaves = texts.flat_map(|(id, part)| part.leaves.iter().map(move |leaf| (id, leaf.span)));
+    let texts = conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Text);
+    let mut leaves = texts.flat_map(|(id, part)| part.leaves().iter().map(move |leaf| (id, leaf.span)));
     leaves.any(|(id, span)| {
         let raw = conversation.bytes_of(id.message, span);
         // A short text is searched once.

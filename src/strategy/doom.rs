@@ -1,6 +1,6 @@
 //! Agents that repeat themselves: the same call made again and again within one turn. Only reported, never acted upon.
 
-use crate::conversation::{Conversation, Digest, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Digest, Part, PartId, PartKind, Role};
 
 /// The number of equal calls in a row that make a loop.
 pub const LEAST: u32 = 3;
@@ -30,7 +30,7 @@ pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
         return None;
     }
     Some(DoomLoop {
-        tool: conversation.part(last)?.tool.clone()?,
+        tool: conversation.part(last)?.tool()?.into(),
         calls: repeats.len() as u32,
         same_results: same_results(conversation, &repeats),
     })
@@ -46,7 +46,7 @@ fn turn(conversation: &Conversation) -> usize {
 
 /// The calls of a message, last one first.
 fn calls(conversation: &Conversation, message: usize) -> impl Iterator<Item = PartId> {
-    let calls = conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::ToolCall);
+    let calls = conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::ToolCall);
     let calls: Vec<PartId> = calls.map(|(id, _)| id).collect();
     calls.into_iter().rev()
 }
@@ -57,7 +57,7 @@ fn key(conversation: &Conversation, call: PartId) -> Option<Digest> {
 
 fn same_results(conversation: &Conversation, calls: &[PartId]) -> Option<bool> {
     let results = calls.iter().filter_map(|call| conversation.part(conversation.result_of(*call)?));
-    let contents: Vec<Digest> = results.filter_map(|part| part.content).collect();
+    let contents: Vec<Digest> = results.filter_map(Part::content).collect();
     let (first, others) = contents.split_first()?;
     (!others.is_empty()).then(|| others.iter().all(|content| content == first))
 }

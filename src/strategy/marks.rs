@@ -398,11 +398,11 @@ fn markable(
         parts.into_iter().rev()
     });
     let mut before = parts.skip_while(|(id, _)| *id > part);
-    let may = |id: PartId, part: &Part| match part.kind {
+    let may = |id: PartId, part: &Part| match part.kind() {
         PartKind::Thinking | PartKind::Hosted | PartKind::Opaque => false,
         PartKind::Text => conversation.says_something(id, 0),
         // What the provider's own code reads is sent as it came, and is not part of the prompt.
-        PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => !part.is_for_code,
+        PartKind::ToolCall | PartKind::ToolResult | PartKind::Media => !part.is_for_code(),
     };
     let found = before.find(|(id, part)| may(*id, part) && has_place(*id));
     found.map(|(id, _)| id)

@@ -134,8 +134,9 @@ impl<T: Transport> Errand<'_, T> {
         let first = self.job.messages.first().copied().unwrap_or(0).min(conversation.messages.len());
         let mut goal = String::new();
         for message in (0..first).filter(|at| conversation.messages[*at].index.starts_turn()) {
-            for (id, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Text) {
-                for leaf in 0..part.leaves.len() {
+            for (id, part) in conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Text)
+            {
+                for leaf in 0..part.leaves().len() {
                     goal.push_str(&conversation.text(id, leaf).unwrap_or_default());
                     goal.push('\n');
                 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::count::Counter;
 use super::instructions::Instructions;
 use super::{Planned, Reading};
-use crate::conversation::{Conversation, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::ledger::{Calls, Shares};
 use crate::planner;
 use crate::protocol::{Prompt, Protocol, Scale, Share};
@@ -151,7 +151,7 @@ fn states(
 }
 
 fn failed(conversation: &Conversation, result: PartId) -> bool {
-    conversation.part(result).is_some_and(|part| part.is_error)
+    conversation.part(result).is_some_and(Part::is_error)
 }
 
 /// The files written by calls after the first `prior` messages, each once; failed calls are left out.
@@ -160,7 +160,7 @@ fn files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String>
     let done = new.filter(|(_, result)| !result.is_some_and(|result| failed(conversation, result)));
     let mut all: Vec<String> = Vec::new();
     for (call, _) in done {
-        let tool = conversation.part(*call).and_then(|part| part.tool.as_deref()).unwrap_or_default();
+        let tool = conversation.part(*call).and_then(|part| part.tool()).unwrap_or_default();
         let arguments = conversation.arguments(*call).unwrap_or_default();
         for path in planner::written_files(tool, &arguments) {
             if path.len() <= PATH && !path.trim().is_empty() && !all.contains(&path) {
@@ -179,7 +179,7 @@ fn files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String>
 /// the number is bounded.
 fn tools(conversation: &Conversation) -> Vec<(PartId, Box<str>)> {
     let new = (conversation.tail()..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
-    let results = new.filter(|(_, part)| part.kind == PartKind::ToolResult).take(RESULTS);
+    let results = new.filter(|(_, part)| part.kind() == PartKind::ToolResult).take(RESULTS);
     results.filter_map(|(id, _)| Some((id, conversation.tool_of(id)?.into()))).collect()
 }
 
@@ -202,7 +202,7 @@ fn tools_of(
     }
     let halves = paired.iter().flat_map(|(call, result)| [(*call, Some(*call)), (*call, *result)]);
     let wanted = halves.filter_map(|(call, half)| Some((half.filter(|half| parts.contains(half))?, call)));
-    wanted.filter_map(|(half, call)| Some((half, conversation.part(call)?.tool.as_deref()?.into()))).collect()
+    wanted.filter_map(|(half, call)| Some((half, conversation.part(call)?.tool()?.into()))).collect()
 }
 
 /// The turn and step of a request. Consecutive messages of the model are one step.

@@ -469,7 +469,7 @@ fn split_messages(
 ) -> Vec<split::Message> {
     let message = |(message, bytes): (&conversation::Message, &u64)| {
         let index = &message.index;
-        let calls = index.parts.iter().any(|part| part.kind == PartKind::ToolCall);
+        let calls = index.parts.iter().any(|part| part.kind() == PartKind::ToolCall);
         split::Message {
             is_turn: index.starts_turn(),
             is_answer: index.role == Role::Assistant && !calls,

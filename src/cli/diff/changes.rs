@@ -191,7 +191,7 @@ fn of_message(
     let at = places.of_message(message);
     let Some(other) = sent.messages.get(at) else { return (Vec::new(), 0) };
     // Reasoning is removed from a message as a whole.
-    let thinks = |part: &Part| part.kind == PartKind::Thinking;
+    let thinks = |part: &Part| part.kind() == PartKind::Thinking;
     let forgets = !other.index.parts.iter().any(thinks);
     let (gone, stays): (Vec<_>, Vec<_>) =
         came.parts_of(message).partition(|(_, part)| forgets && thinks(part));
@@ -293,11 +293,11 @@ fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: Pa
 
 /// The whole text of a part; `None` if it has none, or none that can be read.
 fn text(conversation: &Conversation, id: PartId) -> Option<String> {
-    if conversation.part(id)?.kind == PartKind::ToolCall {
+    if conversation.part(id)?.kind() == PartKind::ToolCall {
         return conversation.arguments(id).map(Into::into);
     }
     // Images have no text.
-    let says_images = |part: &Part| part.leaves.is_empty() && !part.media().is_empty();
+    let says_images = |part: &Part| part.leaves().is_empty() && !part.media().is_empty();
     if conversation.part(id).is_some_and(says_images) {
         return None;
     }
@@ -307,7 +307,7 @@ fn text(conversation: &Conversation, id: PartId) -> Option<String> {
 /// The tool whose result it is, or else the kind of part.
 fn what(conversation: &Conversation, id: PartId) -> String {
     let Some(part) = conversation.part(id) else { return String::new() };
-    match part.kind {
+    match part.kind() {
         PartKind::ToolResult => match conversation.tool_of(id) {
             Some(tool) => format!("result of {tool}"),
             None => "tool result".to_owned(),

@@ -81,7 +81,7 @@ impl Quotes {
         let first = self.messages == 0;
         for at in self.messages..conversation.messages.len() {
             for (id, part) in conversation.parts_of(at) {
-                if part.kind == PartKind::ToolCall {
+                if part.kind() == PartKind::ToolCall {
                     self.call(conversation, id, first);
                 }
             }
@@ -152,13 +152,13 @@ impl Quotes {
     fn add(&mut self, conversation: &Conversation, message: usize) {
         for (id, part) in conversation.parts_of(message) {
             let Some(said) = said(conversation, id, part) else { continue };
-            let is_result = part.kind == PartKind::ToolResult;
+            let is_result = part.kind() == PartKind::ToolResult;
             for line in &said {
                 let holders = self.lines.entry(*line).or_default();
                 holders.results += u32::from(is_result);
                 holders.sent += 1;
             }
-            if is_result || part.kind == PartKind::ToolCall {
+            if is_result || part.kind() == PartKind::ToolCall {
                 let call = conversation.call_of(id).filter(|_| is_result);
                 let call = call.and_then(|call| call_key(conversation, call));
                 self.parts.insert(id, Held { said, edited: None, call });
@@ -192,10 +192,10 @@ impl Quotes {
 
 /// The lines of a part, if it has text.
 fn said(conversation: &Conversation, id: PartId, part: &Part) -> Option<Lines> {
-    match part.kind {
+    match part.kind() {
         PartKind::ToolCall => Some(lines::of_arguments(&conversation.arguments(id).unwrap_or_default())),
         PartKind::Text | PartKind::ToolResult => {
-            let texts = (0..part.leaves.len()).filter_map(|leaf| conversation.text(id, leaf));
+            let texts = (0..part.leaves().len()).filter_map(|leaf| conversation.text(id, leaf));
             Some(lines::of_texts(texts))
         }
         _ => None,
@@ -207,7 +207,7 @@ fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
         let arguments = planner::sent_arguments(conversation, applied);
         return lines::of_arguments(&arguments.unwrap_or_default());
     }
-    let leaves = conversation.part(applied.part).map_or(0, |part| part.leaves.len());
+    let leaves = conversation.part(applied.part).map_or(0, |part| part.leaves().len());
     let texts = (0..leaves).filter_map(|leaf| {
         let edit = applied.decision.leaves.iter().find(|(at, _)| *at as usize == leaf);
         match edit {
@@ -221,7 +221,7 @@ fn sent_lines(conversation: &Conversation, applied: &Applied) -> Lines {
 
 /// A hash of a call's tool and arguments.
 fn call_key(conversation: &Conversation, id: PartId) -> Option<u64> {
-    let tool = conversation.part(id)?.tool.as_deref().unwrap_or_default();
+    let tool = conversation.part(id)?.tool().unwrap_or_default();
     let arguments = conversation.arguments(id)?;
     Some(xxh3_64(format!("{tool}\0{arguments}").as_bytes()))
 }

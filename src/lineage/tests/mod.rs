@@ -109,12 +109,12 @@ fn talk(short: &str) -> Conversation {
 fn decided(conversation: &Conversation, message: u32, text: &str) -> Applied {
     let part = PartId { message, part: 0 };
     let found = conversation.part(part).unwrap();
-    let content = found.content.unwrap();
+    let content = found.content().unwrap();
     let decision = Decision {
         cause: Cause::Shaped(Rule::Truncate.into()),
         leaves: vec![(0, LeafEdit::Replace(text.into()))],
         content,
-        key: PartKey::of(found.call_id.as_deref(), content),
+        key: PartKey::of(found.call_id(), content),
         bytes_before: 9,
         bytes_after: 1,
         output: None,

@@ -283,16 +283,16 @@ impl Standing {
         for (id, part) in conversation.parts_of(message) {
             let bytes = u32::try_from(part.read_len()).unwrap_or(u32::MAX);
             // Encrypted reasoning is longer than its text.
-            let bytes = if part.kind == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
+            let bytes = if part.kind() == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
             let decision = decided.get(&id).copied();
             let spared = decision.map_or(0, spared);
             let bytes = bytes.saturating_sub(spared);
             self.fresh += u64::from(bytes);
             self.spared += u64::from(spared);
-            if part.kind == PartKind::ToolResult {
-                self.history.done(&self.action_of(conversation, id), part.is_error);
+            if part.kind() == PartKind::ToolResult {
+                self.history.done(&self.action_of(conversation, id), part.is_error());
             }
-            match part.kind {
+            match part.kind() {
                 PartKind::ToolResult if part.is_read_by_code() => self.history.part(id, bytes),
                 PartKind::ToolResult if decision.is_some_and(|decision| !decision.stands_alone()) => {
                     self.history.pointer(id, bytes, content(part));
@@ -335,7 +335,7 @@ impl Standing {
     }
 
     fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) -> Option<PartId> {
-        let tool = part.tool.as_deref().unwrap_or_default();
+        let tool = part.tool().unwrap_or_default();
         let arguments = conversation.arguments(id);
         let action = Arc::new(action::of(tool, arguments.as_deref().unwrap_or_default()));
         let earlier = self.history.call(&action);
@@ -359,7 +359,7 @@ impl Standing {
         let call = conversation.call_of(id);
         let known = call.is_some();
         let action = self.action_of(conversation, id);
-        let tool = part.tool.as_deref().or_else(|| conversation.part(call?)?.tool.as_deref());
+        let tool = part.tool().or_else(|| conversation.part(call?)?.tool());
         let named = tool.unwrap_or_default();
         let clearable = known
             && !is_protected
@@ -367,7 +367,7 @@ impl Standing {
             && !settings.protected_tools.matches(named);
         let content = content(part);
         let weight = clear::weight(bytes, &action);
-        let (is_error, has_media) = (part.is_error, !part.media().is_empty());
+        let (is_error, has_media) = (part.is_error(), !part.media().is_empty());
         let is_view = !is_error && !action.views.is_empty();
         let lines = if is_view { lines(conversation, id, decision) } else { Lines::default() };
         let result = history::Outcome {
@@ -388,14 +388,14 @@ impl Standing {
 
 /// A hash of a result's content.
 fn content(part: &Part) -> u128 {
-    part.content.map_or(0, |digest| u128::from_le_bytes(digest.0))
+    part.content().map_or(0, |digest| u128::from_le_bytes(digest.0))
 }
 
 /// Bytes of a result that remain when it is cleared, beyond what surrounds any text.
 fn stays(part: &Part) -> u32 {
-    let slot = |slot: u32| part.slots.as_ref().and_then(|slots| slots.items.get(slot as usize));
-    let texts = part.leaves.iter().map(|leaf| leaf.slot.and_then(slot).unwrap_or(&leaf.span).len());
-    let list = part.media.iter().flat_map(|media| &*media.slots.items);
+    let slot = |slot: u32| part.slots().and_then(|slots| slots.items.get(slot as usize));
+    let texts = part.leaves().iter().map(|leaf| leaf.slot.and_then(slot).unwrap_or(&leaf.span).len());
+    let list = part.media_list().into_iter().flat_map(|media| &*media.slots.items);
     let beside = part.media().iter().filter_map(|block| list.clone().nth(block.slot? as usize));
     let media = beside.map(|item| item.len().min(MEDIA));
     let stays = part.read_len().saturating_sub(texts.chain(media).sum());
@@ -408,7 +408,7 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
     let units = match decision.filter(|decision| !decision.is_clearing()) {
         Some(decision) => decision.bytes_after as usize,
         None => {
-            let leaves = part.leaves.iter();
+            let leaves = part.leaves().iter();
             leaves.map(|leaf| json::string::utf16_len(conversation.bytes_of(id.message, leaf.span))).sum()
         }
     };

@@ -90,9 +90,7 @@ fn cleared(passed: &Passed) -> Vec<u32> {
     let new = all.skip(passed.outcome.applied.len() - passed.outcome.fresh);
     let mut calls: Vec<u32> = new
         .filter(|applied| applied.decision.is_clearing())
-        .map(|applied| {
-            passed.talk.part(applied.part).unwrap().call_id.as_deref().unwrap()[1..].parse().unwrap()
-        })
+        .map(|applied| passed.talk.part(applied.part).unwrap().call_id().unwrap()[1..].parse().unwrap())
         .collect();
     calls.sort_unstable();
     calls

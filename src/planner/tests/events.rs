@@ -273,7 +273,7 @@ fn placeholders_are_shorter_than_what_is_sent() {
     let decided = |sent: u64| {
         let request = talk(&words("u 4000 a u"));
         let part = PartId { message: 2, part: 0 };
-        let content = request.part(part).unwrap().content.unwrap();
+        let content = request.part(part).unwrap().content().unwrap();
         let leaves = vec![(0, LeafEdit::Replace("x".repeat(sent as usize).into()))];
         let decision = Decision {
             cause: Cause::Shaped(Rule::Truncate.into()),

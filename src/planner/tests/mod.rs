@@ -407,7 +407,7 @@ fn marked_blocks_stay_when_their_text_goes() {
     let sent = |conversation: &Conversation, past: &Past<'_>| {
         let outcome = plan_with(conversation, past, &settings);
         let rewritten = protocol::rewritten(protocol, conversation, &outcome.plan, &NoMemo).unwrap();
-        let texts: Vec<String> = (0..rewritten.parts_of(2).next().unwrap().1.leaves.len())
+        let texts: Vec<String> = (0..rewritten.parts_of(2).next().unwrap().1.leaves().len())
             .map(|leaf| {
                 rewritten.text(PartId { message: 2, part: 0 }, leaf).unwrap().chars().take(4).collect()
             })

@@ -9,7 +9,8 @@ use super::dialect::DIALECT;
 use super::summary;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Conversation, Marks, Memo, MessageIndex, Part, PartKind, Role, Shows, Slots,
+    Arguments, Call, Conversation, Hosted, Marks, Memo, MessageIndex, Opaque, Part, PartData, Role, Shows,
+    Slots, ToolResult,
 };
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
@@ -158,9 +159,11 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
             let items = scan::items(raw, value.span)?;
             let read = |item, hash: &mut Hasher| block(raw, item, hash, &mut shows);
             let (mut parts, stem) = parts_of(&items, &mut hash, read)?;
-            for part in parts.iter_mut().filter(|part| part.kind == PartKind::Thinking) {
-                let items = items.iter().map(|item| item.span).collect();
-                part.slots = Some(Slots { array: value.span, items });
+            for part in &mut parts {
+                if let PartData::Thinking(slots) = &mut part.data {
+                    let items = items.iter().map(|item| item.span).collect();
+                    *slots = Some(Slots { array: value.span, items });
+                }
             }
             (parts, stem)
         }
@@ -172,38 +175,44 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
 
 fn block(raw: &[u8], item: Value, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {
     let block = Object::read(raw, item)?;
-    let kind = match block.text("type").as_deref() {
+    let kind = block.text("type");
+    let data = match kind.as_deref() {
         Some("text") => match block.of_kind("text", Kind::String) {
             Some(text) => return Ok(text_part(raw, text, item.span, hash)),
-            None => PartKind::Opaque,
+            None => PartData::Opaque(Opaque::default()),
         },
         Some("tool_result") => return tool_result(&block, hash, shows),
         // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
-        Some("thinking" | "redacted_thinking") => return Ok(Part::new(PartKind::Thinking, item.span)),
-        Some("tool_use") => PartKind::ToolCall,
-        Some("server_tool_use" | "mcp_tool_use") if is_hosted(&block) => PartKind::Hosted,
-        Some(kind) if HOSTED_RESULTS.contains(&kind) => PartKind::Hosted,
-        Some("image" | "document") => PartKind::Media,
-        _ => PartKind::Opaque,
+        Some("thinking" | "redacted_thinking") => return Ok(Part::new(PartData::Thinking(None), item.span)),
+        Some("tool_use") => PartData::ToolCall(call(&block)),
+        Some("server_tool_use" | "mcp_tool_use") if is_hosted(&block) => PartData::Hosted(hosted(&block)),
+        Some(kind) if HOSTED_RESULTS.contains(&kind) => PartData::Hosted(hosted(&block)),
+        Some("image" | "document") => PartData::Media,
+        other => PartData::Opaque(Opaque { is_summary: other == Some(summary::KIND), call: None }),
     };
     feed(raw, item, MARKS, hash)?;
     *shows = *shows | shown(&block);
-    let mut part = Part::new(kind, item.span);
-    part.is_summary = block.says("type", summary::KIND);
-    if kind == PartKind::Hosted {
-        let called = block.get("tool_use_id").is_none();
-        part.call_id = block.text(if called { "id" } else { "tool_use_id" });
-        part.tool = block.text("name").filter(|_| called);
+    Ok(Part::new(data, item.span))
+}
+
+fn call(block: &Object<'_>) -> Call {
+    let is_for_code = is_of_code(block);
+    Call {
+        id: block.text("id"),
+        tool: block.text("name"),
+        arguments: block.get("input").map(|input| Arguments::Value(input.span)),
+        // The provider holds the arguments of a call that its own code made.
+        is_sealed: is_for_code,
+        is_for_code,
     }
-    if kind == PartKind::ToolCall {
-        part.call_id = block.text("id");
-        part.tool = block.text("name");
-        part.arguments = block.get("input").map(|input| Arguments::Value(input.span));
-        // A call that the provider's own code made: the provider holds its arguments itself.
-        part.is_for_code = is_of_code(&block);
-        part.is_sealed = part.is_for_code;
+}
+
+/// A call of one of the provider's own tools, or its result.
+fn hosted(block: &Object<'_>) -> Hosted {
+    if block.get("tool_use_id").is_some() {
+        return Hosted { id: block.text("tool_use_id"), tool: None };
     }
-    Ok(part)
+    Hosted { id: block.text("id"), tool: block.text("name") }
 }
 
 /// Whether this is a call of one of the provider's own tools whose results nothing later depends on. Not its tool
@@ -215,16 +224,19 @@ fn is_hosted(block: &Object<'_>) -> bool {
 }
 
 fn tool_result(block: &Object<'_>, hash: &mut Hasher, shows: &mut Shows) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolResult, block.value.span);
-    part.call_id = block.text("tool_use_id");
-    part.is_error = block.is_true("is_error");
-    fill_result(&mut part, block.bytes, block.get("content"), &RESULT, hash)?;
+    let mut result = ToolResult {
+        call_id: block.text("tool_use_id"),
+        is_error: block.is_true("is_error"),
+        has_tools: has_tools(block)?,
+        ..ToolResult::default()
+    };
+    fill_result(&mut result, block.bytes, block.get("content"), &RESULT, hash)?;
+    let part = Part::new(PartData::ToolResult(result), block.value.span);
     for span in part.beside_texts() {
         let item = Value { kind: Kind::Object, span };
         *shows =
             *shows | Object::read(block.bytes, item).map_or_else(|_| Shows::default(), |item| shown(&item));
     }
-    part.has_tools = has_tools(block)?;
     Ok(part)
 }
 

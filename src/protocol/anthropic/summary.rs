@@ -28,7 +28,7 @@ pub(super) fn sealed(answer: &[u8]) -> Vec<u128> {
 
 /// The [`seals`] of the summary that a history begins with.
 pub(super) fn beginning(conversation: &Conversation) -> Vec<u128> {
-    let first = conversation.part(PartId { message: 0, part: 0 }).filter(|part| part.is_summary);
+    let first = conversation.part(PartId { message: 0, part: 0 }).filter(|part| part.is_summary());
     let block = first.and_then(|part| Object::of(conversation.bytes_of(0, part.span)).ok());
     block.map(|block| seals(&block)).unwrap_or_default()
 }

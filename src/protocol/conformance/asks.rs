@@ -19,7 +19,7 @@ fn what_is_asked_can_be_read() {
         let conversation = conversation.map_err(|unread| TestCaseError::fail(unread.to_string()))?;
         prop_assert_eq!(conversation.messages.len(), 1);
         prop_assert_eq!(conversation.messages[0].index.role, Role::User);
-        prop_assert_eq!(conversation.messages[0].index.parts[0].kind, PartKind::Text);
+        prop_assert_eq!(conversation.messages[0].index.parts[0].kind(), PartKind::Text);
         let id = PartId { message: 0, part: 0 };
         let said = conversation.text(id, 0);
         prop_assert_eq!(said.as_deref(), Some(&*text));

@@ -118,7 +118,7 @@ fn describe(conversation: &Conversation) -> String {
     for (at, message) in conversation.messages.iter().enumerate() {
         let _ = writeln!(out, "{at} {:?}", message.index.role);
         for (id, part) in conversation.parts_of(at) {
-            let _ = writeln!(out, "  {} {:?}{}", id.part, part.kind, details(conversation, id, part));
+            let _ = writeln!(out, "  {} {:?}{}", id.part, part.kind(), details(conversation, id, part));
         }
     }
     out
@@ -126,16 +126,16 @@ fn describe(conversation: &Conversation) -> String {
 
 fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
     let mut out = String::new();
-    for (name, value) in [("id", &part.call_id), ("tool", &part.tool)] {
+    for (name, value) in [("id", part.call_id()), ("tool", part.tool())] {
         if let Some(value) = value {
             let _ = write!(out, " {name}={value}");
         }
     }
-    if let Some(arguments) = part.arguments {
+    if let Some(arguments) = part.arguments() {
         let form = if matches!(arguments, Arguments::Encoded(_)) { "encoded" } else { "value" };
         let _ = write!(out, " {form}={}", conversation.arguments(id).as_deref().unwrap_or("?"));
     }
-    for (at, leaf) in part.leaves.iter().enumerate() {
+    for (at, leaf) in part.leaves().iter().enumerate() {
         let slot = leaf.slot.map_or_else(String::new, |slot| format!("@{slot}"));
         let text = conversation.text(id, at);
         let _ =
@@ -144,13 +144,13 @@ fn details(conversation: &Conversation, id: PartId, part: &Part) -> String {
     for media in part.media() {
         let _ = write!(out, " media@{}", media.slot.unwrap_or_default());
     }
-    if part.is_error {
+    if part.is_error() {
         out.push_str(" error");
     }
-    if part.is_sealed {
+    if part.is_sealed() {
         out.push_str(" sealed");
     }
-    if part.is_for_code {
+    if part.is_for_code() {
         out.push_str(" code");
     }
     out

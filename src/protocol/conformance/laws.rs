@@ -87,20 +87,20 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
         Op::Text { part, leaves } => {
             let Some(found) = conversation.part(*part) else { return false };
             let place = |span: Span| conversation.absolute(part.message, span);
-            let media = found.media.as_ref().map(|media| place(media.slots.array));
-            if let Some(Arguments::Value(span) | Arguments::Encoded(span)) = found.arguments {
+            let media = found.media_list().map(|media| place(media.slots.array));
+            if let Some(Arguments::Value(span) | Arguments::Encoded(span)) = found.arguments() {
                 return within(place(span));
             }
-            leaves.iter().any(|(leaf, change)| match (change, &found.slots) {
-                (LeafEdit::Replace(_), slots) => match found.leaves.get(*leaf as usize) {
+            leaves.iter().any(|(leaf, change)| match (change, found.slots()) {
+                (LeafEdit::Replace(_), slots) => match found.leaves().get(*leaf as usize) {
                     Some(leaf) => edit.at == place(leaf.span),
                     None => {
-                        let media = &found.media()[*leaf as usize - found.leaves.len()];
-                        let item = media.slot.and_then(|slot| slots.as_ref()?.items.get(slot as usize));
+                        let media = &found.media()[*leaf as usize - found.leaves().len()];
+                        let item = media.slot.and_then(|slot| slots?.items.get(slot as usize));
                         item.is_some_and(|item| edit.at == place(*item))
                     }
                 },
-                (LeafEdit::Remove, _) if *leaf as usize >= found.leaves.len() => {
+                (LeafEdit::Remove, _) if *leaf as usize >= found.leaves().len() => {
                     edit.text.is_empty() && media.is_some_and(within)
                 }
                 (LeafEdit::Remove, Some(slots)) => edit.text.is_empty() && within(place(slots.array)),
@@ -109,11 +109,11 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
         }
         Op::Mark { .. } => edit.at.is_empty() && inside,
         Op::Append { part, leaf, .. } => conversation.part(*part).is_some_and(|found| {
-            let end = conversation.absolute(part.message, found.leaves[*leaf as usize].span).end - 1;
+            let end = conversation.absolute(part.message, found.leaves()[*leaf as usize].span).end - 1;
             edit.at == Span { start: end, end }
         }),
         Op::Omit { part } => {
-            let slots = conversation.part(*part).and_then(|part| part.slots.as_ref());
+            let slots = conversation.part(*part).and_then(|part| part.slots());
             let list = slots.map(|slots| conversation.absolute(part.message, slots.array));
             edit.text.is_empty() && list.is_some_and(within)
         }
@@ -156,11 +156,11 @@ fn law_03_commuting_square() {
             return Ok(());
         }
         carried_out.set(carried_out.get() + u32::from(!plan.is_empty()));
-        let is_call = |op: &Op| matches!(op, Op::Text { part, .. } if conversation.part(*part).is_some_and(|part| part.kind == PartKind::ToolCall));
+        let is_call = |op: &Op| matches!(op, Op::Text { part, .. } if conversation.part(*part).is_some_and(|part| part.kind() == PartKind::ToolCall));
         abridged.set(abridged.get() + u32::from(plan.ops.iter().any(is_call)));
-        let takes_images = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| leaves.iter().any(|(at, _)| *at as usize >= part.leaves.len()) && part.kind == PartKind::ToolResult));
+        let takes_images = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| leaves.iter().any(|(at, _)| *at as usize >= part.leaves().len()) && part.kind() == PartKind::ToolResult));
         blinded.set(blinded.get() + u32::from(plan.ops.iter().any(takes_images)));
-        let describes = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| part.kind == PartKind::ToolResult && leaves.iter().any(|(at, edit)| *at as usize >= part.leaves.len() && *edit != LeafEdit::Remove)));
+        let describes = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| part.kind() == PartKind::ToolResult && leaves.iter().any(|(at, edit)| *at as usize >= part.leaves().len() && *edit != LeafEdit::Remove)));
         described.set(described.get() + u32::from(plan.ops.iter().any(describes)));
         let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo);
         let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -315,7 +315,7 @@ fn law_06_protection() {
                 .ops
                 .iter()
                 .any(|op| matches!(op, Op::Drop { first, end } if (*first..*end).contains(&at)));
-            let kinds = |kind| conversation.parts_of(at).any(|(_, part)| part.kind == kind);
+            let kinds = |kind| conversation.parts_of(at).any(|(_, part)| part.kind() == kind);
             if dropped {
                 prop_assert!(!kinds(PartKind::Opaque) && !ends.contains(&Some(at)), "{:?}", plan);
                 continue;
@@ -367,9 +367,9 @@ fn law_10_one_view() {
         let (flawed, plain) =
             (indexed.unwrap(), self::read(subject.protocol(), &write(&node, spelling, seed)));
         for (id, part) in (0..plain.messages.len()).flat_map(|at| plain.parts_of(at)) {
-            let is_data = flawed.part(id).is_some_and(|part| part.leaves.is_empty());
+            let is_data = flawed.part(id).is_some_and(|part| part.leaves().is_empty());
             prop_assert!(
-                flawed.texts(id) == plain.texts(id) || (is_data && part.kind == PartKind::ToolResult),
+                flawed.texts(id) == plain.texts(id) || (is_data && part.kind() == PartKind::ToolResult),
                 "{:?} is half read: {:?}",
                 id,
                 body
@@ -421,7 +421,8 @@ fn stems_are_what_remains_without_last_texts() {
         for (at, message) in conversation.messages.iter().enumerate() {
             let parts = &message.index.parts;
             let Some(stem) = message.index.stem else { continue };
-            let kept = parts.iter().rposition(|part| part.kind != PartKind::Text).map_or(1, |last| last + 1);
+            let kept =
+                parts.iter().rposition(|part| part.kind() != PartKind::Text).map_or(1, |last| last + 1);
             prop_assert_eq!(stem.parts as usize, kept);
             let end = |part: usize| message.span.range().start + parts[part].span.range().end;
             let without = format!("{}{}", &body[..end(kept - 1)], &body[end(parts.len() - 1)..]);

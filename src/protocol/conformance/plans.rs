@@ -123,7 +123,7 @@ pub(crate) fn plan(conversation: &Conversation, wishes: &[Wish]) -> Plan {
 
 fn forget(conversation: &Conversation, count: u8) -> Vec<Op> {
     let parts = (0..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
-    let thoughts = parts.filter(|(_, part)| part.kind == PartKind::Thinking);
+    let thoughts = parts.filter(|(_, part)| part.kind() == PartKind::Thinking);
     thoughts.take(count.into()).map(|(part, _)| Op::Omit { part }).collect()
 }
 
@@ -133,12 +133,12 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
         Wish::Shorten(which, leaves, all) => {
             let results: Vec<PartId> = (0..count)
                 .flat_map(|message| conversation.parts_of(message))
-                .filter(|(_, part)| part.kind == PartKind::ToolResult && !part.leaves.is_empty())
+                .filter(|(_, part)| part.kind() == PartKind::ToolResult && !part.leaves().is_empty())
                 .map(|(id, _)| id)
                 .collect();
             let part = *(!results.is_empty()).then(|| which.get(&results))?;
             let (have, images) =
-                (conversation.part(part)?.leaves.len(), conversation.part(part)?.media().len());
+                (conversation.part(part)?.leaves().len(), conversation.part(part)?.media().len());
             let mut leaves = leaf_edits(&leaves[..leaves.len().min(have)]);
             let images = have..have + if *all { images } else { 0 };
             leaves.extend(images.map(|at| (at as u32, LeafEdit::Remove)));
@@ -161,7 +161,7 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
         Wish::Abridge(which, text) => {
             let calls: Vec<PartId> = (0..count)
                 .flat_map(|message| conversation.parts_of(message))
-                .filter(|(_, part)| part.kind == PartKind::ToolCall)
+                .filter(|(_, part)| part.kind() == PartKind::ToolCall)
                 .map(|(id, _)| id)
                 .collect();
             let part = *(!calls.is_empty()).then(|| which.get(&calls))?;
@@ -213,13 +213,13 @@ fn operation(conversation: &Conversation, wish: &Wish) -> Option<Op> {
 fn pictured(conversation: &Conversation, may: impl Fn(usize) -> bool) -> Vec<(PartId, usize, usize)> {
     (0..conversation.messages.len())
         .flat_map(|message| conversation.parts_of(message))
-        .map(|(id, part)| (id, part.leaves.len(), part.media().len()))
+        .map(|(id, part)| (id, part.leaves().len(), part.media().len()))
         .filter(|(_, texts, images)| may(*texts) && *images > 0)
         .collect()
 }
 
 fn has_calls(conversation: &Conversation, message: usize) -> bool {
-    conversation.parts_of(message).any(|(_, part)| part.kind == PartKind::ToolCall)
+    conversation.parts_of(message).any(|(_, part)| part.kind() == PartKind::ToolCall)
 }
 
 fn leaf_edits(wishes: &[LeafWish]) -> Vec<(u32, LeafEdit)> {

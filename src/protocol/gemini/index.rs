@@ -7,7 +7,8 @@ use super::dialect::DIALECT;
 use super::pair::pair;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Conversation, Leaf, Media, Memo, MessageIndex, Part, PartKind, Role, Slots,
+    Arguments, Call, Conversation, Leaf, Media, Memo, MessageIndex, Opaque, Part, PartData, Role, Slots,
+    ToolResult,
 };
 use crate::json::ScanError;
 use crate::json::scan::{self, Kind, Value};
@@ -82,27 +83,26 @@ fn part(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     }
     // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
     if part.0.is_true("thought") {
-        return Ok(Part::new(PartKind::Thinking, item.span));
+        return Ok(Part::new(PartData::Thinking(None), item.span));
     }
     if let Some(text) = part.0.of_kind("text", Kind::String) {
         return Ok(text_part(raw, text, item.span, hash));
     }
     let media = part.get("inlineData", "inline_data")?.or(part.get("fileData", "file_data")?);
     feed(raw, item, MARKS, hash)?;
-    Ok(Part::new(if media.is_some() { PartKind::Media } else { PartKind::Opaque }, item.span))
+    let opaque = || PartData::Opaque(Opaque::default());
+    Ok(Part::new(media.map_or_else(opaque, |_| PartData::Media), item.span))
 }
 
 /// The id of a call is not part of its fingerprint: it may be missing, and clients make up ids of their own.
 fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolCall, item.span);
-    part.tool = call.text("name");
-    let own_id = call.text("id");
-    part.is_sealed = is_signed || own_id.is_none();
-    part.call_id = Some(match own_id {
+    let (own_id, tool) = (call.text("id"), call.text("name"));
+    let is_sealed = is_signed || own_id.is_none();
+    let id = match own_id {
         Some(id) => id,
-        None => made_up(&part, call)?,
-    });
-    part.arguments = call.get("args").map(|args| Arguments::Value(args.span));
+        None => made_up(tool.as_deref(), call)?,
+    };
+    let arguments = call.get("args").map(|args| Arguments::Value(args.span));
     for said in [call.get("name"), call.get("args")].map(|said| said.filter(|value| value.kind != Kind::Null))
     {
         hash.update(&[u8::from(said.is_some())]);
@@ -110,22 +110,22 @@ fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> R
             feed(call.bytes, value, MARKS, hash)?;
         }
     }
-    Ok(part)
+    let made = Call { id: Some(id), tool, arguments, is_sealed, is_for_code: false };
+    Ok(Part::new(PartData::ToolCall(made), item.span))
 }
 
 /// An id made from the call alone, so that it does not change if its neighbours do.
-fn made_up(part: &Part, call: &Object<'_>) -> Result<Box<str>, Unread> {
+fn made_up(tool: Option<&str>, call: &Object<'_>) -> Result<Box<str>, Unread> {
     let mut hash = Hasher::default();
     if let Some(args) = call.get("args") {
         feed(call.bytes, args, &[], &mut hash)?;
     }
     let digest = hash.finish().to_string();
-    Ok(format!("{}#{}", part.tool.as_deref().unwrap_or_default(), &digest[..8]).into())
+    Ok(format!("{}#{}", tool.unwrap_or_default(), &digest[..8]).into())
 }
 
 fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolResult, item.span);
-    part.tool = response.text("name");
+    let mut result = ToolResult { tool: response.text("name"), ..ToolResult::default() };
     let mut digest = Hasher::default();
     // A signed result is never edited, so it must differ from the same result without a signature.
     digest.update(&[u8::from(is_signed)]);
@@ -135,31 +135,31 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
             let said = Object::read(response.bytes, said)?;
             if !is_signed {
                 let shows = response.get("parts").is_some_and(|beside| beside.kind != Kind::Null);
-                fill_leaves(&mut part, &said, shows)?;
+                fill_leaves(&mut result, &said, shows)?;
             }
             let error = said.get("error").filter(|error| error.kind != Kind::Null);
             let is_told = error.is_some_and(|error| says_something(error.span.of(response.bytes)));
             let is_blank = |leaf: &&mut Leaf| error.is_some_and(|error| !is_told && error.span == leaf.span);
-            if let Some(blank) = part.leaves.iter_mut().find(is_blank) {
+            if let Some(blank) = result.leaves.iter_mut().find(is_blank) {
                 blank.stays_blank = true;
             }
-            has_failed = part.is_error || is_told;
+            has_failed = result.is_error || is_told;
             // Decisions of older gateways are found by a fingerprint that counts every `error` member as an error.
-            part.is_error |= error.is_some();
+            result.is_error |= error.is_some();
         }
         feed(response.bytes, said, MARKS, &mut digest)?;
     }
     // Images of a result are beside its response.
     if let Some(media) = response.get("parts").filter(|media| media.kind != Kind::Null) {
         feed(response.bytes, media, MARKS, &mut digest)?;
-        part.media = self::media(response.bytes, media)?.map(Box::new);
+        result.media = self::media(response.bytes, media)?.map(Box::new);
     }
-    hash.update(part.tool.as_deref().unwrap_or_default().as_bytes());
-    seal_result(&mut part, digest, hash);
-    part.is_error = has_failed;
+    hash.update(result.tool.as_deref().unwrap_or_default().as_bytes());
+    seal_result(&mut result, digest, hash);
+    result.is_error = has_failed;
     // The id is not part of the fingerprint, just as with calls.
-    part.call_id = response.text("id");
-    Ok(part)
+    result.call_id = response.text("id");
+    Ok(Part::new(PartData::ToolResult(result), item.span))
 }
 
 /// The media beside a response; `None` if there are none. They can only be removed together, and only if the response
@@ -208,52 +208,52 @@ fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
 /// 4. the same in an MCP result that is the value of such a member.
 ///
 /// Texts elsewhere are data, which makes no sense when it is truncated.
-fn fill_leaves(part: &mut Part, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
+fn fill_leaves(result: &mut ToolResult, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
     // If there is a list of blocks, MCP's `resultType` is not a text of the result.
     let kind = said.get("resultType").or_else(|| said.get("result_type"));
     let kind = said.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
     let is_said = |value: &Value| {
         value.kind == Kind::String && Some(value.span) != kind && !is_read_by_provider(said, *value, shows)
     };
-    part.leaves = said.values().filter(is_said).map(|value| Leaf::alone(value.span)).collect();
-    if !part.leaves.is_empty() {
+    result.leaves = said.values().filter(is_said).map(|value| Leaf::alone(value.span)).collect();
+    if !result.leaves.is_empty() {
         return Ok(());
     }
     for list in said.values().filter(|value| value.kind == Kind::Array) {
         let items = scan::items(said.bytes, list.span)?;
-        if items.iter().all(|item| item.kind == Kind::String) && fill_from(part, list, &items, &items) {
+        if items.iter().all(|item| item.kind == Kind::String) && fill_from(result, list, &items, &items) {
             return Ok(());
         }
     }
     let passed_on = || OF_BLOCKS.iter().find_map(|name| object(said.bytes, said.get(name)?));
-    if !fill_from_blocks(part, said)?
+    if !fill_from_blocks(result, said)?
         && let Some(within) = passed_on()
     {
-        fill_from_blocks(part, &within)?;
+        fill_from_blocks(result, &within)?;
     }
     Ok(())
 }
 
-fn fill_from_blocks(part: &mut Part, said: &Object<'_>) -> Result<bool, Unread> {
+fn fill_from_blocks(result: &mut ToolResult, said: &Object<'_>) -> Result<bool, Unread> {
     for list in OF_BLOCKS.iter().filter_map(|name| said.of_kind(name, Kind::Array)) {
         let items = scan::items(said.bytes, list.span)?;
         let texts: Option<Vec<Value>> = items.iter().map(|item| text(said.bytes, *item)).collect();
-        if texts.is_some_and(|texts| fill_from(part, list, &items, &texts)) {
-            part.is_error |= said.is_true("isError") || said.is_true("is_error");
+        if texts.is_some_and(|texts| fill_from(result, list, &items, &texts)) {
+            result.is_error |= said.is_true("isError") || said.is_true("is_error");
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Makes the texts of a list's items the leaves of a part. Returns `false` if there are none.
-fn fill_from(part: &mut Part, list: Value, items: &[Value], texts: &[Value]) -> bool {
+/// Makes the texts of a list's items the leaves of a result. Returns `false` if there are none.
+fn fill_from(result: &mut ToolResult, list: Value, items: &[Value], texts: &[Value]) -> bool {
     if texts.is_empty() {
         return false;
     }
     let leaf = |(slot, text): (usize, &Value)| Leaf::in_slot(text.span, slot as u32);
-    part.leaves = texts.iter().enumerate().map(leaf).collect();
-    part.slots = Some(Slots { array: list.span, items: items.iter().map(|item| item.span).collect() });
+    result.leaves = texts.iter().enumerate().map(leaf).collect();
+    result.slots = Some(Slots { array: list.span, items: items.iter().map(|item| item.span).collect() });
     true
 }
 
@@ -292,7 +292,7 @@ mod tests {
                 read(&format!(r#"{{"functionResponse":{{"name":"f","response":{{{members}}}}}}}"#))
             });
             for conversation in [&one, &other] {
-                let leaves = conversation.part(FIRST).unwrap().leaves.len();
+                let leaves = conversation.part(FIRST).unwrap().leaves().len();
                 let texts: Vec<_> = (0..leaves).map(|leaf| conversation.text(FIRST, leaf).unwrap()).collect();
                 assert_eq!(texts, expected);
             }
@@ -323,11 +323,11 @@ mod tests {
         ] {
             let answer = answer(error);
             let part = answer.part(FIRST).unwrap();
-            assert_eq!(part.is_error, expected, "{error}");
+            assert_eq!(part.is_error(), expected, "{error}");
             // A blank error stays blank, and is one of the leaves all the same.
             let is_text = error.ends_with('"');
-            assert_eq!(part.leaves.len(), 1 + usize::from(is_text), "{error}");
-            assert_eq!(part.leaves[0].stays_blank, is_text && !expected, "{error}");
+            assert_eq!(part.leaves().len(), 1 + usize::from(is_text), "{error}");
+            assert_eq!(part.leaves()[0].stays_blank, is_text && !expected, "{error}");
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
         ] {
             let part = format!(r#"{{"functionResponse":{{"name":"f","response":{{{response}}}{beside}}}}}"#);
             let read = read(&part);
-            let leaves = read.part(FIRST).unwrap().leaves.len();
+            let leaves = read.part(FIRST).unwrap().leaves().len();
             let texts: Vec<_> = (0..leaves).map(|leaf| read.text(FIRST, leaf).unwrap()).collect();
             assert_eq!(texts, expected, "{part}");
         }
@@ -390,10 +390,11 @@ mod tests {
         ] {
             let read = read(&format!(r#"{{"functionResponse":{{"name":"f","response":{{{response}}}}}}}"#));
             let part = read.part(FIRST).unwrap();
-            let texts: Vec<_> = (0..part.leaves.len()).map(|leaf| read.text(FIRST, leaf).unwrap()).collect();
+            let texts: Vec<_> =
+                (0..part.leaves().len()).map(|leaf| read.text(FIRST, leaf).unwrap()).collect();
             assert_eq!(texts, expected, "{response}");
             assert_eq!(
-                part.slots.as_ref().map_or(0, |slots| slots.items.len()),
+                part.slots().map_or(0, |slots| slots.items.len()),
                 if response.contains(r#""o""#) { 0 } else { expected.len() },
                 "{response}"
             );
@@ -445,8 +446,8 @@ mod tests {
         let result = r#""functionResponse":{"name":"f","response":{"output":"a"}}"#;
         let [plain, signed] = [format!("{{{result}}}"), format!(r#"{{{result},"thoughtSignature":"c2ln"}}"#)]
             .map(|part| read(&part).messages[0].index.clone());
-        assert_eq!((plain.parts[0].leaves.len(), signed.parts[0].leaves.len()), (1, 0));
-        assert_ne!(plain.parts[0].content, signed.parts[0].content);
+        assert_eq!((plain.parts[0].leaves().len(), signed.parts[0].leaves().len()), (1, 0));
+        assert_ne!(plain.parts[0].content(), signed.parts[0].content());
         assert_ne!(plain.fingerprint, signed.fingerprint);
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::conversation::{Message, Part, PartKind, Role};
+use crate::conversation::{Call, Message, Part, PartData, Role, ToolResult};
 
 pub(super) fn pair(messages: &mut [Message]) {
     let mut exchange = Exchange::default();
@@ -29,7 +29,7 @@ pub(super) fn pair(messages: &mut [Message]) {
         if !ids.is_empty() {
             let index = Arc::make_mut(&mut message.index);
             for (at, id) in ids {
-                index.parts[at].call_id = Some(id);
+                index.parts[at].set_call_id(id);
             }
         }
     }
@@ -48,21 +48,21 @@ struct Exchange {
 impl Exchange {
     /// The id that a part should get in place of its own or of none; `None` if it can stay as it is.
     fn new_id(&mut self, part: &Part) -> Option<Box<str>> {
-        match (part.kind, &part.call_id) {
-            (PartKind::ToolCall, Some(own)) => {
+        match &part.data {
+            PartData::ToolCall(Call { id: Some(own), tool, .. }) => {
                 let new = self.numbered(own);
                 let id = new.as_ref().unwrap_or(own).clone();
                 self.given.insert(id.clone(), 1);
-                self.open.entry(part.tool.clone()).or_default().push_back(id);
+                self.open.entry(tool.clone()).or_default().push_back(id);
                 new
             }
-            (PartKind::ToolResult, Some(own)) => {
+            PartData::ToolResult(ToolResult { call_id: Some(own), .. }) => {
                 let new = self.next_of(own);
                 self.answered.entry(own.clone()).or_insert(1);
                 new
             }
-            (PartKind::ToolResult, None) => {
-                let open = self.open.get_mut(&part.tool)?;
+            PartData::ToolResult(ToolResult { call_id: None, tool, .. }) => {
+                let open = self.open.get_mut(tool)?;
                 let id =
                     std::iter::from_fn(|| open.pop_front()).find(|id| !self.answered.contains_key(id))?;
                 self.answered.insert(id.clone(), 1);
@@ -124,7 +124,7 @@ mod tests {
 
     fn ids(conversation: &Conversation) -> String {
         let parts = conversation.messages.iter().flat_map(|message| &*message.index.parts);
-        parts.map(|part| part.call_id.as_deref().unwrap_or("-")).collect::<Vec<_>>().join(" ")
+        parts.map(|part| part.call_id().unwrap_or("-")).collect::<Vec<_>>().join(" ")
     }
 
     /// Ids do not change if some messages are read anew and the others were paired before.
@@ -151,7 +151,7 @@ mod tests {
             assert_eq!(ids(&talk), expected, "{messages:?}");
             let results = talk.messages.iter().enumerate().flat_map(|(at, _)| talk.parts_of(at));
             let results: Vec<PartId> =
-                results.filter(|(_, part)| part.kind == PartKind::ToolResult).map(|(id, _)| id).collect();
+                results.filter(|(_, part)| part.kind() == PartKind::ToolResult).map(|(id, _)| id).collect();
             for part in results {
                 let leaves = vec![(0, LeafEdit::Replace("cut".into()))];
                 let plan = Plan { ops: vec![Op::Text { part, leaves }] };

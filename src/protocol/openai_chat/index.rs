@@ -9,7 +9,8 @@ use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Part, PartKind, Role, Slots, Stem,
+    Arguments, Call, Carriers, Conversation, Marks, Memo, Message, MessageIndex, Opaque, Part, PartData,
+    PartKind, Role, Slots, Stem, ToolResult,
 };
 use crate::json::scan::{self, Kind, Value};
 use crate::plan::{Op, Plan};
@@ -127,20 +128,16 @@ fn unknown_role(object: &Object<'_>) -> Result<MessageIndex, Unread> {
 
 fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     feed(raw, value, MARKS, hash)?;
-    Ok(Part::new(PartKind::Opaque, value.span))
+    Ok(Part::new(PartData::Opaque(Opaque::default()), value.span))
 }
 
 /// Reasoning is not part of the fingerprint, since clients drop it from old turns. Only Claude's can be removed: other
 /// providers refuse answers without their reasoning, or sign calls in it.
 fn reasoning(object: &Object<'_>) -> Result<Vec<Part>, Unread> {
-    let found = REASONING.iter().filter_map(|key| says(object, key));
-    let mut parts: Vec<Part> = found.map(|value| Part::new(PartKind::Thinking, value.span)).collect();
-    if !parts.is_empty() && is_from_claude(object)? {
-        for part in &mut parts {
-            part.slots = Some(object.slots());
-        }
-    }
-    Ok(parts)
+    let mut found = REASONING.iter().filter_map(|key| says(object, key)).peekable();
+    let may_go = found.peek().is_some() && is_from_claude(object)?;
+    let slots = || may_go.then(|| object.slots());
+    Ok(found.map(|value| Part::new(PartData::Thinking(slots()), value.span)).collect())
 }
 
 /// A member, if it is not null or empty.
@@ -178,10 +175,12 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<(Vec<Part>, Option<
             let (mut parts, stem) = parts_of(&items, hash, |item, hash| block(object.bytes, item, hash))?;
             let list = || Slots { array: value.span, items: items.iter().map(|item| item.span).collect() };
             // The list must not become empty.
-            if parts.iter().any(|part| part.kind != PartKind::Thinking) {
+            if parts.iter().any(|part| part.kind() != PartKind::Thinking) {
                 for (part, item) in parts.iter_mut().zip(&items) {
-                    if is_signed_thought(object.bytes, part, *item)? {
-                        part.slots = Some(list());
+                    if let PartData::Thinking(slots) = &mut part.data
+                        && is_signed_thought(object.bytes, *item)?
+                    {
+                        *slots = Some(list());
                     }
                 }
             }
@@ -191,11 +190,8 @@ fn content(object: &Object<'_>, hash: &mut Hasher) -> Result<(Vec<Part>, Option<
     }
 }
 
-/// Whether a block of content is reasoning with a signature or encrypted data.
-fn is_signed_thought(raw: &[u8], part: &Part, item: Value) -> Result<bool, Unread> {
-    if part.kind != PartKind::Thinking {
-        return Ok(false);
-    }
+/// Whether a block of reasoning has a signature or encrypted data.
+fn is_signed_thought(raw: &[u8], item: Value) -> Result<bool, Unread> {
     let block = Object::read(raw, item)?;
     Ok(["signature", "data"].iter().any(|key| says(&block, key).is_some()))
 }
@@ -208,20 +204,21 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
         _ => return opaque(raw, item, hash),
     }
     let block = Object::read(raw, item)?;
-    let kind = match block.text("type").as_deref() {
+    match block.text("type").as_deref() {
         Some("text") => match block.of_kind("text", Kind::String) {
-            Some(text) => return Ok(text_part(raw, text, item.span, hash)),
-            None => PartKind::Opaque,
+            Some(text) => Ok(text_part(raw, text, item.span, hash)),
+            None => opaque(raw, item, hash),
         },
-        Some("image_url" | "input_audio" | "file") => PartKind::Media,
+        Some("image_url" | "input_audio" | "file") => {
+            feed(raw, item, MARKS, hash)?;
+            Ok(Part::new(PartData::Media, item.span))
+        }
         // Some servers keep reasoning in the list of content.
         Some("thinking" | "redacted_thinking" | "reasoning") => {
-            return Ok(Part::new(PartKind::Thinking, item.span));
+            Ok(Part::new(PartData::Thinking(None), item.span))
         }
-        _ => PartKind::Opaque,
-    };
-    feed(raw, item, MARKS, hash)?;
-    Ok(Part::new(kind, item.span))
+        _ => opaque(raw, item, hash),
+    }
 }
 
 fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
@@ -230,21 +227,23 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     if let Some(list) = object.of_kind("tool_calls", Kind::Array) {
         for item in scan::items(object.bytes, list.span)? {
             feed(object.bytes, item, MARKS, hash)?;
-            let mut part = call(&Object::read(object.bytes, item)?)?;
-            part.is_sealed |= is_signed_beside;
-            parts.push(part);
+            let mut call = call(&Object::read(object.bytes, item)?)?;
+            call.is_sealed |= is_signed_beside;
+            parts.push(Part::new(PartData::ToolCall(call), item.span));
         }
     }
     // Kept as they are: a single call of the old form (until its result is seen), a refusal, audio.
     for key in ["function_call", "refusal", "audio"] {
         if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
-            let mut part = opaque(object.bytes, value, hash)?;
-            if key == "function_call" && value.kind == Kind::Object && parts.is_empty() {
+            feed(object.bytes, value, MARKS, hash)?;
+            let call = if key == "function_call" && value.kind == Kind::Object && parts.is_empty() {
                 let call = Object::read(object.bytes, value)?;
-                part.is_sealed = is_signed_beside || is_signed(&call);
-                single_call::note(&mut part, &call);
-            }
-            parts.push(part);
+                single_call::read(&call, is_signed_beside || is_signed(&call))
+            } else {
+                None
+            };
+            let opaque = Opaque { call, ..Opaque::default() };
+            parts.push(Part::new(PartData::Opaque(opaque), value.span));
         }
     }
     Ok(parts)
@@ -257,29 +256,27 @@ fn is_signed(item: &Object<'_>) -> bool {
         || item.text("id").is_some_and(|id| id.contains("__thought__"))
 }
 
-fn call(item: &Object<'_>) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolCall, item.value.span);
-    part.call_id = item.text("id");
+fn call(item: &Object<'_>) -> Result<Call, Unread> {
+    let mut call = Call { id: item.text("id"), ..Call::default() };
     for (key, arguments) in [("function", "arguments"), ("custom", "input")] {
         if let Some(inner) = item.of_kind(key, Kind::Object) {
             let inner = Object::read(item.bytes, inner)?;
-            part.tool = inner.text("name");
-            part.arguments = inner.get(arguments).map(|value| match value.kind {
+            call.tool = inner.text("name");
+            call.arguments = inner.get(arguments).map(|value| match value.kind {
                 Kind::String => Arguments::Encoded(value.span),
                 _ => Arguments::Value(value.span),
             });
         }
     }
-    part.is_sealed = !matches!(part.arguments, Some(Arguments::Encoded(_))) || is_signed(item);
-    Ok(part)
+    call.is_sealed = !matches!(call.arguments, Some(Arguments::Encoded(_))) || is_signed(item);
+    Ok(call)
 }
 
 fn tool_result(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolResult, object.value.span);
-    part.tool = object.text("name");
-    part.call_id = object.text("tool_call_id").or_else(|| single_call::id_of_result(object));
-    fill_result(&mut part, object.bytes, object.get("content"), &RESULT, hash)?;
-    Ok(part)
+    let call_id = object.text("tool_call_id").or_else(|| single_call::id_of_result(object));
+    let mut result = ToolResult { call_id, tool: object.text("name"), ..ToolResult::default() };
+    fill_result(&mut result, object.bytes, object.get("content"), &RESULT, hash)?;
+    Ok(Part::new(PartData::ToolResult(result), object.value.span))
 }
 
 /// The encoded data of an image, a sound or a file in a block.
@@ -321,9 +318,9 @@ mod tests {
             (r#""content":[{"type":"redacted_thinking","data":"x"}]"#, 1, false),
         ] {
             let read = message(format!(r#"{{"role":"assistant",{member},{CALL}}}"#).as_bytes()).unwrap();
-            let of = |kind: PartKind| read.parts.iter().filter(move |part| part.kind == kind);
+            let of = |kind: PartKind| read.parts.iter().filter(move |part| part.kind() == kind);
             assert_eq!(of(PartKind::Thinking).count(), thoughts, "{member}");
-            assert!(of(PartKind::ToolCall).all(|part| part.is_sealed == is_sealed), "{member}");
+            assert!(of(PartKind::ToolCall).all(|part| part.is_sealed() == is_sealed), "{member}");
             // Reasoning is not part of the fingerprint.
             assert_eq!(
                 read.fingerprint,
@@ -462,9 +459,9 @@ mod tests {
         };
         let (one, other) = (text("YQ=="), text("Yg=="));
         let list = |text: &str| format!(r#"[{{"type":"text","text":{text}}}]"#);
-        assert_eq!(read(&one).parts[0].leaves.len(), 0);
-        assert_eq!(read(&list(&one)).parts[0].leaves.len(), 0);
-        assert_eq!(read(r#""no ENCRYPTED text""#).parts[0].leaves.len(), 1);
+        assert_eq!(read(&one).parts[0].leaves().len(), 0);
+        assert_eq!(read(&list(&one)).parts[0].leaves().len(), 0);
+        assert_eq!(read(r#""no ENCRYPTED text""#).parts[0].leaves().len(), 1);
         assert!(read(&one).fingerprint != read(&other).fingerprint);
         assert_eq!(read(&one).fingerprint, read(&list(&one)).fingerprint);
     }
@@ -564,7 +561,7 @@ mod tests {
                 )
             };
             let read = protocol.index(&body(&before).into(), &crate::conversation::NoMemo).unwrap();
-            let thoughts = read.parts_of(1).filter(|(_, part)| part.kind == PartKind::Thinking);
+            let thoughts = read.parts_of(1).filter(|(_, part)| part.kind() == PartKind::Thinking);
             let ops = thoughts.map(|(part, _)| crate::plan::Op::Omit { part }).collect();
             let edits = protocol.lower(&read, &crate::plan::Plan { ops });
             let left = edits.ok().map(|edits| String::from_utf8(edits.apply(&read.body)).unwrap());

@@ -6,17 +6,15 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{Arguments, Message, MessageIndex, Part, PartKind, Role};
+use crate::conversation::{Arguments, Call, Message, MessageIndex, Part, PartData, Role};
 use crate::json::scan::Kind;
 use crate::protocol::body::Object;
 
-/// Notes the name and the arguments of a call in its part, which stays opaque until its result is seen.
-pub(super) fn note(part: &mut Part, call: &Object<'_>) {
-    let (name, arguments) = (call.text("name"), call.of_kind("arguments", Kind::String));
-    let Some((name, arguments)) = name.zip(arguments) else { return };
-    part.call_id = Some(name.clone());
-    part.tool = Some(name);
-    part.arguments = Some(Arguments::Encoded(arguments.span));
+/// The call that an opaque part is if its result is seen; `None` if it lacks a name or arguments.
+pub(super) fn read(call: &Object<'_>, is_sealed: bool) -> Option<Call> {
+    let (name, arguments) = (call.text("name")?, call.of_kind("arguments", Kind::String)?);
+    let arguments = Some(Arguments::Encoded(arguments.span));
+    Some(Call { id: Some(name.clone()), tool: Some(name), arguments, is_sealed, is_for_code: false })
 }
 
 /// The id of the call that a message of the role `function` answers: the tool's name.
@@ -28,16 +26,22 @@ pub(super) fn id_of_result(message: &Object<'_>) -> Option<Box<str>> {
 pub(super) fn pair(messages: &mut [Message]) {
     for at in 1..messages.len() {
         if let Some(call) = answered(&messages[at - 1].index, &messages[at].index) {
-            Arc::make_mut(&mut messages[at - 1].index).parts[call].kind = PartKind::ToolCall;
+            let part = &mut Arc::make_mut(&mut messages[at - 1].index).parts[call];
+            if let PartData::Opaque(opaque) = &mut part.data
+                && let Some(call) = opaque.call.take()
+            {
+                part.data = PartData::ToolCall(call);
+            }
         }
     }
 }
 
 /// The part of an answer that is the call with this result.
 fn answered(answer: &MessageIndex, result: &MessageIndex) -> Option<usize> {
-    let result = result.parts.first().filter(|part| part.kind == PartKind::ToolResult)?;
-    let is_answered = |call: &Part| {
-        call.kind == PartKind::Opaque && call.call_id.is_some() && call.call_id == result.call_id
+    let result = result.parts.first()?.result()?;
+    let is_answered = |part: &Part| match &part.data {
+        PartData::Opaque(opaque) => opaque.call.as_ref().is_some_and(|call| call.id == result.call_id),
+        _ => false,
     };
     answer.parts.iter().position(is_answered).filter(|_| answer.role == Role::Assistant)
 }

@@ -7,7 +7,8 @@
 use super::dialect::DIALECT;
 use crate::conversation::fingerprint::Hasher;
 use crate::conversation::{
-    Arguments, Conversation, Leaf, Memo, Message, MessageIndex, Part, PartKind, Role, Stem, encodings,
+    Arguments, Call, Conversation, Hosted, Leaf, Memo, Message, MessageIndex, Opaque, Part, PartData,
+    PartKind, Role, Stem, ToolResult, encodings,
 };
 use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
@@ -178,7 +179,7 @@ fn is_trigger(item: &[u8]) -> bool {
 
 /// Whether an item is a mere reference to a stored one. If its type is left out, the id is all that it has.
 fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
-    if item.len() > REFERENCE || !matches!(&*index.parts, [part] if part.kind == PartKind::Opaque) {
+    if item.len() > REFERENCE || !matches!(&*index.parts, [part] if part.kind() == PartKind::Opaque) {
         return false;
     }
     Object::of(item).is_ok_and(|object| {
@@ -220,22 +221,19 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let mut hash = Hasher::default();
     hash.update(&[role as u8]);
     let mut stem = None;
-    let mut parts = match item {
+    let parts = match item {
         Item::Message => {
             let (parts, before) = message(&object, &mut hash)?;
             stem = before;
             parts
         }
         // Reasoning is not part of the fingerprint: clients and providers drop it from old turns.
-        Item::Reasoning => vec![Part::new(PartKind::Thinking, object.value.span)],
+        Item::Reasoning => vec![Part::new(PartData::Thinking(None), object.value.span)],
         Item::Call(arguments) => vec![call(&object, kind, arguments, &mut hash)?],
         _ if role == Role::Tool => vec![result(&object, item, &mut hash)?],
-        Item::Hosted => vec![Part { kind: PartKind::Hosted, ..opaque(&object, &mut hash)? }],
-        _ => vec![opaque(&object, &mut hash)?],
+        Item::Hosted => vec![whole(&object, PartData::Hosted(Hosted::default()), &mut hash)?],
+        _ => vec![opaque(&object, SUMMARIES.contains(&kind), &mut hash)?],
     };
-    for part in &mut parts {
-        part.is_summary = SUMMARIES.contains(&kind);
-    }
     Ok(MessageIndex::new(role, parts, hash.finish()).with_stem(stem))
 }
 
@@ -272,7 +270,7 @@ fn message(object: &Object<'_>, hash: &mut Hasher) -> Result<(Vec<Part>, Option<
             let items = scan::items(object.bytes, value.span)?;
             parts_of(&items, hash, |item, hash| block(object.bytes, item, hash))
         }
-        _ => Ok((vec![opaque(object, hash)?], None)),
+        _ => Ok((vec![opaque(object, false, hash)?], None)),
     }
 }
 
@@ -283,22 +281,26 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     }
     let media = block.is_one_of(&["input_image", "input_file", "input_audio"]);
     feed(raw, item, MARKS, hash)?;
-    Ok(Part::new(if media { PartKind::Media } else { PartKind::Opaque }, item.span))
+    let data = if media { PartData::Media } else { PartData::Opaque(Opaque::default()) };
+    Ok(Part::new(data, item.span))
 }
 
 /// Its id and its status are not part of the fingerprint: clients that store nothing with the provider leave them out.
 fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolCall, object.value.span);
-    part.call_id = call_id(object);
-    part.tool = object.text("name").or_else(|| kind.strip_suffix("_call").map(Box::from));
     let with = object.get(arguments);
-    part.arguments = with.map(|value| match value.kind {
+    let arguments = with.map(|value| match value.kind {
         Kind::String => Arguments::Encoded(value.span),
         _ => Arguments::Value(value.span),
     });
-    // Arguments other than a string belong to one of the provider's own tools and have a fixed form.
-    part.is_for_code = is_of_code(object);
-    part.is_sealed = part.is_for_code || !matches!(part.arguments, Some(Arguments::Encoded(_)));
+    let is_for_code = is_of_code(object);
+    let made = Call {
+        id: call_id(object),
+        tool: object.text("name").or_else(|| kind.strip_suffix("_call").map(Box::from)),
+        arguments,
+        // Arguments other than a string belong to one of the provider's own tools and have a fixed form.
+        is_sealed: is_for_code || !matches!(arguments, Some(Arguments::Encoded(_))),
+        is_for_code,
+    };
     hash.update(kind.as_bytes());
     let said = [object.get("call_id"), object.get("namespace"), object.get("name"), with];
     for value in said.map(|value| value.filter(|value| value.kind != Kind::Null)) {
@@ -307,7 +309,7 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
             feed(object.bytes, value, MARKS, hash)?;
         }
     }
-    Ok(part)
+    Ok(Part::new(PartData::ToolCall(made), object.value.span))
 }
 
 fn call_id(object: &Object<'_>) -> Option<Box<str>> {
@@ -316,30 +318,33 @@ fn call_id(object: &Object<'_>) -> Option<Box<str>> {
 }
 
 fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Unread> {
-    let mut part = Part::new(PartKind::ToolResult, object.value.span);
-    part.call_id = call_id(object);
-    part.tool = object.text("name");
-    part.has_tools = object.says("type", "tool_search_output");
-    part.is_error = object.says("type", "apply_patch_call_output") && object.says("status", "failed");
+    let mut result = ToolResult {
+        call_id: call_id(object),
+        tool: object.text("name"),
+        has_tools: object.says("type", "tool_search_output"),
+        is_error: object.says("type", "apply_patch_call_output") && object.says("status", "failed"),
+        ..ToolResult::default()
+    };
+    let mut encoded = 0;
     let output = object.get("output");
     match item {
         Item::Output => {
             // A screenshot is an object of its own form.
             if let Some(shot) = output.filter(|output| output.kind == Kind::Object) {
-                part.encoded = encodings::excess(shot.span.of(object.bytes)) as u32;
+                encoded = encodings::excess(shot.span.of(object.bytes)) as u32;
             }
-            fill_result(&mut part, object.bytes, output, &RESULT, hash)?;
+            fill_result(&mut result, object.bytes, output, &RESULT, hash)?;
         }
-        Item::Sealed(member) => seal(&mut part, object, object.get(member), hash)?,
+        Item::Sealed(member) => seal(&mut result, object, object.get(member), hash)?,
         _ => {
-            part.leaves = printed(object, output)?.into();
-            seal(&mut part, object, output, hash)?;
+            result.leaves = printed(object, output)?.into();
+            seal(&mut result, object, output, hash)?;
         }
     }
     if is_of_code(object) {
-        part.leave_to_code();
+        result.leave_to_code();
     }
-    Ok(part)
+    Ok(Part { encoded, ..Part::new(PartData::ToolResult(result), object.value.span) })
 }
 
 /// The encoded data of an image or a file in a part of an output.
@@ -351,12 +356,17 @@ fn media(part: &Object<'_>) -> Option<Value> {
     }
 }
 
-fn seal(part: &mut Part, object: &Object<'_>, said: Option<Value>, hash: &mut Hasher) -> Result<(), Unread> {
+fn seal(
+    result: &mut ToolResult,
+    object: &Object<'_>,
+    said: Option<Value>,
+    hash: &mut Hasher,
+) -> Result<(), Unread> {
     let mut digest = Hasher::default();
     if let Some(value) = said {
         feed(object.bytes, value, MARKS, &mut digest)?;
     }
-    seal_result(part, digest, hash);
+    seal_result(result, digest, hash);
     Ok(())
 }
 
@@ -371,9 +381,14 @@ fn printed(object: &Object<'_>, output: Option<Value>) -> Result<Vec<Leaf>, Unre
     Ok(leaves)
 }
 
-fn opaque(object: &Object<'_>, hash: &mut Hasher) -> Result<Part, Unread> {
+fn opaque(object: &Object<'_>, is_summary: bool, hash: &mut Hasher) -> Result<Part, Unread> {
+    whole(object, PartData::Opaque(Opaque { is_summary, call: None }), hash)
+}
+
+/// A part that is known by all its bytes.
+fn whole(object: &Object<'_>, data: PartData, hash: &mut Hasher) -> Result<Part, Unread> {
     feed(object.bytes, object.value, MARKS, hash)?;
-    Ok(Part::new(PartKind::Opaque, object.value.span))
+    Ok(Part::new(data, object.value.span))
 }
 
 #[cfg(test)]
@@ -450,7 +465,7 @@ mod tests {
             (r#"{"type":"tool_search_output","call_id":"c","execution":"client","tools":[{}]}"#, true),
             (r#"{"type":"function_call_output","call_id":"c","output":"tool_search_output"}"#, false),
         ] {
-            assert_eq!(read(&[item]).messages[0].index.parts[0].has_tools, expected, "{item}");
+            assert_eq!(read(&[item]).messages[0].index.parts[0].has_tools(), expected, "{item}");
         }
     }
 

@@ -82,8 +82,8 @@ fn named_in(conversation: &Conversation, message: usize) -> HashSet<(Kind, Strin
         named.insert((kind, fact.to_owned()));
     };
     for (id, part) in conversation.parts_of(message) {
-        let texts = (0..part.leaves.len()).map(|leaf| conversation.text(id, leaf).unwrap_or_default());
-        match part.kind {
+        let texts = (0..part.leaves().len()).map(|leaf| conversation.text(id, leaf).unwrap_or_default());
+        match part.kind() {
             PartKind::ToolCall => facts::each(&conversation.arguments(id).unwrap_or_default(), &mut note),
             PartKind::Text => texts.for_each(|text| facts::each(&text, &mut note)),
             PartKind::ToolResult => texts.for_each(|text| facts::errors_in(&text, &mut note)),

@@ -98,8 +98,8 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
         if conversation.messages.get(message).is_none_or(|message| message.index.role != Role::User) {
             continue;
         }
-        for (id, part) in conversation.parts_of(message).filter(|(_, part)| part.kind == PartKind::Text) {
-            let texts = (0..part.leaves.len()).filter_map(|leaf| conversation.text(id, leaf));
+        for (id, part) in conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Text) {
+            let texts = (0..part.leaves().len()).filter_map(|leaf| conversation.text(id, leaf));
             let text = texts.map(std::borrow::Cow::into_owned).collect::<Vec<_>>().join("\n");
             let text = text.trim();
             if !text.is_empty() && !is_wrapped(text) {
@@ -124,7 +124,7 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
     let (mut seen, mut files) = (HashSet::new(), Vec::new());
     for &message in messages {
         for (id, part) in conversation.parts_of(message) {
-            if part.kind != PartKind::ToolCall {
+            if part.kind() != PartKind::ToolCall {
                 continue;
             }
             let arguments = conversation.arguments(id).unwrap_or_default();
@@ -143,7 +143,7 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
 /// that call is not in these messages and so stays in the history. A call that only reads the list does not count.
 pub fn last_plan(conversation: &Conversation, messages: &[usize], most: usize) -> Option<String> {
     let calls = (0..conversation.messages.len()).rev().flat_map(|message| conversation.parts_of(message));
-    for (id, _) in calls.filter(|(_, part)| part.kind == PartKind::ToolCall && writes_plans(part)) {
+    for (id, _) in calls.filter(|(_, part)| part.kind() == PartKind::ToolCall && writes_plans(part)) {
         let arguments = conversation.arguments(id).unwrap_or_default();
         if arguments.len() > NO_PLAN {
             let goes = messages.contains(&(id.message as usize));
@@ -154,6 +154,6 @@ pub fn last_plan(conversation: &Conversation, messages: &[usize], most: usize) -
 }
 
 fn writes_plans(call: &Part) -> bool {
-    let tool = call.tool.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let tool = call.tool().unwrap_or_default().to_ascii_lowercase();
     tool.contains("todo") || tool.contains("plan")
 }

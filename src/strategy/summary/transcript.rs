@@ -55,7 +55,7 @@ pub fn about(
 ) -> u64 {
     let shown = |(id, part): (PartId, &Part)| {
         let sent = (part.read_len() as u64).saturating_sub(spared(id));
-        let most = match part.kind {
+        let most = match part.kind() {
             PartKind::Text => u64::MAX,
             PartKind::ToolResult => result_bytes as u64,
             PartKind::ToolCall | PartKind::Hosted => ARGUMENTS as u64,
@@ -85,7 +85,7 @@ impl View<'_, '_> {
             Role::Assistant => "assistant",
         };
         // Writing to a string cannot fail.
-        let _ = match part.kind {
+        let _ = match part.kind() {
             PartKind::Thinking => Ok(()),
             PartKind::Text => {
                 let text = texts(conversation, id, part, sent);
@@ -97,15 +97,15 @@ impl View<'_, '_> {
             }
             PartKind::ToolCall => {
                 let arguments = conversation.arguments(id).unwrap_or_default();
-                let tool = part.tool.as_deref().unwrap_or("a tool");
+                let tool = part.tool().unwrap_or("a tool");
                 writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, ARGUMENTS))
             }
             PartKind::ToolResult => {
                 let tool = conversation.tool_of(id).unwrap_or("a tool");
-                let failed = if part.is_error { " (an error)" } else { "" };
+                let failed = if part.is_error() { " (an error)" } else { "" };
                 let text = texts(conversation, id, part, sent);
                 let media =
-                    if part.leaves.is_empty() && text.is_empty() { " (nothing that is text)" } else { "" };
+                    if part.leaves().is_empty() && text.is_empty() { " (nothing that is text)" } else { "" };
                 let text = shorten(text.trim_end(), result_bytes);
                 writeln!(out, "[{number}] result of {tool}{failed}:{media} {text}")
             }
@@ -123,12 +123,12 @@ impl View<'_, '_> {
 pub(super) fn texts(conversation: &Conversation, id: PartId, part: &Part, sent: Sent<'_>) -> String {
     let edits = sent(id).unwrap_or_default();
     let mut out = String::new();
-    for leaf in 0..part.leaves.len() + part.media().len() {
+    for leaf in 0..part.leaves().len() + part.media().len() {
         let edit = edits.iter().find(|(at, _)| *at as usize == leaf).map(|(_, edit)| edit);
         let text = match edit {
             Some(LeafEdit::Remove) => continue,
             Some(LeafEdit::Replace(text)) => Cow::Borrowed(&**text),
-            None if leaf >= part.leaves.len() => continue,
+            None if leaf >= part.leaves().len() => continue,
             None => conversation.text(id, leaf).unwrap_or_default(),
         };
         if !out.is_empty() {

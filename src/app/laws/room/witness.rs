@@ -297,7 +297,7 @@ impl Witness {
             return Ok(());
         }
         // Bound reasoning that is sent and cannot be removed keeps what it is bound to.
-        let stays = |part: &Part| part.kind == PartKind::Thinking && part.slots.is_none();
+        let stays = |part: &Part| part.kind() == PartKind::Thinking && part.slots().is_none();
         let messages = conversation.messages.iter().zip(&sent.kept).filter(|(_, kept)| kept.is_some());
         let mut parts = messages.flat_map(|(message, _)| &*message.index.parts);
         if bound_of(conversation) == Some(Binding::Refused) && parts.any(stays) {
@@ -378,9 +378,9 @@ fn least(conversation: &Conversation, splice: Option<&Splice>) -> u64 {
     let dropped = cuts(conversation, splice, bound_of(conversation), usize::MAX).last().map_or(0, Cut::bytes);
     let tail = conversation.tail()..conversation.messages.len();
     let results = tail.flat_map(|message| conversation.parts_of(message));
-    let results = results.filter(|(_, part)| part.kind == PartKind::ToolResult);
+    let results = results.filter(|(_, part)| part.kind() == PartKind::ToolResult);
     let size = |(id, part): (_, &Part)| -> u64 {
-        (0..part.leaves.len())
+        (0..part.leaves().len())
             .map(|leaf| conversation.text(id, leaf).map_or(0, |text| text.len() as u64))
             .sum()
     };

@@ -412,10 +412,10 @@ proptest! {
         prop_assert_eq!(turns_from(&conversation), turns);
         let (mut open, mut pairs) = (Vec::new(), Vec::new());
         let parts = (0..count).flat_map(|message| conversation.parts_of(message));
-        for (id, part) in parts.filter(|(_, part)| part.kind == PartKind::Hosted) {
-            let found = open.iter().rposition(|(call, _)| *call == part.call_id);
-            match (&part.tool, found) {
-                (Some(_), _) => open.push((part.call_id.clone(), id.message)),
+        for (id, part) in parts.filter(|(_, part)| part.kind() == PartKind::Hosted) {
+            let found = open.iter().rposition(|(call, _)| *call == part.call_id());
+            match (part.tool(), found) {
+                (Some(_), _) => open.push((part.call_id(), id.message)),
                 (None, Some(at)) => pairs.push((open.remove(at).1, id.message)),
                 (None, None) => {}
             }

@@ -225,12 +225,12 @@ fn the_ladder_cuts_behind_reasoning_alone() {
 fn what_was_cleared_is_not_freed_again() {
     let request = talk("u c1 r1 a u c2 r2 a u a u");
     let (id, part) = request.parts_of(2).next().unwrap();
-    let content = part.content.unwrap();
+    let content = part.content().unwrap();
     let decision = Arc::new(Decision {
         cause: Cause::Cleared,
         leaves: vec![(0, LeafEdit::Replace("cleared".into()))],
         content,
-        key: PartKey::of(part.call_id.as_deref(), content),
+        key: PartKey::of(part.call_id(), content),
         bytes_before: 1000,
         bytes_after: 7,
         output: None,
