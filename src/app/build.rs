@@ -4,34 +4,32 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use http::HeaderMap;
 use tokio::sync::watch;
 
-use super::acceptance::Acceptance;
 use super::books::{Books, Means};
 use super::budget::Budget;
 use super::last_use::LastUse;
+use super::learned::Learned;
 use super::memo::Indexes;
-use super::meter::Meter;
-use super::models::Models;
 use super::origin_policy::OriginPolicy;
-use super::recall::reached;
+use super::recall::{FullTexts, reached};
 use super::route::{Routes, Served};
 use super::shadow::Shadow;
 use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
 use super::tuning::{Tuning, Tunings};
 use super::windows::Windows;
-use super::{Core, Recall, Sidecar, clock, housekeeping};
+use super::{Core, Recall, Settings, Sidecar, clock, housekeeping};
 use crate::admin;
 use crate::config::{self, Config, Loop};
 use crate::ledger::Totals;
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
-use crate::server::{self, Drained, Haste, Listener, Running, Server, Settings, Stats};
+use crate::server::{self, Drained, Haste, Listener, Running, Server, Stats};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
@@ -222,32 +220,32 @@ fn core(config: &Config) -> Result<Core, StartError> {
         observes: config.mode == config::Mode::Observe,
     };
     let shadow = (config.mode == config::Mode::Observe).then(|| Shadow::over(&store, DECISION_BYTES));
-    let windows = windows(config, &*store, &routes);
+    let learned = Learned::of(windows(config, &*store, &routes));
     Ok(Core {
+        settings: Settings {
+            tunings,
+            recover: config.recover,
+            isolate: config.lineage.isolate,
+            patience: Some(config.limits.rewrite_timeout / STORING),
+        },
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
         memo: Indexes::new(config.limits.memo.bytes() as u64),
+        prices,
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISION_BYTES)),
         store,
-        outputs,
         checkpoints: Checkpoints::below(&config.state.dir),
-        last_use: LastUse::new(),
-        tunings,
-        meter: Meter::new(),
-        windows,
-        caches: Models::new(),
-        acceptance: Acceptance::new(),
-        systems: Mutex::default(),
-        recover: config.recover,
-        recall: Recall::new(config.outputs.recall, config.listen.admin),
-        prices,
+        full_texts: FullTexts {
+            outputs,
+            recall: Recall::new(config.outputs.recall, config.listen.admin),
+            last_use: LastUse::new(),
+        },
+        learned,
         summaries,
         books: Books::start(means, config.limits.queue)?,
         budget,
         shadow,
-        isolate: config.lineage.isolate,
         tally,
-        patience: Some(config.limits.rewrite_timeout / STORING),
         now_ms: clock::now_ms,
     })
 }
@@ -361,8 +359,8 @@ fn served(upstream: &config::Upstream, proxies: &Variables, listeners: &[SocketA
     }
 }
 
-fn settings(limits: &config::Limits) -> Settings {
-    Settings {
+fn settings(limits: &config::Limits) -> server::Settings {
+    server::Settings {
         workers: NonZeroUsize::new(limits.workers).unwrap_or_else(server::usual_workers),
         max_connections: limits.max_connections,
         max_body: limits.max_body.bytes(),

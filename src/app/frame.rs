@@ -1,6 +1,6 @@
 //! The frame of a prompt, that is tools and instructions: whether it is worth a mark for the provider's cache.
 
-use super::Core;
+use super::learned::Learned;
 use super::rewrite::Request;
 use super::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Digest, Marks, Prelude};
@@ -38,7 +38,7 @@ impl Request<'_> {
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
         let clock = CacheClock { now_ms: self.now(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
-        self.core.systems().learn(from, frame, least, clock)
+        self.core.learned.systems().learn(from, frame, least, clock)
     }
 
     /// The part of the frame that cache entries of the messages begin with; its key also stands for the cache that they
@@ -63,38 +63,40 @@ impl Request<'_> {
         if place.sent > 0 || outcome.marks.frame.is_none() || self.core.observes() {
             return;
         }
-        if !self.may_write.get_or_init(|| self.core.systems().claim_write(key, self.now())) {
+        if !self.may_write.get_or_init(|| self.core.learned.systems().claim_write(key, self.now())) {
             outcome.leave_frame_unmarked();
         }
     }
 }
 
-impl Core {
+impl Learned {
     /// Records whether the provider now keeps the marked frame: it does if the request was answered.
-    pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool) {
+    pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool, now_ms: u64) {
         if let Some(mark) = &facts.cache.frame_mark {
-            self.systems().record_answer(mark.entry, mark.access(), is_kept, self.unix_ms());
+            self.systems().record_answer(mark.entry, mark.access(), is_kept, now_ms);
         }
     }
 
     /// Learns from the usage of a finished request whether the marked frame was read. Only the first request of a
     /// conversation tells: later ones read more than the frame, or nothing, whether or not the frame was cached.
-    pub(super) fn frame_told(&self, facts: &RequestFacts, is_answered: bool, usage: Option<&Usage>) {
+    pub(super) fn frame_told(
+        &self,
+        facts: &RequestFacts,
+        is_answered: bool,
+        usage: Option<&Usage>,
+        now_ms: u64,
+    ) {
         let Some(mark) = &facts.cache.frame_mark else { return };
         if !is_answered {
-            self.frame_answered(facts, false);
+            self.frame_answered(facts, false, now_ms);
         }
         let Some(usage) = usage.filter(|usage| !usage.prompt_is_unknown) else { return };
         let tokens = &usage.tokens;
         let found = CacheUse { has_read: tokens.cache_read > 0, has_written: tokens.cache_write() > 0 };
         let was_missing = mark.expected == Expected::Reads && !found.has_read && found.has_written;
         if mark.is_first || was_missing {
-            self.systems().record_usage(mark.entry, mark.access(), found, self.unix_ms());
+            self.systems().record_usage(mark.entry, mark.access(), found, now_ms);
         }
-    }
-
-    fn unix_ms(&self) -> u64 {
-        u64::try_from((self.now_ms)()).unwrap_or(0)
     }
 }
 

@@ -35,9 +35,9 @@ pub(super) fn start(
     let counted = Arc::clone(&core);
     let names = config.listen.admin_names.clone();
     let pages = Pages {
-        outputs: core.outputs.clone(),
+        outputs: core.full_texts.outputs.clone(),
         books: config.state.dir.join(FILE_NAME),
-        metrics: Box::new(move || metrics::text(&counted, &stats)),
+        metrics: Box::new(move || metrics::text(&*counted.store, &counted.tally, &stats)),
         is_own_name: Box::new(move |name| names.matches(name)),
     };
     thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {

@@ -13,16 +13,16 @@ impl Request<'_> {
     pub(super) fn known(&self, place: &Place) -> planner::Facts {
         let (model, price) = (self.model(), self.price());
         let kind = self.cache();
-        let learned = self.core.windows.of(self.asked.upstream, model, self.now_ms);
+        let windows = &self.core.learned.windows;
+        let learned = windows.of(self.asked.upstream, model, self.now_ms);
         let head = place.chains[place.sent];
         let report = self.track.meter.report(head);
         // An answer that ended because the window was full counts as a refusal.
-        let filled =
-            self.core.recovers() && place.relation != Relation::Retry && self.core.windows.is_full(head);
+        let filled = self.core.recovers() && place.relation != Relation::Retry && windows.is_full(head);
         // An observing gateway plans as if it rewrote.
-        let refuses = self.core.recover.enabled
+        let refuses = self.core.settings.recover.enabled
             && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
-            && self.core.windows.is_clear(self.asked.upstream)
+            && windows.is_clear(self.asked.upstream)
             && !report.is_nothing();
         let end_ttl_ms = self.conversation.end_ttl_ms();
         let of_thread = |made: &Summaries| made.of_thread(&self.tuning(place).terms, &place.thread.id);
@@ -48,7 +48,7 @@ impl Request<'_> {
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),
             outlook: self.track.lineage.outlook(place.cache),
-            keeps_outputs: self.core.keeps_outputs(),
+            keeps_outputs: self.core.full_texts.are_kept(),
             max_output: Price::most_output(price, self.conversation.max_output),
             counted_output: self
                 .conversation

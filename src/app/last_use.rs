@@ -35,11 +35,12 @@ impl Request<'_> {
     /// were removed meanwhile: the client has sent the originals with this request. It then waits for them as for new
     /// ones, so that they are there before the request tells where they are.
     pub(super) async fn keep_alive(&self, place: &Place, decided: &InForce) {
-        if !self.core.keeps_outputs() || !self.core.last_use.is_due(&place.thread.id, self.now_ms) {
+        let full_texts = &self.core.full_texts;
+        if !full_texts.are_kept() || !full_texts.last_use.is_due(&place.thread.id, self.now_ms) {
             return;
         }
         let mut batch = Batch { at_ms: self.now_ms, ..Batch::default() };
-        let is_gone = |id: &str| !self.core.outputs.path(id).exists();
+        let is_gone = |id: &str| !full_texts.outputs.path(id).exists();
         if let Some(splice) = &decided.splice
             && let Some(id) = &splice.output
         {

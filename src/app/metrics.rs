@@ -5,12 +5,12 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::Core;
-use super::tally::{Changes, Cuts, PROMPTS, Sums};
+use super::tally::{Changes, Cuts, PROMPTS, Sums, Tally};
 use crate::server::Stats;
+use crate::store::Store;
 
 /// Everything that is counted.
-pub(super) fn text(core: &Core, stats: &Stats) -> String {
+pub(super) fn text(store: &dyn Store, tally: &Tally, stats: &Stats) -> String {
     let mut page = Page::default();
     for (name, help, value) in [
         ("connections_total", "Connections accepted", stats.connections.value()),
@@ -54,17 +54,17 @@ pub(super) fn text(core: &Core, stats: &Stats) -> String {
         (
             "records_lost_total",
             "Records dropped because too many waited, the store failed, or the gateway itself did",
-            core.store.lost(),
+            store.lost(),
         ),
         (
             "store_read_failures_total",
             "Reads of the store that failed, for which a request may have left as it came",
-            core.store.failed_reads(),
+            store.failed_reads(),
         ),
     ] {
         page.plain(name, help, value);
     }
-    page.booked(&core.tally.sums());
+    page.booked(&tally.sums());
     page.text
 }
 

@@ -3,10 +3,10 @@
 //! For each request, `route` decides where it goes, `rewrite` what is changed in it, and `follow` what its answer means
 //! and what is recorded about it. `books` then works out what it would have cost without the gateway.
 //!
-//! Between requests it remembers what their answers have taught, in memory that is bounded: prompt sizes (`meter`),
-//! windows (`windows`), how long providers keep prompts (`pauses`), which edits upstreams accept (`acceptance`). It
-//! also has summaries made (`summaries`), compares what was spent with the budgets (`budget`), and sums up records for
-//! metrics and alerts (`tally`). `build` makes all of it from a configuration.
+//! Between requests it remembers what their answers have taught (`learned`), in memory that is bounded: prompt sizes
+//! (`meter`), windows (`windows`), how long providers keep prompts (`pauses`), which edits upstreams accept
+//! (`acceptance`). It also has summaries made (`summaries`), compares what was spent with the budgets (`budget`), and
+//! sums up records for metrics and alerts (`tally`). `build` makes all of it from a configuration.
 //!
 //! Whatever depends on one of these subjects alone is in the module of the subject, here or at the top of the crate;
 //! what is here may use every other module.
@@ -27,6 +27,7 @@ mod last_use;
 mod later;
 #[cfg(test)]
 mod laws;
+mod learned;
 mod memo;
 mod meter;
 mod metrics;
@@ -49,7 +50,7 @@ mod tuning;
 mod unlisted;
 mod windows;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -67,8 +68,7 @@ use crate::server::{
     Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Target,
     Unprepared,
 };
-use crate::store::{Checkpoints, Outputs, Store};
-use crate::strategy::system::Systems;
+use crate::store::{Checkpoints, Store};
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::Catalogue;
@@ -76,77 +76,62 @@ use crate::usage::Catalogue;
 pub use build::{App, StartError, prices, upstream as upstream_of};
 pub use recall::Recall;
 
-use acceptance::Acceptance;
 use books::{Books, Name};
 use budget::{Budget, Reached};
 use context::RequestContext;
 use enveloped::Enveloped;
 use follow::{Attempt, Follow, Start};
-use last_use::LastUse;
 use later::LaterAnswer;
+use learned::Learned;
 use memo::Indexes;
-use meter::Meter;
 use origin_policy::OriginPolicy;
+use recall::FullTexts;
 use rewritten::Rewritten;
 use route::Routes;
 use shadow::Shadow;
 use summaries::{Prospect, Summaries};
 use tally::Tally;
 use tuning::Tunings;
-use windows::Windows;
 
 /// State that all requests share.
 struct Core {
+    settings: Settings,
     routes: Routes,
     origins: OriginPolicy,
     memo: Indexes,
+    prices: Arc<Catalogue>,
     lineage: Lineage,
     store: Arc<dyn Store>,
-    outputs: Outputs,
     checkpoints: Checkpoints,
-    last_use: LastUse,
-    tunings: Tunings,
-    meter: Meter,
-    windows: Windows,
-    /// How long providers really keep prompts, by upstream and model.
-    caches: pauses::Caches,
-    acceptance: Acceptance,
-    /// What is known of the clients' instructions.
-    systems: Mutex<Systems>,
-    recover: Recover,
-    recall: Recall,
-    prices: Arc<Catalogue>,
+    full_texts: FullTexts,
+    learned: Learned,
     /// `None`: no summaries are made, and existing ones are not used.
     summaries: Option<Summaries>,
     books: Books,
     budget: Arc<Budget>,
     /// What rewriting would have decided, if the gateway only observes.
     shadow: Option<Shadow>,
-    /// Whether histories of different credentials are kept apart.
-    isolate: bool,
     /// Sums of what was booked, and of what was lost.
     tally: Arc<Tally>,
-    /// How long a request waits for its decisions to be stored before it leaves with those that were stored earlier;
-    /// `None`: as long as it takes.
-    patience: Option<Duration>,
     /// The current time, in milliseconds since 1970.
     now_ms: fn() -> i64,
 }
 
-impl Core {
-    /// The sentence that tells the model where the full text of this id is.
-    fn recall(&self, id: &str) -> String {
-        self.recall.sentence(&self.outputs, id)
-    }
+/// How requests are treated.
+struct Settings {
+    tunings: Tunings,
+    recover: Recover,
+    /// Whether histories of different credentials are kept apart.
+    isolate: bool,
+    /// How long a request waits for its decisions to be stored before it leaves with those that were stored earlier;
+    /// `None`: as long as it takes.
+    patience: Option<Duration>,
+}
 
+impl Core {
     /// Whether a prompt that was refused as too long is shortened and sent again.
     fn recovers(&self) -> bool {
-        self.recover.enabled && !self.observes()
-    }
-
-    /// What is known of the clients' instructions.
-    fn systems(&self) -> MutexGuard<'_, Systems> {
-        self.systems.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settings.recover.enabled && !self.observes()
     }
 
     /// Whether the gateway only observes: it plans, and changes nothing.
@@ -183,8 +168,9 @@ impl Core {
         Rewritten::unread(headers, asked, why, self.series("unread"))
     }
 
-    fn keeps_outputs(&self) -> bool {
-        !matches!(self.recall, Recall::None)
+    /// The current time, in milliseconds since 1970; 0 if it is earlier.
+    fn unix_ms(&self) -> u64 {
+        u64::try_from((self.now_ms)()).unwrap_or(0)
     }
 }
 
@@ -256,7 +242,7 @@ impl Gateway for Sidecar {
     ) -> Option<Prepared> {
         let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
         let may = matches!(purpose, Purpose::Generate | Purpose::Compact) && self.core.recovers();
-        if !may || attempt > self.core.recover.max_attempts {
+        if !may || attempt > self.core.settings.recover.max_attempts {
             return None;
         }
         let enveloped = Enveloped::open(protocol, purpose, inbound);
@@ -318,7 +304,9 @@ impl Sidecar {
         let key = self.cache_key(upstream, rewritten);
         let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
         let added = protocol::add(protocol, rewritten.leaving(body), &wanted);
-        if added.body.is_none() || self.core.acceptance.takes_additions(upstream.name(), &rewritten.facts) {
+        if added.body.is_none()
+            || self.core.learned.acceptance.takes_additions(upstream.name(), &rewritten.facts)
+        {
             added
         } else {
             Added::default()

@@ -3,12 +3,12 @@
 //! With cache marks, it has when their time to live is over. For caches that keep prompts without marks, experience
 //! counts: what answers report after pauses, by upstream and model. Bounded, and lost with the process.
 
-use super::Core;
+use super::learned::Learned;
 use super::models::Models;
 use super::rewrite::Request;
 use super::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Role};
-use crate::lineage::{Place, Relation};
+use crate::lineage::{Lineage, Place, Relation};
 use crate::usage::cache_model::{Pause, Pauses};
 
 /// What is known of the caches, by upstream and model.
@@ -34,7 +34,7 @@ impl Request<'_> {
         let may_be = kind.gone_ms(self.conversation.requested_ttl_ms).is_some_and(|gone| idle_ms > gone);
         let is_gone = || {
             let name = name(self.asked.upstream, self.model());
-            self.core.caches.read(&name, |pauses| pauses.is_gone(idle_ms)).unwrap_or_default()
+            self.core.learned.caches.read(&name, |pauses| pauses.is_gone(idle_ms)).unwrap_or_default()
         };
         place.sent > 0 && may_be && (!kind.is_automatic() || is_gone())
     }
@@ -51,16 +51,23 @@ impl Request<'_> {
     }
 }
 
-impl Core {
+impl Learned {
     /// Learns from the tokens that were read from the cache after a pause: they tell whether the history was still
     /// there. `at_ms` is when the request left.
-    pub(super) fn pause_told(&self, upstream: &str, facts: &RequestFacts, at_ms: i64, read: u64) {
+    pub(super) fn pause_told(
+        &self,
+        lineage: &Lineage,
+        upstream: &str,
+        facts: &RequestFacts,
+        at_ms: i64,
+        read: u64,
+    ) {
         let Some((place, Uncertain { gone_ms, least, frame })) =
             facts.place.as_ref().zip(facts.cache.uncertain)
         else {
             return;
         };
-        let idle_ms = u64::try_from(at_ms.saturating_sub(self.lineage.last_read_ms(place))).unwrap_or(0);
+        let idle_ms = u64::try_from(at_ms.saturating_sub(lineage.last_read_ms(place))).unwrap_or(0);
         if place.relation != Relation::Continue || idle_ms <= gone_ms {
             return;
         }

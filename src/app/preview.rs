@@ -22,7 +22,7 @@ impl Core {
         if place.thread.observe {
             return None;
         }
-        let known = self.tunings.known(&place.thread.id);
+        let known = self.settings.tunings.known(&place.thread.id);
         let tuning = known.as_ref().unwrap_or(&request.tuning);
         let mut outcome = request.plan_by(&place, &tuning.counting, None, None);
         if self.observes() {

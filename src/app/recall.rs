@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::last_use::LastUse;
 use crate::config;
 use crate::store::Outputs;
 
@@ -34,6 +35,26 @@ impl Recall {
             Self::Http(base) => format!("full output: {base}/outputs/{id}"),
             Self::None => "run the tool again for the rest".to_owned(),
         }
+    }
+}
+
+/// The full texts of what was cut.
+pub(super) struct FullTexts {
+    /// The files that they are kept in.
+    pub(super) outputs: Outputs,
+    pub(super) recall: Recall,
+    pub(super) last_use: LastUse,
+}
+
+impl FullTexts {
+    /// The sentence that tells the model where the full text with this id is.
+    pub(super) fn sentence(&self, id: &str) -> String {
+        self.recall.sentence(&self.outputs, id)
+    }
+
+    /// Whether full texts are kept. They are not if a model has no way to read them.
+    pub(super) fn are_kept(&self) -> bool {
+        !matches!(self.recall, Recall::None)
     }
 }
 

@@ -119,7 +119,7 @@ impl Core {
         headers: &http::HeaderMap,
         principal: Digest,
     ) -> Chain {
-        let mut sender = if self.isolate { principal.0.to_vec() } else { Vec::new() };
+        let mut sender = if self.settings.isolate { principal.0.to_vec() } else { Vec::new() };
         // A conversation that began from a checkpoint is another history, whatever the user says in it.
         let checkpoint = opening::asked(headers);
         sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
@@ -141,7 +141,7 @@ impl<'a> Request<'a> {
         let root = core.root(protocol, headers, principal);
         let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
         let model = conversation.model.as_deref().or(asked.model);
-        let tuning = core.tunings.of(&config::Request {
+        let tuning = core.settings.tunings.of(&config::Request {
             client: caller.client.as_deref(),
             model,
             upstream: asked.upstream,
@@ -198,7 +198,7 @@ impl<'a> Request<'a> {
 
     /// The settings of its thread.
     pub(super) fn tuning(&self, place: &Place) -> Arc<Tuning> {
-        self.core.tunings.of_thread(&place.thread.id, &self.tuning)
+        self.core.settings.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
     /// Plans with what is available. If there is no room without a summary and one is being made, it is waited for
@@ -255,7 +255,7 @@ impl<'a> Request<'a> {
             model,
             price: self.price(),
             vendor: self.asked.vendor,
-            bytes_per_token: self.core.meter.bytes_per_token(model),
+            bytes_per_token: self.core.learned.meter.bytes_per_token(model),
             now_ms: self.now_ms,
         })
     }
@@ -280,7 +280,7 @@ impl<'a> Request<'a> {
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
             bound: self.track.lineage.bound(place),
         };
-        planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.recall(id))
+        planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.full_texts.sentence(id))
     }
 
     /// Remembers whether the model's reasoning is bound to the prompt it was generated for.
@@ -363,7 +363,7 @@ impl<'a> Request<'a> {
             let splice = outcome.splice.as_ref().filter(|_| outcome.spliced);
             self.track.lineage.event_in(&mut batch, &self.conversation, place, fresh, splice);
         }
-        batch.saves = if self.core.keeps_outputs() { outcome.saves.clone() } else { Vec::new() };
+        batch.saves = if self.core.full_texts.are_kept() { outcome.saves.clone() } else { Vec::new() };
         let done = self.stored(batch).await;
         if let Err(error @ (CommitError::Full | CommitError::TimedOut | CommitError::Gone)) = &done {
             tracing::warn!(%error, "a request leaves without what was to be decided about it");
@@ -375,7 +375,7 @@ impl<'a> Request<'a> {
     pub(super) async fn stored(&self, batch: Batch) -> Result<(), CommitError> {
         let stored = self.track.store.commit(batch);
         let left = self.asked.until.map(|_| self.asked.left());
-        match self.core.patience.into_iter().chain(left).min() {
+        match self.core.settings.patience.into_iter().chain(left).min() {
             Some(patience) => stored.within(patience).await,
             None => stored.await,
         }

@@ -21,8 +21,9 @@ impl Request<'_> {
         if !self.asked.until.is_none_or(Deadline::release) {
             return Err(CommitError::Withdrawn);
         }
-        let _alone = self.core.windows.alone(head).await;
-        if let Some(refused) = self.core.windows.refused(head)
+        let windows = &self.core.learned.windows;
+        let _alone = windows.alone(head).await;
+        if let Some(refused) = windows.refused(head)
             && let Some(made) = self.made_meanwhile(&self.place()?, refused).await
         {
             return Ok(Rewritten { has_room: true, ..made });

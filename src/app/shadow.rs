@@ -54,7 +54,7 @@ impl Shadow {
 impl Core {
     /// The real lineage, store and meter.
     pub(super) fn track(&self) -> Track<'_> {
-        Track { lineage: &self.lineage, store: &*self.store, meter: &self.meter }
+        Track { lineage: &self.lineage, store: &*self.store, meter: &self.learned.meter }
     }
 }
 

@@ -192,14 +192,14 @@ impl Core {
     /// Records the window that a provider stated, in tokens.
     pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
         let now_ms = (self.now_ms)();
-        if self.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms }) {
+        if self.learned.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms }) {
             self.store_window(upstream, model, Some(limit), now_ms);
         }
     }
 
     /// Records that a prompt of so many tokens was answered.
     pub(super) fn prompt_fitted(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
-        if self.windows.fitted(upstream.name(), model, tokens) {
+        if self.learned.windows.fitted(upstream.name(), model, tokens) {
             self.store_window(upstream, model, None, (self.now_ms)());
         }
     }

@@ -9,7 +9,7 @@ impl Follow {
     /// Counts that the request was refused with its additions and answered without them. Returns whether the additions
     /// may be the reason; they are not if they were accepted before.
     pub(super) fn blame_additions(&self) -> bool {
-        let refused = self.core.acceptance.refuse_additions(self.upstream.name(), &self.facts);
+        let refused = self.core.learned.acceptance.refuse_additions(self.upstream.name(), &self.facts);
         if refused == Some(TRIES) {
             tracing::warn!(
                 upstream = self.upstream.name(),
@@ -29,7 +29,7 @@ impl Follow {
             return false;
         }
         let status = protocol::status_within(answer);
-        self.core.acceptance.count_error_within(self.upstream.name(), &self.facts, status)
+        self.core.learned.acceptance.count_error_within(self.upstream.name(), &self.facts, status)
     }
 
     /// Learns whether the edits were accepted, from an answer with a good status: it may still have ended in an
@@ -39,7 +39,7 @@ impl Follow {
             return;
         }
         if answer.error.is_none() {
-            self.core.acceptance.answered(self.upstream.name(), &self.facts, Form::Edited);
+            self.core.learned.acceptance.answered(self.upstream.name(), &self.facts, Form::Edited);
         } else if protocol::refused_within(answer) == Refused::Other {
             self.blame_edits_within(answer);
         }

@@ -120,10 +120,11 @@ impl Follow {
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
         let Some(place) = &self.facts.place else { return };
+        let meter = &self.core.learned.meter;
         let Some(usage) = known else {
             if answer.complete && self.status.is_some_and(|status| status.is_success()) {
                 let observed = self.core.shadow.iter().map(|shadow| &shadow.meter);
-                observed.chain([&self.core.meter]).for_each(|meter| meter.learn_nothing(place.head()));
+                observed.chain([meter]).for_each(|meter| meter.learn_nothing(place.head()));
             }
             return;
         };
@@ -138,14 +139,14 @@ impl Follow {
         let figure = Figure { messages, tokens, model: model.map(Arc::from) };
         // An assumed size says nothing about the size of tokens.
         let if_reported = |bytes: Option<u64>| bytes.filter(|_| reported.is_some());
-        self.core.meter.learn(place.head(), figure.clone(), if_reported(read));
+        meter.learn(place.head(), figure.clone(), if_reported(read));
         let observed = self.core.shadow.as_ref().zip(self.facts.would).filter(|_| !self.is_unedited());
         let Some((shadow, would)) = observed else { return };
         // What the provider would have reported for the form that an observing gateway would have sent.
         let planned = (sent + would.bytes).saturating_sub(self.start.rewritten_to);
         let planned_read = text(planned, would.encoded, false);
         let (now, then) = read.zip(planned_read).unwrap_or((sent, planned));
-        let less = (now as f64 - then as f64) / self.core.meter.bytes_per_token(model);
+        let less = (now as f64 - then as f64) / meter.bytes_per_token(model);
         let tokens = (tokens as f64 - less).round().max(1.0) as u64;
         shadow.meter.learn(place.head(), Figure { tokens, ..figure }, if_reported(planned_read));
     }
@@ -156,7 +157,7 @@ impl Follow {
     fn supposed(&self, sum: u64) -> Option<u64> {
         let level = self.facts.level?;
         let freed = self.facts.event.as_ref().map_or(0, |event| event.freed_bytes) as f64;
-        let freed = freed / self.core.meter.bytes_per_token(self.facts.model.as_deref());
+        let freed = freed / self.core.learned.meter.bytes_per_token(self.facts.model.as_deref());
         let estimate = level.prompt_tokens.saturating_sub(freed as u64);
         let is_measured = level.gauge.is_none_or(|gauge| gauge.margin == 0);
         (is_measured || sum <= estimate).then(|| sum.min(estimate))
@@ -169,7 +170,8 @@ impl Follow {
         let is_unsent = matches!(how, End::Unsent(_));
         let fate = if is_unsent { Fate::Refused } else { fate(self.status, answer) };
         if let (Fate::Told { read, .. }, false) = (fate, self.is_original()) {
-            self.core.pause_told(self.upstream.name(), &self.facts, self.at_ms, read);
+            let Core { lineage, learned, .. } = &*self.core;
+            learned.pause_told(lineage, self.upstream.name(), &self.facts, self.at_ms, read);
         }
         // A form that carried no marks says nothing about what marks would have kept.
         let plain = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
@@ -196,7 +198,7 @@ impl Follow {
 
     /// Whether the window was found to be smaller than assumed, or may be again, by an unknown amount.
     fn may_be_less(&self) -> bool {
-        self.core.windows.surprises(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
+        self.core.learned.windows.surprises(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
     }
 
     /// Whether an answer was truncated because the window was full: most of the window is the prompt, and both
@@ -221,7 +223,7 @@ impl Follow {
     fn doubt_waiting(&self, is_answered: bool) {
         let waits = self.facts.level.is_some_and(|level| level.waits);
         if waits && !is_answered && !self.overflow {
-            self.core.windows.refuse_unclearly(self.upstream.name());
+            self.core.learned.windows.refuse_unclearly(self.upstream.name());
         }
     }
 
@@ -239,7 +241,7 @@ impl Follow {
         let model = self.facts.model.as_deref();
         match limit {
             Some(limit) => self.core.window_told(&self.upstream, model, limit),
-            None if !self.is_nearly_full() => self.core.windows.surprise(self.upstream.name(), model),
+            None if !self.is_nearly_full() => self.core.learned.windows.surprise(self.upstream.name(), model),
             None => {}
         }
     }
@@ -290,7 +292,7 @@ impl Follow {
     fn overflowed(&mut self) {
         self.overflow = true;
         if let Some(place) = &self.facts.place {
-            self.core.windows.refuse(place.head(), self.start.rewritten_to);
+            self.core.learned.windows.refuse(place.head(), self.start.rewritten_to);
         }
     }
 }
@@ -308,7 +310,7 @@ impl Exchange for Follow {
     /// Has the original sent if the edits may be the reason for the refusal: they must not cost the user a turn. The
     /// exception is a prompt that is too long, alone or with its answer: the original is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
-        let malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
+        let is_malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match protocol::refused(status.as_u16(), body) {
             Refused::Overflow { .. } => {
                 self.overflowed();
@@ -316,9 +318,9 @@ impl Exchange for Follow {
             }
             Refused::Malformed => Remedy::SendOriginal,
             Refused::Other => {
-                let acceptance = &self.core.acceptance;
+                let acceptance = &self.core.learned.acceptance;
                 let is_suspected =
-                    malformed || acceptance.count_refusal(self.upstream.name(), &self.facts, status);
+                    is_malformed || acceptance.count_refusal(self.upstream.name(), &self.facts, status);
                 if is_suspected { Remedy::SendOriginal } else { Remedy::Deliver }
             }
             Refused::Answer | Refused::Unanswered => Remedy::Deliver,
@@ -338,7 +340,7 @@ impl Exchange for Follow {
         let is_doubtful =
             || self.recovers() && (self.is_nearly_full() || self.facts.decided.spliced || self.may_be_less());
         status == StatusCode::OK
-            && (self.is_original() || is_doubtful() || self.core.acceptance.was_refused(&self.facts))
+            && (self.is_original() || is_doubtful() || self.core.learned.acceptance.was_refused(&self.facts))
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
@@ -364,19 +366,20 @@ impl Exchange for Follow {
         // An answer with a good status that reports an error means that the request was not accepted.
         let is_taken = status.is_success() && self.sent_form != SentForm::RefusedOriginal && !self.overflow;
         let is_kept = is_taken && !self.is_original();
-        self.core.frame_answered(&self.facts, is_kept);
+        self.core.learned.frame_answered(&self.facts, is_kept, self.core.unix_ms());
         // Losing the additions costs nothing, so they are blamed before the edits. The original was sent all the
         // same, and the thread continues with it.
         let is_blamed = is_taken && self.is_bare() && self.blame_additions();
+        let acceptance = &self.core.learned.acceptance;
         if is_taken && !is_blamed {
             if self.adds() && !self.is_bare() {
-                self.core.acceptance.take_additions(self.upstream.name(), &self.facts);
+                acceptance.take_additions(self.upstream.name(), &self.facts);
             }
             if self.is_unedited() {
-                self.core.acceptance.answered(self.upstream.name(), &self.facts, Form::Original);
+                acceptance.answered(self.upstream.name(), &self.facts, Form::Original);
             }
         } else if self.is_unedited() && !is_taken {
-            self.core.acceptance.acquit(&self.facts);
+            acceptance.acquit(&self.facts);
         }
         if self.is_unedited()
             && is_taken
@@ -419,14 +422,15 @@ impl Exchange for Follow {
         self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
         self.tell(&how, &answer);
         let usage = answer.usage.as_ref().filter(|_| !self.is_original());
-        self.core.frame_told(&self.facts, self.status.is_some(), usage);
+        self.core.learned.frame_told(&self.facts, self.status.is_some(), usage, self.core.unix_ms());
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, BLAME_FROM)) {
-            self.core.windows.fill(place.head());
+            self.core.learned.windows.fill(place.head());
         }
         self.name_answer(&answer);
         let record = self.record(&how, &answer);
         self.learn(&answer);
-        let window = self.core.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
+        let window =
+            self.core.learned.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
         let Self { core, facts, start, vendor, at_ms, head_at, .. } = *self;
         core.books.ended(Ended {
             record,

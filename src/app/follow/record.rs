@@ -85,7 +85,7 @@ impl Follow {
 
     /// The settings by which it was decided.
     fn tuning(&self) -> &Tuning {
-        self.facts.tuning.as_ref().unwrap_or_else(|| self.core.tunings.file())
+        self.facts.tuning.as_ref().unwrap_or_else(|| self.core.settings.tunings.file())
     }
 
     fn window(&self, level: Level, answer: &Answer) -> Window {

@@ -96,14 +96,14 @@ fn what_nobody_marks_is_gone_when_the_provider_says_so() {
                 // The instructions are cached, whoever has used them.
                 let history = wire.saturating_sub(again).saturating_sub(FRAME as u64);
                 let read = (FRAME as u64 + (history as f64 * share) as u64) / 4;
-                core.pause_told("", facts, rig::clock(), read);
+                core.learned.pause_told(&core.lineage, "", facts, rig::clock(), read);
                 core.lineage.ended(place, Fate::Told { read, written: 0 });
                 let figure = Figure {
                     messages: facts.messages as usize,
                     tokens: wire / 4,
                     model: facts.model.as_deref().map(Into::into),
                 };
-                core.meter.learn(place.head(), figure, Some(wire));
+                core.learned.meter.learn(place.head(), figure, Some(wire));
             }
         }
         assert_eq!(found, pauses, "{what}");

@@ -8,22 +8,22 @@ use http::{HeaderMap, HeaderValue};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::app::acceptance::Acceptance;
 use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::context::RequestContext;
 use crate::app::last_use::LastUse;
+use crate::app::learned::Learned;
 use crate::app::memo::Indexes;
-use crate::app::meter::Meter;
 use crate::app::origin_policy::OriginPolicy;
 use crate::app::pauses::Caches;
+use crate::app::recall::FullTexts;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
 use crate::app::summaries::{Summaries, Terms};
 use crate::app::tally::Tally;
 use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
-use crate::app::{Core, Recall};
+use crate::app::{Core, Recall, Settings};
 use crate::config::{self, Preset, Recover};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
@@ -119,31 +119,29 @@ impl Rig {
             counts: false,
             observes: false,
         };
+        let mut learned = Learned::of(Windows::new());
+        learned.caches = dropping();
         Core {
+            settings: Settings {
+                tunings: Tunings::new(Tuning::new(None, Preset::Default, policy, terms), Vec::new()),
+                recover: Recover::default(),
+                isolate: true,
+                patience: None,
+            },
             routes: Routes::Named(Vec::new()),
             origins: OriginPolicy::new(NamePatterns::default(), std::net::Ipv4Addr::LOCALHOST.into()),
             memo: Indexes::new(1 << 20),
+            prices,
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
-            outputs: self.outputs(),
             checkpoints: Checkpoints::below(self.home.path()),
-            last_use: LastUse::new(),
-            tunings: Tunings::new(Tuning::new(None, Preset::Default, policy, terms), Vec::new()),
-            meter: Meter::new(),
-            windows: Windows::new(),
-            caches: dropping(),
-            acceptance: Acceptance::new(),
-            systems: std::sync::Mutex::default(),
-            recover: Recover::default(),
-            recall: Recall::Path,
-            prices,
+            full_texts: FullTexts { outputs: self.outputs(), recall: Recall::Path, last_use: LastUse::new() },
+            learned,
             summaries,
             books: Books::start(means, 16).unwrap(),
             budget,
             shadow: None,
-            isolate: true,
             tally,
-            patience: None,
             now_ms: || NOW.get(),
         }
     }

@@ -92,10 +92,10 @@ fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
         let (head, bytes) = (sent.facts.place.as_ref().unwrap().head(), body.len() as u64);
         let messages = sent.facts.messages as usize;
         let figure = Figure { messages, tokens: bytes / 4, model: Some("m".into()) };
-        core.meter.learn(head, figure, Some(bytes));
+        core.learned.meter.learn(head, figure, Some(bytes));
         before = body;
         let Some(prospect) = sent.prospect else { continue };
-        let answer = given.settings.length as f64 * core.meter.bytes_per_token(Some("m")) * ANSWER;
+        let answer = given.settings.length as f64 * core.learned.meter.bytes_per_token(Some("m")) * ANSWER;
         own += prospect.bytes() as f64 + task.len() as f64 + answer;
         core.summaries.as_ref().unwrap().pay(prospect.thread());
         let is_wanted = gauge.reaches(policy.window.trigger, &policy.window);

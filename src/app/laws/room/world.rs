@@ -211,7 +211,7 @@ impl<'a> World<'a> {
             prop_assert!(self.rig.outputs().path(id).exists(), "a text is cited that was not saved: {}", id);
         }
         let wire = sent.body.as_ref().unwrap_or(body);
-        let bytes_per_token = core.meter.bytes_per_token(facts.model.as_deref());
+        let bytes_per_token = core.learned.meter.bytes_per_token(facts.model.as_deref());
         let exchange = Exchange { body, wire, facts, bytes_per_token };
         let used = self.life.witness.through(&exchange)?;
         self.tally.requests += 1;
