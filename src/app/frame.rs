@@ -1,5 +1,7 @@
 //! The frame of a prompt, that is tools and instructions: whether it is worth a mark for the provider's cache.
 
+use std::sync::OnceLock;
+
 use super::learned::Learned;
 use super::rewrite::Request;
 use super::rewritten::RequestFacts;
@@ -16,7 +18,7 @@ use crate::usage::cache_model::CacheKind;
 impl Request<'_> {
     /// Learns up to where the frame is the same in all conversations, and returns what a mark there would do. `None` if
     /// the client sets marks of its own, or if the gateway may set none there.
-    pub(super) fn learn(&self) -> Option<(Stable, EntryKey)> {
+    pub(super) fn learn(&self) -> Option<SharedFrame> {
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         if self.conversation.continues.is_some() {
             return None;
@@ -25,10 +27,10 @@ impl Request<'_> {
         let model = self.model()?;
         let kind = self.cache();
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
-        let client = self.caller.client.as_deref().unwrap_or_default();
+        let client = self.sender.caller.client.as_deref().unwrap_or_default();
         let alike = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
         let alike = Digest::of(&alike);
-        let from = Source { kind: alike, sender: Digest::of(&[&alike.0, &self.principal.0]) };
+        let from = Source { kind: alike, sender: Digest::of(&[&alike.0, &self.sender.principal.0]) };
         let least = usize::try_from(min_tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let Conversation { body, system, .. } = &self.conversation;
@@ -38,7 +40,8 @@ impl Request<'_> {
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
         let clock = CacheClock { now_ms: self.now(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
-        self.core.learned.systems().learn(from, frame, least, clock)
+        let (stable, entry) = self.core.learned.systems().learn(from, frame, least, clock)?;
+        Some(SharedFrame { stable, entry, may_write: OnceLock::new() })
     }
 
     /// The part of the frame that cache entries of the messages begin with; its key also stands for the cache that they
@@ -59,11 +62,15 @@ impl Request<'_> {
     /// Claims the write of the frame to the cache for this request if its mark would write it. If another request is
     /// writing the same entry, or too many such entries were never read, the mark is removed.
     pub(super) fn stake(&self, place: &Place, outcome: &mut Outcome) {
-        let Some((Stable { mark: Expected::Writes, .. }, key)) = self.stable else { return };
-        if place.sent > 0 || outcome.marks.frame.is_none() || self.core.observes() {
+        let Some(SharedFrame { stable, entry, may_write }) = &self.shared_frame else { return };
+        if stable.mark != Expected::Writes
+            || place.sent > 0
+            || outcome.marks.frame.is_none()
+            || self.core.observes()
+        {
             return;
         }
-        if !self.may_write.get_or_init(|| self.core.learned.systems().claim_write(key, self.now())) {
+        if !may_write.get_or_init(|| self.core.learned.systems().claim_write(*entry, self.now())) {
             outcome.leave_frame_unmarked();
         }
     }
@@ -98,6 +105,17 @@ impl Learned {
             self.systems().record_usage(mark.entry, mark.access(), found, now_ms);
         }
     }
+}
+
+/// What the frame of a request has in common with that of other conversations.
+#[derive(Debug)]
+pub(super) struct SharedFrame {
+    /// Where it ends, and what a mark there would do.
+    pub(super) stable: Stable,
+    /// The cache entry that ends there.
+    pub(super) entry: EntryKey,
+    /// Whether the request may write that entry; claimed when it first plans to.
+    may_write: OnceLock<bool>,
 }
 
 /// A cache mark at the end of the frame.

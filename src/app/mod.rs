@@ -42,6 +42,7 @@ mod rewritten;
 mod room;
 mod route;
 mod secrets;
+mod sender;
 mod settled;
 mod shadow;
 mod summaries;

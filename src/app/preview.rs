@@ -16,9 +16,8 @@ impl Core {
         body: &Bytes,
         asked: RequestContext<'_>,
     ) -> Option<Bytes> {
-        let mut request = Request::read(self, protocol, headers, body, asked).ok()?;
+        let request = Request::counted(self, protocol, headers, body, asked).ok()?;
         let place = request.place().ok()?;
-        request.opening = request.begins_with(headers);
         if place.thread.observe {
             return None;
         }

@@ -9,23 +9,22 @@ use bytes::Bytes;
 
 use super::books::Reading;
 use super::context::RequestContext;
-use super::frame::FrameMark;
+use super::frame::{FrameMark, SharedFrame};
 use super::rewritten::{CacheFacts, InForce, ProviderHistory, RequestFacts, Rewritten};
+use super::sender::Sender;
 use super::shadow::Track;
 use super::summaries::{Prospect, Seen};
 use super::tuning::Tuning;
-use super::{Core, clock, opening};
+use super::{Core, clock};
 use crate::config;
-use crate::conversation::{Chain, Conversation, Digest, Prelude};
+use crate::conversation::{Chain, Conversation, Prelude};
 use crate::ledger::words::State;
-use crate::lineage::{self, Caller, Place, Relation};
+use crate::lineage::{self, Place, Relation};
 use crate::planner::{self, Outcome, Past, Policy, Splice, Standing};
 use crate::protocol::{self, Protocol};
 use crate::server::{Deadline, Fault};
 use crate::store::{Batch, CommitError, StoreError};
 use crate::strategy::compaction::{self, Compaction};
-use crate::strategy::system::{EntryKey, Stable};
-use crate::url;
 use crate::usage::cache_model::CacheKind;
 use crate::usage::{self, Binding, Price, Priced};
 
@@ -35,25 +34,27 @@ pub(super) struct Request<'a> {
     pub(super) track: Track<'a>,
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
-    pub(super) root: Chain,
-    /// Stands for the sender's credential.
-    pub(super) principal: Digest,
-    pub(super) caller: Caller,
+    pub(super) sender: Sender,
     pub(super) asked: RequestContext<'a>,
     /// Its model, with prices.
     priced: Option<Priced>,
     pub(super) compaction: Option<Compaction>,
     /// Its settings, if it is the first of its thread.
     pub(super) tuning: Arc<Tuning>,
-    /// Where its frame stops being the same in every conversation, and the cache entry that ends there.
-    pub(super) stable: Option<(Stable, EntryKey)>,
-    /// Whether it may write that entry.
-    pub(super) may_write: OnceLock<bool>,
-    /// Its frame, if the provider keeps prompts up to marks.
+    /// What its frame has in common with that of other conversations.
+    pub(super) shared_frame: Option<SharedFrame>,
+    /// Its frame, if the provider keeps prompts up to marks; read when it is first needed.
     pub(super) prelude: OnceLock<Prelude>,
     /// The text that the conversation begins with beside the client's own, or why there is none.
     pub(super) opening: Option<Result<String, Fault>>,
     pub(super) now_ms: i64,
+}
+
+/// How long an attempt at a request waits for a summary that is being made, if there is no room without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SummaryWait {
+    Briefly,
+    Never,
 }
 
 impl Core {
@@ -65,22 +66,20 @@ impl Core {
         body: &Bytes,
         asked: RequestContext<'_>,
     ) -> Rewritten {
-        let mut request = match Request::read(self, protocol, headers, body, asked) {
+        let mut request = match Request::leaving(self, protocol, headers, body, asked) {
             Ok(request) => request,
             Err(unread) => {
                 let unlisted = self.unlisted(protocol, headers, body, asked);
                 return unlisted.unwrap_or_else(|| self.unread(headers, asked, unread.to_string()));
             }
         };
-        request.stable = request.learn();
-        request.opening = request.begins_with(headers);
         if let Some(refused) = request.without_opening().or_else(|| request.over_budget()) {
             return refused;
         }
         // Of all attempts at a request, only the first may wait.
         let attempted = match asked.overflow {
             Some(_) => Box::pin(request.make_room()).await,
-            None => match request.attempt(true).await {
+            None => match request.attempt(SummaryWait::Briefly).await {
                 // Another gateway on the same store was faster: its decisions are there now.
                 Err(CommitError::Raced) => Box::pin(request.attempt_again()).await,
                 done => done,
@@ -96,7 +95,7 @@ impl Core {
             Box::new_uninit(),
             Reading {
                 protocol: request.protocol,
-                root: request.root,
+                root: request.sender.root,
                 prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
                 thread: rewritten.facts.place.as_ref().map(|place| place.thread.id.clone()),
                 conversation: request.conversation,
@@ -111,24 +110,41 @@ impl Core {
     }
 }
 
-impl Core {
-    /// The empty history of a request's sender: the start of all its chains.
-    pub(super) fn root(
-        &self,
-        protocol: &dyn Protocol,
-        headers: &http::HeaderMap,
-        principal: Digest,
-    ) -> Chain {
-        let mut sender = if self.settings.isolate { principal.0.to_vec() } else { Vec::new() };
-        // A conversation that began from a checkpoint is another history, whatever the user says in it.
-        let checkpoint = opening::asked(headers);
-        sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
-        Chain::root(protocol.name(), &sender)
-    }
-}
-
 impl<'a> Request<'a> {
-    pub(super) fn read(
+    /// Reads a request that is about to leave, and learns from its frame.
+    ///
+    /// # Errors
+    /// [`protocol::Unread`] if its body is not that of a request with messages.
+    fn leaving(
+        core: &'a Core,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+        asked: RequestContext<'a>,
+    ) -> Result<Self, protocol::Unread> {
+        let mut request = Self::read(core, protocol, headers, body, asked)?;
+        request.shared_frame = request.learn();
+        request.opening = request.begins_with(headers);
+        Ok(request)
+    }
+
+    /// Reads a request whose prompt is only counted: nothing is learned from it.
+    ///
+    /// # Errors
+    /// Like [`Self::leaving`].
+    pub(super) fn counted(
+        core: &'a Core,
+        protocol: &'static dyn Protocol,
+        headers: &http::HeaderMap,
+        body: &Bytes,
+        asked: RequestContext<'a>,
+    ) -> Result<Self, protocol::Unread> {
+        let mut request = Self::read(core, protocol, headers, body, asked)?;
+        request.opening = request.begins_with(headers);
+        Ok(request)
+    }
+
+    fn read(
         core: &'a Core,
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
@@ -136,13 +152,11 @@ impl<'a> Request<'a> {
         asked: RequestContext<'a>,
     ) -> Result<Self, protocol::Unread> {
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
-        let caller = lineage::caller(headers, conversation.session.as_deref());
-        let principal = lineage::principal(headers, url::keys(asked.query));
-        let root = core.root(protocol, headers, principal);
+        let sender = core.sender(protocol, headers, conversation.session.as_deref(), asked.query);
         let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
         let model = conversation.model.as_deref().or(asked.model);
         let tuning = core.settings.tunings.of(&config::Request {
-            client: caller.client.as_deref(),
+            client: sender.caller.client.as_deref(),
             model,
             upstream: asked.upstream,
             protocol: protocol.name(),
@@ -158,15 +172,12 @@ impl<'a> Request<'a> {
             track: core.track(),
             protocol,
             conversation,
-            root,
-            principal,
-            caller,
+            sender,
             asked,
             priced,
             compaction,
             tuning,
-            stable: None,
-            may_write: OnceLock::new(),
+            shared_frame: None,
             prelude: OnceLock::new(),
             opening: None,
             now_ms: (core.now_ms)(),
@@ -188,12 +199,13 @@ impl<'a> Request<'a> {
 
     /// Names the cache that the upstream keeps for this sender and model.
     pub(super) fn cache_name(&self) -> Chain {
-        lineage::cache(self.root, self.asked.upstream, self.model())
+        lineage::cache(self.sender.root, self.asked.upstream, self.model())
     }
 
     pub(super) fn place(&self) -> Result<Place, StoreError> {
-        let sender = (self.root, self.cache_name());
-        self.core.lineage.place(&self.conversation, sender, &self.caller, &clock::new_id, self.now_ms)
+        let Sender { root, caller, .. } = &self.sender;
+        let names = (*root, self.cache_name());
+        self.core.lineage.place(&self.conversation, names, caller, &clock::new_id, self.now_ms)
     }
 
     /// The settings of its thread.
@@ -201,9 +213,8 @@ impl<'a> Request<'a> {
         self.core.settings.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is available. If there is no room without a summary and one is being made, it is waited for
-    /// briefly if `waits` allows that.
-    pub(super) async fn plan(&self, place: &Place, waits: bool) -> Outcome {
+    /// Plans with what is available, after a wait for a summary if that is called for.
+    pub(super) async fn plan(&self, place: &Place, wait: SummaryWait) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
@@ -217,7 +228,7 @@ impl<'a> Request<'a> {
         };
         let outcome = plan(self.track.lineage.standing(place));
         self.bind(place);
-        match summaries.filter(|_| waits && outcome.lacks_summary(&policy.window)) {
+        match summaries.filter(|_| wait == SummaryWait::Briefly && outcome.lacks_summary(&policy.window)) {
             Some(summaries)
                 if summaries.wait(terms, place, outcome.needs_summary, self.asked.left()).await =>
             {
@@ -238,7 +249,7 @@ impl<'a> Request<'a> {
         let terms = &tuning.terms;
         // The client may compact the history any moment: a second summary would be paid for in vain.
         let is_late = level.gauge.is_some_and(|gauge| gauge.excess(&tuning.policy.window) > 0);
-        let compacts = is_late && self.caller.client.as_deref().is_some_and(compaction::is_done_by);
+        let compacts = is_late && self.sender.caller.client.as_deref().is_some_and(compaction::is_done_by);
         // The effect of an event is measured first.
         if compacts || sent.event.is_some() || sent.state == State::SetAside {
             return None;
@@ -272,10 +283,10 @@ impl<'a> Request<'a> {
             sent: place.sent,
             ending: place.ending(),
             applied: &place.applied,
-            known_decisions: &|keys| self.track.lineage.known_decisions(self.root, keys),
+            known_decisions: &|keys| self.track.lineage.known_decisions(self.sender.root, keys),
             standing,
             splice: place.splice.clone(),
-            stable: self.stable.map(|(stable, _)| stable),
+            stable: self.shared_frame.as_ref().map(|frame| frame.stable),
             ready,
             opening: self.opening.as_ref().and_then(|opening| opening.as_deref().ok()),
             bound: self.track.lineage.bound(place),
@@ -298,7 +309,7 @@ impl<'a> Request<'a> {
         Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
     }
 
-    pub(super) async fn attempt(&self, waits: bool) -> Result<Rewritten, CommitError> {
+    pub(super) async fn attempt(&self, wait: SummaryWait) -> Result<Rewritten, CommitError> {
         let mut place = self.place()?;
         if place.thread.observe {
             return Ok(self.left_alone(place, State::SetAside));
@@ -313,12 +324,12 @@ impl<'a> Request<'a> {
             let _ = self.stored(batch).await;
             place = self.place()?;
         }
-        if self.core.observes() { Ok(self.as_before(place).await) } else { self.decide(place, waits).await }
+        if self.core.observes() { Ok(self.as_before(place).await) } else { self.decide(place, wait).await }
     }
 
     /// Plans the request, carries the plan out and stores its decisions.
-    pub(super) async fn decide(&self, place: Place, waits: bool) -> Result<Rewritten, CommitError> {
-        let mut outcome = self.plan(&place, waits).await;
+    pub(super) async fn decide(&self, place: Place, wait: SummaryWait) -> Result<Rewritten, CommitError> {
+        let mut outcome = self.plan(&place, wait).await;
         let mut standing = outcome.standing.take();
         // What an event leaves behind is valid only if the event is carried out.
         if outcome.event.is_none() {
@@ -421,16 +432,19 @@ impl<'a> Request<'a> {
     ) -> RequestFacts {
         let is_marked = decided.marks_frame && state == State::Edited;
         let is_first = place.as_ref().is_some_and(|place| place.sent == 0);
-        let frame_mark = self.stable.filter(|_| is_marked);
-        let frame_mark =
-            frame_mark.map(|(Stable { mark: expected, .. }, entry)| FrameMark { entry, expected, is_first });
+        let shared_frame = self.shared_frame.as_ref().filter(|_| is_marked);
+        let frame_mark = shared_frame.map(|SharedFrame { stable, entry, .. }| FrameMark {
+            entry: *entry,
+            expected: stable.mark,
+            is_first,
+        });
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
         let spliced_out = decided.splice.as_ref().filter(|_| state == State::Edited);
         let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
         let is_whole = self.conversation.is_whole();
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         RequestFacts {
-            caller: self.caller.clone(),
+            caller: self.sender.caller.clone(),
             series: None,
             history: ProviderHistory {
                 continues: self.conversation.continues.clone().filter(|name| !name.is_empty()),

@@ -4,7 +4,7 @@
 //! once. Room is made for all copies one after the other: what was made for one is tried for the next before more of
 //! the history is removed.
 
-use super::rewrite::Request;
+use super::rewrite::{Request, SummaryWait};
 use super::rewritten::Rewritten;
 use crate::lineage::Place;
 use crate::server::Deadline;
@@ -28,8 +28,8 @@ impl Request<'_> {
         {
             return Ok(Rewritten { has_room: true, ..made });
         }
-        let made = match self.attempt(false).await {
-            Err(CommitError::Raced) => self.attempt(false).await,
+        let made = match self.attempt(SummaryWait::Never).await {
+            Err(CommitError::Raced) => self.attempt(SummaryWait::Never).await,
             done => done,
         }?;
         Ok(Rewritten { has_room: made.body.is_some() && made.facts.event.is_some(), ..made })
@@ -40,7 +40,7 @@ impl Request<'_> {
         if place.thread.observe {
             return None;
         }
-        let outcome = self.plan(place, false).await;
+        let outcome = self.plan(place, SummaryWait::Never).await;
         let stored = self.settled(place.clone(), outcome, None).await;
         stored.body.as_ref().is_some_and(|body| body.len() as u64 + MARKS < refused).then_some(stored)
     }

@@ -1,6 +1,6 @@
 //! How a request is sent when nothing new is decided about it.
 
-use super::rewrite::Request;
+use super::rewrite::{Request, SummaryWait};
 use super::rewritten::{InForce, Rewritten};
 use crate::ledger::words::State;
 use crate::lineage::Place;
@@ -11,13 +11,13 @@ impl Request<'_> {
     /// Retries after another gateway on the same store was faster, now that its decisions are there. If others are
     /// faster again, nothing is decided here.
     pub(super) async fn attempt_again(&self) -> Result<Rewritten, CommitError> {
-        match self.attempt(false).await {
+        match self.attempt(SummaryWait::Never).await {
             Err(CommitError::Raced) => {
                 let place = self.place()?;
                 if place.thread.observe {
                     return Ok(self.left_alone(place, State::SetAside));
                 }
-                let outcome = self.plan(&place, false).await;
+                let outcome = self.plan(&place, SummaryWait::Never).await;
                 Ok(self.settled(place, outcome, Some(CommitError::Raced.to_string())).await)
             }
             done => done,

@@ -12,7 +12,7 @@ use std::task::Poll;
 use super::Core;
 use super::books::Planned;
 use super::meter::Meter;
-use super::rewrite::Request;
+use super::rewrite::{Request, SummaryWait};
 use super::rewritten::{InForce, RequestFacts, Rewritten, Would};
 use crate::ledger::words::State;
 use crate::lineage::{Lineage, Memory, Place};
@@ -104,7 +104,7 @@ impl Request<'_> {
     /// The request as it would have been sent.
     async fn planned(&self, place: &Place) -> Result<Rewritten, CommitError> {
         let place = self.track.lineage.decided_at(&self.conversation, place)?;
-        self.decide(place, false).await
+        self.decide(place, SummaryWait::Never).await
     }
 }
 

@@ -6,11 +6,10 @@ use http::HeaderMap;
 
 use super::context::RequestContext;
 use super::rewritten::{ProviderHistory, RequestFacts, Rewritten};
+use super::sender::Sender;
 use super::{Core, clock};
 use crate::ledger::words::State;
-use crate::lineage;
 use crate::protocol::{self, Protocol, Unlisted};
-use crate::url;
 
 impl Core {
     /// The result for such a request; `None` for any other.
@@ -22,8 +21,7 @@ impl Core {
         asked: RequestContext<'_>,
     ) -> Option<Rewritten> {
         let Unlisted { model, session, continues, is_kept } = protocol::unlisted(protocol, body)?;
-        let caller = lineage::caller(headers, session.as_deref());
-        let root = self.root(protocol, headers, lineage::principal(headers, url::keys(asked.query)));
+        let Sender { root, caller, .. } = self.sender(protocol, headers, session.as_deref(), asked.query);
         // A history that cannot be looked up now counts as a conversation of its own.
         let found =
             self.lineage.thread_of_kept(root, &continues, &caller, &clock::new_id, (self.now_ms)()).ok();
