@@ -116,6 +116,38 @@ impl Follow {
         self.is_original() && self.adds()
     }
 
+    /// The answer as far as it came, with usage that is read as this request needs it.
+    fn finish(&mut self) -> Answer {
+        let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
+        answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
+        if self.facts.cache.kept_long && !self.is_original() {
+            answer.usage = answer.usage.map(Usage::kept_for_an_hour);
+        }
+        if !answer.complete {
+            // The output of an answer that broke off is a lower bound, whatever is known of it.
+            answer.usage = answer.usage.map(Usage::at_least);
+        }
+        answer
+    }
+
+    /// Passes on what the whole answer tells. The order matters twice: whether the edits or the waiting are to blame
+    /// depends on whether the prompt was too long, and [`Self::tell`] goes by the prompt sizes that were known before
+    /// [`Self::learn`].
+    fn teach(&mut self, how: &End, answer: &Answer) {
+        self.overflowed_within(answer);
+        self.learn_acceptance(answer);
+        self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
+        self.tell(how, answer);
+        let learned = &self.core.learned;
+        let usage = answer.usage.as_ref().filter(|_| !self.is_original());
+        learned.frame_told(&self.facts, self.status.is_some(), usage, self.core.unix_ms());
+        if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(answer, BLAME_FROM)) {
+            learned.windows.fill(place.head());
+        }
+        self.name_answer(answer);
+        self.learn(answer);
+    }
+
     /// Teaches the meter the real size of the prompt, as the answer reports it.
     fn learn(&self, answer: &Answer) {
         let known = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
@@ -404,34 +436,12 @@ impl Exchange for Follow {
         }
     }
 
-    /// Three steps depend on earlier ones: whether the edits or the waiting are to blame, on whether the prompt was too
-    /// long; the window in the books, on [`Self::learn`], which forgets one that this prompt disproves; and the record,
-    /// on all that is still known, so that it is built before anything is moved into [`Ended`].
+    /// Learns from the answer first: the books state the window that is known by then.
     fn end(mut self: Box<Self>, how: End) {
-        let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
-        answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
-        if self.facts.cache.kept_long && !self.is_original() {
-            answer.usage = answer.usage.map(Usage::kept_for_an_hour);
-        }
-        if !answer.complete {
-            // The output of an answer that broke off is a lower bound, whatever is known of it.
-            answer.usage = answer.usage.map(Usage::at_least);
-        }
-        self.overflowed_within(&answer);
-        self.learn_acceptance(&answer);
-        self.doubt_waiting(self.status.is_some_and(|status| status.is_success()) && answer.error.is_none());
-        self.tell(&how, &answer);
-        let usage = answer.usage.as_ref().filter(|_| !self.is_original());
-        self.core.learned.frame_told(&self.facts, self.status.is_some(), usage, self.core.unix_ms());
-        if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(&answer, BLAME_FROM)) {
-            self.core.learned.windows.fill(place.head());
-        }
-        self.name_answer(&answer);
+        let answer = self.finish();
+        self.teach(&how, &answer);
         let record = self.record(&how, &answer);
-        self.learn(&answer);
-        let window =
-            self.core.learned.windows.of(self.upstream.name(), self.facts.model.as_deref(), self.at_ms);
-        let Self { core, facts, start, vendor, at_ms, head_at, .. } = *self;
+        let Self { core, upstream, vendor, facts, start, at_ms, head_at, .. } = *self;
         core.books.ended(Ended {
             record,
             at_ms,
@@ -439,7 +449,7 @@ impl Exchange for Follow {
             answered_at: head_at,
             usage: answer.usage,
             vendor,
-            window,
+            window: core.learned.windows.of(upstream.name(), facts.model.as_deref(), at_ms),
             slot: start.slot,
             continues: facts.history.continues,
             grows: facts.history.grows,
