@@ -21,9 +21,9 @@ use crate::store::{Books, LedgerFilter, Order, StoreError};
 use crate::url::unescaped;
 
 /// The default and the maximum number of listed conversations.
-const CONVERSATIONS: (usize, usize) = (20, 500);
+const CONVERSATIONS: Limit = Limit { usual: 20, most: 500 };
 /// The default and the maximum number of a conversation's records.
-const RECORDS: (usize, usize) = (200, 1_000);
+const RECORDS: Limit = Limit { usual: 200, most: 1_000 };
 /// The maximum number of groups in a report.
 const GROUPS: usize = 10_000;
 /// The maximum number of ids that an error lists if a prefix is ambiguous.
@@ -135,8 +135,8 @@ impl Question {
         match self {
             Self::Conversations { filter, limit } => {
                 let mut conversations = Conversations::newest(*limit);
-                let asked = (*filter, Order::NewestFirst);
-                let missing = Books::read(books, asked, &mut |entry| conversations.add(entry))?;
+                let order = Order::NewestFirst;
+                let missing = Books::read(books, *filter, order, &mut |entry| conversations.add(entry))?;
                 let (listed, of) = (conversations.newest_first(), conversations.ids().len());
                 let listed = listed.into_iter().map(ListedWithZone::of).collect();
                 json(&ConversationsDocument::new(listed, of, conversations.unreadable, missing))
@@ -154,7 +154,7 @@ impl Question {
 
 fn report(books: &Path, by: By, zone: &TimeZone, filter: LedgerFilter) -> Result<Vec<u8>, Refusal> {
     let mut report = Report::default();
-    let missing = Books::read(books, (filter, Order::OldestFirst), &mut |entry| {
+    let missing = Books::read(books, filter, Order::OldestFirst, &mut |entry| {
         if report.groups.len() <= GROUPS {
             report.add(entry, |at_ms, record| by.group(at_ms, record, zone));
         }
@@ -187,7 +187,14 @@ fn filter(query: &mut Query) -> Result<(LedgerFilter, TimeZone), Wrong> {
     Ok((filter, zone))
 }
 
-fn limit(query: &mut Query, (usual, most): (usize, usize)) -> Result<usize, Wrong> {
+/// The number of items to list, if the client gives none, and at most.
+#[derive(Clone, Copy)]
+struct Limit {
+    usual: usize,
+    most: usize,
+}
+
+fn limit(query: &mut Query, Limit { usual, most }: Limit) -> Result<usize, Wrong> {
     let Some(text) = query.take("limit")? else { return Ok(usual) };
     let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
     limit

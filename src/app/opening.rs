@@ -29,7 +29,8 @@ pub(super) fn asked(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 pub(super) fn of(
     checkpoints: &Checkpoints,
     headers: &HeaderMap,
-    (conversation, place): (&Conversation, &Place),
+    conversation: &Conversation,
+    place: &Place,
 ) -> Option<Result<String, Fault>> {
     let name = asked(headers)?;
     if place.sent > 0 || conversation.continues.is_some() {
@@ -74,7 +75,7 @@ impl Request<'_> {
     pub(super) fn begins_with(&self, headers: &HeaderMap) -> Option<Result<String, Fault>> {
         asked(headers).filter(|_| !self.core.observes())?;
         match self.place() {
-            Ok(place) => of(&self.core.checkpoints, headers, (&self.conversation, &place)),
+            Ok(place) => of(&self.core.checkpoints, headers, &self.conversation, &place),
             Err(error) => Some(Err(unstored(&error.to_string()))),
         }
     }

@@ -344,13 +344,13 @@ impl<'a> Request<'a> {
         };
         match self.store(&place, &outcome).await {
             Ok(()) => {
-                let (event, seen) = (outcome.event.take(), (outcome.level, outcome.recalls));
+                let (event, level, recalls) = (outcome.event.take(), outcome.level, outcome.recalls);
                 let decided = InForce::of(outcome);
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
                 self.track.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
                 self.keep(&place, standing);
                 self.keep_alive(&place, &decided).await;
-                Ok(self.done(place, Some(edited), State::Edited, decided).with(event, seen))
+                Ok(self.done(place, Some(edited), State::Edited, decided).with(event, level, recalls))
             }
             Err(error @ CommitError::Raced) => Err(error),
             Err(error) => Ok(self.settled(place, outcome, Some(error.to_string())).await),

@@ -218,7 +218,7 @@ impl Rewritten {
         Self::of(RequestFacts { caller, model, state, series: Some(series), ..RequestFacts::default() })
     }
 
-    pub(super) fn with(mut self, event: Option<Event>, (level, recalls): (Option<Level>, u32)) -> Self {
+    pub(super) fn with(mut self, event: Option<Event>, level: Option<Level>, recalls: u32) -> Self {
         (self.facts.event, self.facts.level, self.facts.recalls) = (event, level, recalls);
         self
     }

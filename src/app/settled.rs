@@ -31,12 +31,12 @@ impl Request<'_> {
         if let Some(refused) = self.unopened(why.as_deref()).filter(|_| !has_begun) {
             return refused;
         }
-        let seen = (outcome.level, outcome.recalls);
+        let (level, recalls) = (outcome.level, outcome.recalls);
         let mut decided = InForce::of_plan(&outcome);
         self.remember(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
-            return Rewritten::of(facts).with(None, seen);
+            return Rewritten::of(facts).with(None, level, recalls);
         }
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Marks only save money; decisions must be repeated in any case.
@@ -50,7 +50,7 @@ impl Request<'_> {
                 let mut facts = self.facts(Some(place), State::Edited, why, decided);
                 facts.cache.kept_long = edited.is_kept_long();
                 let body = Some(edited.body.clone());
-                Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, seen)
+                Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, level, recalls)
             }
             Err(error) => {
                 let why = Some(error.to_string());

@@ -51,8 +51,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let filter = options.range.filter(&zone)?;
     let state = files::load_to_read(&options.output.source)?.state.dir;
     let mut conversations = Conversations::newest(options.limit);
-    let asked = (filter, Order::NewestFirst);
-    let missing = books::read(&state, asked, &mut |entry| conversations.add(entry))?;
+    let newest_first = Order::NewestFirst;
+    let missing = books::read(&state, filter, newest_first, &mut |entry| conversations.add(entry))?;
     let unreadable = conversations.unreadable;
     let (listed, all) = (conversations.newest_first(), conversations.ids());
     if options.output.json {

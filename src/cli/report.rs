@@ -80,8 +80,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let state = files::load_to_read(&options.output.source)?.state.dir;
     let mut report = Report::default();
     let group = |at_ms: i64, record: &Record| options.by.group(at_ms, record, &zone);
-    let asked = (filter, Order::OldestFirst);
-    let missing = books::read(&state, asked, &mut |entry| report.add(entry, group))?;
+    let oldest_first = Order::OldestFirst;
+    let missing = books::read(&state, filter, oldest_first, &mut |entry| report.add(entry, group))?;
     if options.output.json {
         let time_zone = when::zone_name(&zone);
         return books::say_json(&ReportDocument::new(&report, options.by, time_zone, filter, missing));

@@ -110,7 +110,8 @@ impl Books {
     /// Returns an error if they cannot be read.
     pub fn read(
         path: &Path,
-        (filter, order): (LedgerFilter, Order),
+        filter: LedgerFilter,
+        order: Order,
         each: &mut dyn FnMut(LedgerEntry<'_>),
     ) -> Result<u64, StoreError> {
         let Some(books) = Self::open(path)? else { return Ok(0) };
@@ -394,8 +395,8 @@ mod tests {
             let filter = LedgerFilter { since_ms, until_ms };
             assert_eq!(times(|each| books.rows(filter, each)), expected, "{filter:?}");
             let path = home.path().join(FILE_NAME);
-            let newest_first = (filter, Order::NewestFirst);
-            let mut read = times(|each| Books::read(&path, newest_first, each).map(|_| ()));
+            let order = Order::NewestFirst;
+            let mut read = times(|each| Books::read(&path, filter, order, each).map(|_| ()));
             read.reverse();
             assert_eq!(read, expected, "{filter:?}");
         }

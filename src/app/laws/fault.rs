@@ -8,7 +8,7 @@ use super::rig::{Rig, clock, policy, prices};
 use crate::app::books::Ended;
 use crate::ledger::Record;
 use crate::store::ledger::{Books, FILE_NAME};
-use crate::store::{LedgerFilter, Order, Store};
+use crate::store::{LedgerEntry, LedgerFilter, Order, Store};
 
 #[test]
 fn a_record_that_is_lost_to_a_fault_is_counted() {
@@ -24,8 +24,9 @@ fn a_record_that_is_lost_to_a_fault_is_counted() {
         assert_eq!(store.lost(), lost, "{failure}");
     }
     drop(store);
-    let (mut booked, all) = (0, (LedgerFilter::default(), Order::OldestFirst));
-    let missing = Books::read(&rig.path(FILE_NAME), all, &mut |_| booked += 1).unwrap();
+    let (mut booked, all) = (0, LedgerFilter::default());
+    let count = &mut |_: LedgerEntry<'_>| booked += 1;
+    let missing = Books::read(&rig.path(FILE_NAME), all, Order::OldestFirst, count).unwrap();
     assert_eq!((booked, missing), (2, 1));
 }
 

@@ -59,10 +59,11 @@ pub(super) fn say_nothing(state: &Path, filter: LedgerFilter, missing_records: u
 /// of missing records.
 pub(super) fn read(
     state: &Path,
-    asked: (LedgerFilter, Order),
+    filter: LedgerFilter,
+    order: Order,
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
-    at(state, |path| Books::read(path, asked, each))
+    at(state, |path| Books::read(path, filter, order, each))
 }
 
 /// The ids of all conversations. Ids are shortened to what is unique among all of them, so that `inspect` finds them.

@@ -159,9 +159,8 @@ fn from_bodies(
         gone.before = Some(texts.collect::<Vec<_>>().join("\n"));
         difference.gone = Some(gone);
     }
-    let bodies = (&came, &sent);
     for message in (0..came.messages.len()).filter(|message| places.is_sent(*message)) {
-        let (changes, reasoning) = of_message(bodies, message, &places);
+        let (changes, reasoning) = of_message(&came, &sent, message, &places);
         difference.reasoning += reasoning;
         for mut change in changes {
             let id = PartId { message: change.message, part: change.part };
@@ -184,7 +183,8 @@ fn from_bodies(
 
 /// The parts of a message that were sent in another form, and the number of its reasoning blocks that were not sent.
 fn of_message(
-    (came, sent): (&Conversation, &Conversation),
+    came: &Conversation,
+    sent: &Conversation,
     message: usize,
     places: &Places,
 ) -> (Vec<Change>, u32) {

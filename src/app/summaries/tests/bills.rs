@@ -128,7 +128,7 @@ fn what_a_summary_costs_is_known_beforehand() {
         (&None, Some("cheap"), None),
     ] {
         let terms = terms(writer, &policy);
-        let seen = Seen { price: price.as_ref(), ..seen((&conversation, &ours), &terms, "own") };
+        let seen = Seen { price: price.as_ref(), ..seen(&conversation, &ours, &terms, "own") };
         let expected = Expected::of(&seen, &cut, None, &prices).map(|expected| expected.bytes);
         let within = |(reads, writes): (f64, f64)| {
             let (told, written) = (7.0 * 2_000.0, 10_000.0 * writes);
@@ -143,7 +143,7 @@ fn what_a_summary_costs_is_known_beforehand() {
     }
 
     let terms = terms(None, &policy);
-    let seen = Seen { price: own.as_ref(), ..seen((&conversation, &ours), &terms, "own") };
+    let seen = Seen { price: own.as_ref(), ..seen(&conversation, &ours, &terms, "own") };
     let expected = Expected::of(&seen, &cut, None, &prices).unwrap();
     let call = |input: Option<u64>| {
         let usage =

@@ -203,15 +203,17 @@ fn terms(model: Option<&str>, policy: &Policy) -> Arc<Terms> {
 /// The summary that is due for a history whose prompt has passed the trigger, at four bytes per token.
 fn due(
     summaries: &Summaries,
-    (conversation, place): (&Conversation, &Place),
+    conversation: &Conversation,
+    place: &Place,
     terms: &Arc<Terms>,
     model: &str,
 ) -> Option<Prospect> {
-    summaries.due(seen((conversation, place), terms, model))
+    summaries.due(seen(conversation, place, terms, model))
 }
 
 fn seen<'a>(
-    (conversation, place): (&'a Conversation, &'a Place),
+    conversation: &'a Conversation,
+    place: &'a Place,
     terms: &'a Arc<Terms>,
     model: &'a str,
 ) -> Seen<'a> {
@@ -317,7 +319,7 @@ fn what_cannot_be_begun_is_not_waited_for() {
     ] {
         let summaries = summaries(&store);
         for ((conversation, place), prompt, clearable_bytes) in requests {
-            let seen = seen((conversation, place), &terms, "m");
+            let seen = seen(conversation, place, &terms, "m");
             let gauge = seen.level.gauge.map(|gauge| Gauge { prompt: *prompt, ..gauge });
             let level =
                 Level { gauge, prompt_tokens: *prompt, clearable_bytes: *clearable_bytes, ..seen.level };
@@ -337,7 +339,7 @@ fn what_was_made_elsewhere_is_not_made_again() {
     let conversation = talk("ucccccccc", &[]);
     let ours = place(&conversation, Chain::root("x", b""));
     let terms = terms(None, &Policy::default());
-    let due = |summaries: &Summaries| due(summaries, (&conversation, &ours), &terms, "m");
+    let due = |summaries: &Summaries| due(summaries, &conversation, &ours, &terms, "m");
     let ready = |summaries: &Summaries| summaries.ready(&terms, &conversation, &ours, None).is_some();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let waited = |summaries: &Summaries| runtime.block_on(summaries.wait(&terms, &ours, true, Duration::MAX));
@@ -360,7 +362,7 @@ fn none_is_made_where_the_provider_is_asked_for_one() {
     for (asks_for_edits, expected) in [(false, true), (true, false)] {
         let conversation = Conversation { asks_for_edits, ..talk("ucccccccc", &[]) };
         let ours = place(&conversation, Chain::root("x", b""));
-        let made = due(&summaries(&store), (&conversation, &ours), &terms, "m");
+        let made = due(&summaries(&store), &conversation, &ours, &terms, "m");
         assert_eq!(made.is_some(), expected, "{asks_for_edits}");
     }
 }
@@ -384,7 +386,7 @@ fn a_fork_goes_on_from_the_longer_summary() {
         runtime
             .block_on(store.commit(crate::store::Batch { summaries: made, ..Default::default() }))
             .unwrap();
-        let prospect = due(&summaries(&store), (&conversation, &ours), &terms, "m");
+        let prospect = due(&summaries(&store), &conversation, &ours, &terms, "m");
         let previous = prospect.and_then(|prospect| prospect.previous).map(|previous| previous.end);
         assert_eq!(previous, Some(expected), "{own} {parents}");
     }
@@ -399,7 +401,7 @@ fn what_another_thread_has_had_made_is_taken_over() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for (of, root, expected) in [("c", "x", true), ("c", "y", false), ("d", "x", false)] {
         let (_home, store) = on_disk();
-        let end = due(&summaries(&store), (&conversation, &ours), &terms, "m").unwrap().cut.end;
+        let end = due(&summaries(&store), &conversation, &ours, &terms, "m").unwrap().cut.end;
         let made = Summary {
             recipe: terms.recipe,
             thread: "other".to_owned(),
@@ -409,7 +411,7 @@ fn what_another_thread_has_had_made_is_taken_over() {
         runtime.block_on(store.commit(Batch { summaries: vec![made], ..Batch::default() })).unwrap();
         let summaries = summaries(&store);
         assert!(summaries.ready(&terms, &conversation, &ours, None).is_none());
-        let prospect = due(&summaries, (&conversation, &ours), &terms, "m");
+        let prospect = due(&summaries, &conversation, &ours, &terms, "m");
         assert_eq!(prospect.is_none(), expected, "{of} {root}");
         assert_eq!(summaries.ready(&terms, &conversation, &ours, None).is_some(), expected, "{of} {root}");
     }
@@ -435,7 +437,7 @@ fn what_would_not_be_used_is_not_made() {
         let conversation = talk(letters, &[]);
         let ours = place(&conversation, Chain::root("x", b""));
         let terms = terms(None, &policy);
-        let found = due(&summaries, (&conversation, &ours), &terms, "m");
+        let found = due(&summaries, &conversation, &ours, &terms, "m");
         assert_eq!(found.is_some(), expected, "{letters} {:?} {:?}", policy.ladder, policy.window);
     }
 }
@@ -463,7 +465,7 @@ fn the_writer_takes_what_is_known_of_it() {
     ] {
         let window = window::Settings { size, ..window::Settings::default() };
         let terms = terms(writer, &Policy { window, ..Policy::default() });
-        let prospect = due(&summaries, (&conversation, &ours), &terms, own).unwrap();
+        let prospect = due(&summaries, &conversation, &ours, &terms, own).unwrap();
         let call = |like| summaries.call(&prospect, &upstream, like, &HeaderMap::new());
         let window = call(Some("/v1/messages".to_owned())).map(|call| call.window);
         assert_eq!(window, Some(expected), "{own} {writer:?} {size:?}");

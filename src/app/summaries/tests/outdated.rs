@@ -114,7 +114,7 @@ fn is_likely(growth: u64, happens: &[Happens]) -> bool {
     let level = |thread, prompt| {
         let gauge = Some(Gauge { prompt, window: 10_000, reserve: 1_000, margin: 0 });
         let growth = (thread == 'a').then_some(window::Growth { velocity: 20.0, largest: growth });
-        let usual = seen((&conversation, &of_thread(thread)), &terms, "m").level;
+        let usual = seen(&conversation, &of_thread(thread), &terms, "m").level;
         Level { gauge, growth, prompt_tokens: prompt, ..usual }
     };
     let (outdated, mut last) = (Outdated::new(), None);
