@@ -7,6 +7,7 @@ use super::super::budget::Reached;
 use super::super::rewritten::InForce;
 use super::super::secrets;
 use super::super::tuning::Tuning;
+use super::lessons::fate;
 use super::{Follow, SentForm};
 use crate::ledger::record::Word;
 use crate::ledger::words::{Outcome, Prefix, State};
@@ -144,7 +145,7 @@ impl Follow {
 
     fn bytes(&self, how: &End, answer: &Answer) -> Bytes {
         let left = if self.is_original() { self.start.received } else { self.start.sent };
-        let is_refused = self.overflow || super::fate(self.status, answer) == Fate::Refused;
+        let is_refused = self.overflow || fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
         let is_sent = self.facts.state == State::Edited && !self.is_unedited() && is_answered;
         let saved = if is_sent { self.facts.spared() } else { 0 };
