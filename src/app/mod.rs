@@ -173,6 +173,13 @@ impl Core {
     fn unix_ms(&self) -> u64 {
         u64::try_from((self.now_ms)()).unwrap_or(0)
     }
+
+    /// The budget that is reached or nearly reached by a conversation, and why its requests must not be sent.
+    fn budget_of(&self, conversation: &str) -> (Option<Reached>, Option<Fault>) {
+        let budget = self.budget.reached(conversation, (self.now_ms)());
+        let refusal = budget.as_ref().filter(|_| self.budget.refuses()).and_then(Reached::refusal);
+        (budget, refusal)
+    }
 }
 
 /// The gateway as the server sees it.
@@ -219,19 +226,20 @@ impl Gateway for Sidecar {
         Some(Box::new(LaterAnswer::new(Arc::clone(&self.core), protocol, head, target)))
     }
 
-    fn unprepared(&self, inbound: Inbound, why: Unprepared) -> Option<Box<dyn Exchange>> {
-        let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
-        if purpose == Purpose::Count {
-            return None;
-        }
+    fn unprepared(&self, inbound: Inbound, why: Unprepared) -> Prepared {
+        let dialect = route::dialect(&inbound.head.method, inbound.head.uri.path());
+        let Some((protocol, purpose)) = dialect.filter(|(_, purpose)| *purpose != Purpose::Count) else {
+            return Prepared::untouched();
+        };
         let enveloped = Enveloped::open(protocol, purpose, inbound);
         let why = match why {
             Unprepared::TimedOut => "it took longer than `limits.rewrite_timeout`",
             Unprepared::Panicked => "a fault of the gateway's own",
+            Unprepared::Undecoded => "the body could not be decoded, or ends with trailer fields",
         };
         let headers = &enveloped.inbound.head.headers;
         let rewritten = self.core.unread(headers, enveloped.asked(), why.to_owned());
-        Some(self.followed(protocol, &enveloped, rewritten))
+        self.followed(protocol, &enveloped, rewritten)
     }
 
     async fn again(
@@ -370,8 +378,7 @@ impl Sidecar {
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
-        let budget = self.core.budget.reached(&name.conversation, (self.core.now_ms)());
-        let spent = budget.as_ref().filter(|_| self.core.budget.refuses()).and_then(Reached::refusal);
+        let (budget, spent) = self.core.budget_of(&name.conversation);
         // A request that was left unedited because the budget was spent is not sent, even if a new day has begun
         // since.
         let refusal = spent.or_else(|| rewritten.fault.take());
@@ -397,16 +404,19 @@ impl Sidecar {
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 
-    /// Follows a request that leaves as it came, because it was not read.
+    /// Follows a request that leaves as it came, because it was not read, unless a budget is spent.
     fn followed(
         &self,
         protocol: &'static dyn Protocol,
         enveloped: &Enveloped,
         rewritten: Rewritten,
-    ) -> Box<dyn Exchange> {
-        let start = Start::unchanged(clock::new_id(), enveloped);
+    ) -> Prepared {
+        let id = clock::new_id();
+        let (budget, refusal) = self.core.budget_of(&rewritten.facts.conversation(&id));
+        let start = Start { budget, ..Start::unchanged(id, enveloped) };
         let (core, upstream) = (Arc::clone(&self.core), Arc::clone(&enveloped.inbound.upstream));
-        Box::new(Follow::new(core, protocol, upstream, rewritten.facts, start))
+        let exchange = Follow::new(core, protocol, upstream, rewritten.facts, start);
+        Prepared { exchange: Some(Box::new(exchange)), refusal, ..Prepared::default() }
     }
 
     /// The job for the summariser once this request is answered.

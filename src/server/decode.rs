@@ -52,7 +52,8 @@ pub(super) fn whole(coding: Coding, encoded: &Bytes, limit: usize) -> Option<Byt
     let mut input: &[u8] = encoded;
     match coding {
         Coding::Identity => return (encoded.len() <= limit).then(|| encoded.clone()),
-        Coding::Gzip => read(flate2::bufread::GzDecoder::new(&mut input), limit),
+        // JSON that consists of several members is either the same if only the first of them is read, or not JSON.
+        Coding::Gzip => read(flate2::bufread::MultiGzDecoder::new(&mut input), limit),
         Coding::Deflate if is_zlib(encoded) => read(flate2::bufread::ZlibDecoder::new(&mut input), limit),
         Coding::Deflate => read(flate2::bufread::DeflateDecoder::new(&mut input), limit),
         Coding::Brotli => read(brotli_decompressor::Decompressor::new(&mut input, BROTLI_BUFFER), limit),

@@ -37,10 +37,10 @@ pub trait Gateway: Send + Sync + 'static {
         None
     }
 
-    /// Called if [`Self::prepare`] gave no result, so that the request leaves as it came. Returns the follower of the
-    /// exchange, if it should have one.
-    fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Option<Box<dyn Exchange>> {
-        None
+    /// Called if [`Self::prepare`] was not called or gave no result, so that the request leaves as it came, if it
+    /// leaves. Of the result, only the follower of the exchange and the refusal count.
+    fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Prepared {
+        Prepared::untouched()
     }
 
     /// Called if an exchange asks for it ([`Remedy::Again`]): prepares the request anew, after `attempt` others. The
@@ -109,13 +109,15 @@ pub struct Prepared {
     pub refusal: Option<Fault>,
 }
 
-/// Why [`Gateway::prepare`] gave no result.
+/// Why there is no result of [`Gateway::prepare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unprepared {
     /// It took longer than `rewrite_timeout`.
     TimedOut,
     /// It panicked.
     Panicked,
+    /// It was not called: the body, which is given as received, could not be decoded, or ends with trailer fields.
+    Undecoded,
 }
 
 /// An answer that should not be passed on if that can be avoided.

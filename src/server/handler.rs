@@ -21,7 +21,7 @@ use super::boxed::boxed;
 use super::client::Upload;
 use super::decode::{self, Coding};
 use super::exchange::{
-    End, Fault, Filter, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Route, Target,
+    End, Fault, Filter, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Route, Target, Unprepared,
 };
 use super::filtered::{self, Filtered};
 use super::guard::guard;
@@ -134,11 +134,6 @@ impl<G: Gateway> Handler<G> {
     /// Reads the body, and has the request prepared if possible.
     async fn read(&self, unread: Unread, target: &Target) -> Result<Response<Answer>, Abandoned> {
         let Unread { head, spelling, body, at } = unread;
-        let Some(coding) = Coding::of(&head.headers) else {
-            self.stats.unread_bodies.increment();
-            let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
-            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
-        };
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
             return Ok(self.refuse_unfinished(&head, &describe(&SendError::Stalled, target)));
@@ -152,20 +147,50 @@ impl<G: Gateway> Handler<G> {
             let what = "a request is longer than `limits.max_body`: such go through unread, unrecorded and past budgets";
             tracing::warn!(max_body, "{what}, and whole, whatever was sent before");
         }
-        let Some((original, plain)) = self.decode(coding, &body).await else {
-            self.stats.unread_bodies.increment();
-            let outgoing = Outgoing::streamed(body, spelling);
-            return Box::pin(self.forward(&head, target, outgoing, Tap::none())).await;
+        let decoded = self.decode(&head.headers, &body).await;
+        let upstream = Arc::clone(&target.upstream);
+        let mut inbound = Inbound { head, body: Bytes::new(), upstream, received_at: at };
+        let Some((original, plain, coding)) = decoded else {
+            return Box::pin(self.pass(inbound, spelling, body, target)).await;
         };
         drop(body);
-        let upstream = Arc::clone(&target.upstream);
-        let inbound = Inbound { head, body: plain, upstream, received_at: at };
+        inbound.body = plain;
         let mut prepared = self.prepare(&inbound).await;
-        if let Some(fault) = prepared.refusal.take() {
-            Tap::new(prepared.exchange, &self.endings, &self.stats).end(End::Failed(fault.clone()));
-            return Ok(self.refuse(&inbound.head, &fault));
+        if let Some(refused) = self.refused(&inbound.head, &mut prepared) {
+            return Ok(refused);
         }
         self.converse(Whole { inbound, original, coding, spelling, target }, prepared).await
+    }
+
+    /// Sends a request whose body is too long to be read, or could not be decoded. The gateway is told of the latter
+    /// only: of the former, nothing is known but its beginning.
+    async fn pass(
+        &self,
+        inbound: Inbound,
+        spelling: Extensions,
+        body: Replay,
+        target: &Target,
+    ) -> Result<Response<Answer>, Abandoned> {
+        self.stats.unread_bodies.increment();
+        let head = Arc::clone(&inbound.head);
+        let tap = if body.is_open() {
+            Tap::none()
+        } else {
+            let inbound = Inbound { body: body.read().clone(), ..inbound };
+            let mut prepared = self.unprepared(inbound, Unprepared::Undecoded);
+            if let Some(refused) = self.refused(&head, &mut prepared) {
+                return Ok(refused);
+            }
+            Tap::new(prepared.exchange, &self.endings, &self.stats)
+        };
+        self.forward(&head, target, Outgoing::streamed(body, spelling), tap).await
+    }
+
+    /// The answer to a request that must not be sent; `None` if it may be.
+    fn refused(&self, head: &Parts, prepared: &mut Prepared) -> Option<Response<Answer>> {
+        let fault = prepared.refusal.take()?;
+        Tap::new(prepared.exchange.take(), &self.endings, &self.stats).end(End::Failed(fault.clone()));
+        Some(self.refuse(head, &fault))
     }
 
     /// Sends what was prepared. If that is rejected, sends the original or another form, as the gateway decides.

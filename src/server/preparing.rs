@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -81,7 +82,7 @@ impl Offload {
 }
 
 impl<G: Gateway> Handler<G> {
-    /// Has the gateway prepare a request; [`Prepared::untouched`] if it panics or takes too long.
+    /// Has the gateway prepare a request; if it panics or takes too long, the request leaves as it came.
     pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
         let request = inbound.clone();
         let make = |gateway: Arc<G>, until| async move { Some(gateway.prepare(request, until).await) };
@@ -93,8 +94,14 @@ impl<G: Gateway> Handler<G> {
                 Unprepared::TimedOut
             }
         };
-        let exchange = guard(&self.stats, || self.gateway.unprepared(inbound.clone(), why)).flatten();
-        Prepared { exchange, ..Prepared::untouched() }
+        self.unprepared(inbound.clone(), why)
+    }
+
+    /// What the gateway does about a request that it could not prepare.
+    pub(super) fn unprepared(&self, inbound: Inbound, why: Unprepared) -> Prepared {
+        let prepared = guard(&self.stats, || self.gateway.unprepared(inbound, why)).unwrap_or_default();
+        let Prepared { exchange, refusal, .. } = prepared;
+        Prepared { exchange, refusal, ..Prepared::untouched() }
     }
 
     /// Has the gateway prepare a rejected request anew; `None` if there is nothing to send in its place.
@@ -111,13 +118,15 @@ impl<G: Gateway> Handler<G> {
         (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
     }
 
-    /// The whole body, as received and decoded. `None` if it was not read to its end or cannot be decoded.
-    pub(super) async fn decode(&self, coding: Coding, body: &Replay) -> Option<(Bytes, Bytes)> {
+    /// The whole body, as received and decoded, and its coding. `None` if it was not read to its end or cannot be
+    /// decoded.
+    pub(super) async fn decode(&self, headers: &HeaderMap, body: &Replay) -> Option<(Bytes, Bytes, Coding)> {
+        let coding = Coding::of(headers)?;
         let original = body.as_whole()?.clone();
         let (encoded, limit) = (original.clone(), self.settings.max_decoded);
         let is_large = coding != Coding::Identity && encoded.len() >= LARGE_CODED;
         let plain = self.compute(is_large, move || decode::whole(coding, &encoded, limit)).await?;
-        Some((original, plain))
+        Some((original, plain, coding))
     }
 
     /// An edited body in the content coding of the original; `None` if it must be sent unencoded.

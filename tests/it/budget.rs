@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Gateway, Received, Upstream};
+use crate::support::{Answer, Gateway, Received, Upstream, booked, records};
 
 /// Costs $0.0007425: 100 tokens at $3, 1000 at $0.30, 10 at $3.75 and 7 at $15 per million.
 fn answer(_: &Received) -> Answer {
@@ -60,5 +60,34 @@ fn a_spent_budget_is_a_record_or_a_refusal() {
             assert_eq!(record["bytes"]["sent"], 0, "nothing of it has left");
         }
         assert_eq!(ask(home.path(), &config, &upstream, "another").0, 200, "a budget of its own");
+    }
+}
+
+/// A request is booked and refused like any other even if its body cannot be decoded.
+#[test]
+fn what_cannot_be_decoded_passes_no_budget() {
+    const BODY: &str =
+        r#"{"model":"claude-sonnet-4-6","max_tokens":10,"messages":[{"role":"user","content":"hi"}]}"#;
+    const CONFIG: &str =
+        "[listen]\nadmin = 'off'\n[budget]\nconversation_usd = 0.0007\non_exceeded = 'refuse'\n";
+    for (name, headers) in [
+        ("an unknown coding", &[("content-encoding", "compress")][..]),
+        ("two codings", &[("content-encoding", "gzip, identity")]),
+        ("damaged", &[("content-encoding", "gzip")]),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let headers = [headers, &[("x-session-id", "run")]].concat();
+        assert_eq!(gateway.post("/v1/messages", &headers, BODY).0, 200, "{name}");
+        booked(home.path(), 1);
+        assert_eq!(gateway.post("/v1/messages", &headers, BODY).0, 402, "{name}");
+        gateway.stop();
+        assert!(upstream.received().iter().map(Received::text).eq([BODY]), "{name}");
+        let records = records(home.path());
+        let found = records.iter().map(|record| (&record["edits"]["state"], &record["cost"]["total"]));
+        let (unread, cost) = (json!("unread"), json!(742_500_000));
+        assert!(found.eq([(&unread, &cost), (&unread, &Value::Null)]), "{name}: {records:?}");
+        assert_eq!(records[0]["bytes"]["received"], BODY.len(), "{name}");
     }
 }

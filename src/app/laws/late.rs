@@ -112,7 +112,8 @@ fn what_left_too_long_and_late_is_sent_again() {
             assert!(rig.within(sidecar.prepare(before, until())).refusal.is_none());
         }
         let late = inbound(body.clone());
-        let mut left = sidecar.unprepared(late.clone(), Unprepared::TimedOut).expect("it is followed");
+        let left = sidecar.unprepared(late.clone(), Unprepared::TimedOut);
+        let mut left = left.exchange.expect("it is followed");
         let rejection = Rejection { status: StatusCode::BAD_REQUEST, body: Bytes::from_static(TOO_LONG) };
         let remedy = left.rejected(rejection.status, &HeaderMap::new(), &rejection.body);
         assert_eq!(remedy, Remedy::Again);

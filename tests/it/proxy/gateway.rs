@@ -165,9 +165,9 @@ impl Gateway for TestGateway {
         Prepared { body, exchange: Some(self.watch()), ..Prepared::default() }
     }
 
-    fn unprepared(&self, _inbound: Inbound, why: Unprepared) -> Option<Box<dyn Exchange>> {
+    fn unprepared(&self, _inbound: Inbound, why: Unprepared) -> Prepared {
         self.log.add(format!("unprepared {why:?}"));
-        Some(self.watch())
+        Prepared { exchange: Some(self.watch()), ..Prepared::default() }
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
