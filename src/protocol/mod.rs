@@ -18,6 +18,7 @@ pub mod dialect;
 mod envelope;
 mod event_filter;
 mod frames;
+mod lenient;
 mod marked;
 mod prelude;
 pub mod prompt;

@@ -102,7 +102,7 @@ impl<'de> Deserialize<'de> for Value<'de> {
 }
 
 /// Whether a member of this name is skipped, at any depth: in no dialect does it hold figures.
-fn is_content(name: &str) -> bool {
+pub(super) fn is_content(name: &str) -> bool {
     matches!(
         name,
         "arguments"

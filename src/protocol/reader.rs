@@ -10,7 +10,7 @@ use serde_json::Number;
 
 use super::frames::Frames;
 use super::pruned::Value;
-use super::{Answer, AnswerReader, Framing, refusal};
+use super::{Answer, AnswerReader, Framing, lenient, refusal};
 use crate::sse::{self, BOM, Framer};
 use crate::usage::Money;
 
@@ -180,14 +180,15 @@ fn take<F: AnswerVisitor>(visitor: &mut F, event: &[u8]) {
     }
 }
 
-/// Parses a document; `None` if it is not JSON. Texts that are not looked at may be invalid UTF-8: a server may split
-/// what the model says within a character.
-fn read(bytes: &[u8]) -> Option<Value<'_>> {
+/// Parses a document; `None` if it is not JSON. A value in it that is not is left out: a server may split what the
+/// model says within a character, or write a number that is none.
+pub(super) fn read(bytes: &[u8]) -> Option<Value<'_>> {
     // Checking all bytes at once is cheaper than checking each text.
-    match str::from_utf8(bytes) {
-        Ok(text) => serde_json::from_str(text).ok(),
-        Err(_) => serde_json::from_slice(bytes).ok(),
-    }
+    let read = match str::from_utf8(bytes) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(bytes),
+    };
+    read.ok().or_else(|| lenient::document(bytes))
 }
 
 /// Calls `take` with the items of an array that may be cut off: a stream that is written as one document.
@@ -195,9 +196,13 @@ fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     let mut rest = array.trim_ascii_start();
     while let [b'[' | b',', after @ ..] = rest {
         let mut values = serde_json::Deserializer::from_slice(after).into_iter();
-        let Some(Ok(item)) = values.next() else { return };
+        let read = match values.next() {
+            Some(Ok(item)) => Some((item, &after[values.byte_offset()..])),
+            _ => lenient::first(after),
+        };
+        let Some((item, behind)) = read else { return };
         take(&item);
-        rest = after[values.byte_offset()..].trim_ascii_start();
+        rest = behind.trim_ascii_start();
     }
 }
 
@@ -365,6 +370,76 @@ mod tests {
             let expected = Tokens { input: 5, cache_read: 7, output: 3, ..Tokens::default() };
             assert_eq!(tokens, Some(expected), "{dialect}");
         }
+    }
+
+    /// In every dialect, whether the answer is a document, a stream, or a stream that is written as a list.
+    #[test]
+    fn an_odd_value_hides_no_figures() {
+        const ODD: [&[u8]; 8] = [
+            br#""half \ud83d""#,
+            b"\"cut \xf0\x9f\"",
+            br#""\q""#,
+            b"NaN",
+            b"-Infinity",
+            b"1e999",
+            &[b'['; 400],
+            br#"[{"a":{"b":["\udc00"]}}]"#,
+        ];
+        for (dialect, answer) in [
+            (
+                "anthropic",
+                r#"{"type":"message","content":[{"text":ODD}],"x":ODD,"usage":{"input_tokens":5,"output_tokens":3,"x":ODD}}"#,
+            ),
+            (
+                "openai-chat",
+                r#"{"x":ODD,"choices":[{"text":ODD,"message":{"reasoning":ODD}}],"usage":{"prompt_tokens":5,"completion_tokens":3}}"#,
+            ),
+            (
+                "openai-responses",
+                r#"{"type":"response.completed","response":{"output":[{"input":ODD}],"x":ODD,"usage":{"input_tokens":5,"output_tokens":3}}}"#,
+            ),
+            (
+                "openai-responses",
+                r#"{"output":[{"input":ODD}],"x":ODD,"usage":{"input_tokens":5,"output_tokens":3}}"#,
+            ),
+            (
+                "gemini",
+                r#"{"candidates":[{"avgLogprobs":ODD,"content":{"parts":[{"text":ODD}]}}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3}}"#,
+            ),
+        ] {
+            for (odd, framing) in
+                ODD.iter().flat_map(|odd| [(odd, Framing::Document), (odd, Framing::Events)])
+            {
+                let closed = if odd.starts_with(b"[[") { &[b']'; 400][..] } else { b"" };
+                let parts: Vec<&[u8]> = answer.split("ODD").map(str::as_bytes).collect();
+                let answer = parts.join(&[*odd, closed].concat()[..]);
+                // Only streams have that event, and only documents are answers of Anthropic as a whole.
+                let is_event = memchr::memmem::find(&answer, b"response.completed").is_some();
+                let is_document = dialect == "anthropic" || dialect == "openai-responses" && !is_event;
+                let written = match framing {
+                    Framing::Document if is_event => continue,
+                    Framing::Document => answer.clone(),
+                    _ if is_document => continue,
+                    _ => [b"data: ", &answer[..], b"\n\n"].concat(),
+                };
+                let mut reader = protocol::named(dialect).unwrap().answer(framing);
+                reader.push(&written);
+                let tokens = reader.finish().usage.map(|usage| usage.tokens);
+                let expected = Tokens { input: 5, output: 3, ..Tokens::default() };
+                assert_eq!(tokens, Some(expected), "{dialect} {}", written.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn an_odd_value_hides_no_other_item() {
+        let list =
+            br#"[{"usageMetadata":{"promptTokenCount":4}},{"candidates":[{"text":NaN,"finishReason":"STOP"}],
+            "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3}},{"cut off":NaN"#;
+        let mut reader = protocol::named("gemini").unwrap().answer(Framing::Document);
+        reader.push(list);
+        let tokens = reader.finish().usage.map(|usage| usage.tokens);
+        assert_eq!(tokens, Some(Tokens { input: 5, output: 3, ..Tokens::default() }));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::answer::{Answer, Refused};
 use super::content::{leading_number, trailing_number};
+use super::lenient;
 use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
 
@@ -87,12 +88,18 @@ fn prompt_parts(error: &str) -> Option<u64> {
 
 /// The text of an error that is the whole answer.
 fn document_error(body: &[u8]) -> Option<String> {
-    error_text(&serde_json::from_slice(body).ok()?)
+    error_text(&document(body)?)
+}
+
+/// Parses a document; what cannot be read in it is left out, so that half a character in a message hides nothing.
+fn document(body: &[u8]) -> Option<Value> {
+    let read = serde_json::from_slice(body).ok();
+    read.or_else(|| lenient::document(body).as_ref().map(Value::from))
 }
 
 /// The text of an error inside an answer with a good status, or at the beginning of one.
 fn opening_error(body: &[u8]) -> Option<String> {
-    let events = serde_json::from_slice(body).map_or_else(|_| events(body), |document| vec![document]);
+    let events = document(body).map_or_else(|| events(body), |document| vec![document]);
     events.iter().filter(|event| is_error(event)).find_map(error_text)
 }
 
@@ -156,10 +163,12 @@ fn own_words(message: &str) -> String {
 /// The complete events at the beginning of a stream, which may also be written as one long list.
 fn events(body: &[u8]) -> Vec<Value> {
     if let Some(items) = items(body) {
-        return first_item(items).and_then(Result::ok).into_iter().collect();
+        let first = first_item(items).and_then(Result::ok);
+        let read = || lenient::first(items).map(|(item, _)| Value::from(&item));
+        return first.or_else(read).into_iter().collect();
     }
     let mut events = Vec::new();
-    each_event(body, |data| events.extend(serde_json::from_slice::<Value>(data)));
+    each_event(body, |data| events.extend(document(data)));
     events
 }
 
@@ -250,6 +259,18 @@ mod tests {
                 r#"{"error":{"message":"Provider returned error","metadata":{"raw":"prompt is too long"}}}"#,
                 Refused::Other,
             ),
+            (
+                400,
+                r#"{"error":{"message":"half \ud83d: prompt is too long: 12 tokens > 9","param":NaN}}"#,
+                overflow(Some(12), Some(9)),
+            ),
+            (
+                400,
+                r#"{"error":{"message":"raw","metadata":{"raw":"{\"error\":{\"message\":\"\\ud83d prompt is too long\"}}"}}}"#,
+                overflow(None, None),
+            ),
+            (200, "data: {\"error\":{\"message\":\"\\ud83d prompt is too long\"}}\n\n", overflow(None, None)),
+            (200, r#"[{"error":{"message":"\ud83d prompt is too long"}}"#, overflow(None, None)),
             (400, r#"{"error":{"message":"bad"},"echo":"prompt is too long"}"#, Refused::Other),
             (400, r#"{"error":null,"echo":"prompt is too long"}"#, Refused::Other),
             (400, "prompt is too long", Refused::Other),

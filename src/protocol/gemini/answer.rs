@@ -65,7 +65,7 @@ impl Responses {
     /// Reads the newest of the remembered events that is complete.
     fn settle(&mut self) {
         let newest = std::mem::take(&mut self.newest);
-        if let Some(newest) = newest.iter().find_map(|event| serde_json::from_slice(event).ok()) {
+        if let Some(newest) = newest.iter().find_map(|event| reader::read(event)) {
             self.take(&newest);
         }
     }
