@@ -6,7 +6,7 @@
 //! at once, together with all that were queued before it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
@@ -31,12 +31,13 @@ struct State<T> {
     urgent: bool,
     /// The worker sleeps, and nothing has been done to wake it.
     idle: bool,
-    closed: bool,
+    /// When it became certain that nothing more will be queued.
+    closed: Option<Instant>,
 }
 
 /// A queue for `room` items.
 pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
-    let state = State { items: Vec::new(), urgent: false, idle: false, closed: false };
+    let state = State { items: Vec::new(), urgent: false, idle: false, closed: None };
     let queue = Arc::new(Queue { state: Mutex::new(state), changed: Condvar::new(), room: room.max(1) });
     (Inlet(Arc::clone(&queue)), Outlet(queue))
 }
@@ -53,7 +54,7 @@ impl<T: Send + 'static> Inlet<T> {
     )]
     pub fn push(&self, item: T, urgent: bool) -> Result<(), T> {
         let mut state = self.0.lock();
-        if state.closed || state.items.len() >= self.0.room {
+        if state.closed.is_some() || state.items.len() >= self.0.room {
             return Err(item);
         }
         state.items.push(item);
@@ -80,7 +81,7 @@ impl<T: Send + 'static> Inlet<T> {
 impl<T> Inlet<T> {
     /// Whether the worker is gone, so that nothing can be queued.
     pub fn is_closed(&self) -> bool {
-        self.0.lock().closed
+        self.0.lock().closed.is_some()
     }
 }
 
@@ -99,7 +100,7 @@ impl<T> Drop for Alarm<T> {
 
 impl<T> Drop for Inlet<T> {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
+        self.0.lock().close();
         self.0.changed.notify_one();
     }
 }
@@ -107,7 +108,12 @@ impl<T> Drop for Inlet<T> {
 impl<T> Outlet<T> {
     /// Whether nothing more will be queued.
     pub fn is_closed(&self) -> bool {
-        self.0.lock().closed
+        self.closed_for().is_some()
+    }
+
+    /// How long it has been certain that nothing more will be queued; `None` if more may be.
+    pub fn closed_for(&self) -> Option<Duration> {
+        self.0.lock().closed.map(|closed| closed.elapsed())
     }
 
     /// Moves all queued items into `taken`, which is emptied first; blocks until there are some. `false` if there are
@@ -116,14 +122,14 @@ impl<T> Outlet<T> {
         taken.clear();
         let mut state = self.0.lock();
         while state.items.is_empty() {
-            if state.closed {
+            if state.closed.is_some() {
                 return false;
             }
             state.idle = true;
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.idle = false;
-        let gathers = |state: &mut State<T>| !state.urgent && !state.closed;
+        let gathers = |state: &mut State<T>| !state.urgent && state.closed.is_none();
         let waited = self.0.changed.wait_timeout_while(state, GATHER, gathers);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.urgent = false;
@@ -135,7 +141,7 @@ impl<T> Outlet<T> {
     pub fn wait(&self, patience: Duration) -> bool {
         let mut state = self.0.lock();
         state.idle = true;
-        let nothing = |state: &mut State<T>| state.items.is_empty() && !state.closed;
+        let nothing = |state: &mut State<T>| state.items.is_empty() && state.closed.is_none();
         let waited = self.0.changed.wait_timeout_while(state, patience, nothing);
         let (mut state, elapsed) = waited.unwrap_or_else(PoisonError::into_inner);
         state.idle = false;
@@ -146,11 +152,17 @@ impl<T> Outlet<T> {
 impl<T> Drop for Outlet<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.closed = true;
+        state.close();
         let left = std::mem::take(&mut state.items);
         drop(state);
         // This reports to whoever waits for one of them.
         drop(left);
+    }
+}
+
+impl<T> State<T> {
+    fn close(&mut self) {
+        self.closed.get_or_insert_with(Instant::now);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
-use super::spare;
+use super::{StoreError, spare};
 
 /// The version of the layout below. A store of a newer version is left alone.
 pub(super) const VERSION: i64 = 3;
@@ -198,6 +198,11 @@ pub(super) fn begin_while<'c>(
     };
     connection.busy_timeout(PATIENCE)?;
     transaction
+}
+
+/// Whether something failed because others have locked the store.
+pub(super) fn is_lock(error: &StoreError) -> bool {
+    matches!(error, StoreError::Database(error) if is_locked(error))
 }
 
 fn is_locked(error: &rusqlite::Error) -> bool {

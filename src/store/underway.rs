@@ -3,8 +3,8 @@
 //! A record is stored first and logged afterwards. So that one that is stored does not lack in its log when the gateway
 //! is killed in between, each gateway notes what it is about to store and log in a file of its own next to the
 //! database, and crosses it out when that is done. It locks the file as long as it lives. The next gateway that starts
-//! looks through the files that nobody has locked. What was stored, and is not behind the place where its log ended
-//! before, is put among what waits to be logged ([`unlogged`]).
+//! looks through the files that nobody has locked. It stores what was not, since nobody will book it again. What is not
+//! behind the place where its log ended before is put among what waits to be logged ([`unlogged`]).
 //!
 //! What was crossed out is never logged again: it may have been removed or moved away since. Of a log that is another
 //! file by now, or a shorter one, all is searched. A record that is not found there is logged, even if it was before.
@@ -21,7 +21,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::file_identity::FileIdentity;
-use super::{LedgerRow, StoreError, logs, schema, unlogged};
+use super::{LedgerRow, StoreError, logs, schema, unlogged, writer};
 
 /// How many gateways have a file at most. What others store when they are killed is not looked for.
 const FILES: usize = 64;
@@ -40,6 +40,9 @@ const UNNOTED: &str = "if this gateway is killed, what it has not logged will be
 struct Notes<'a> {
     /// The folder of the logs.
     folder: Cow<'a, str>,
+    /// Whether all columns of the rows are there. Older gateways have noted only those that a log needs.
+    #[serde(default)]
+    is_whole: bool,
     rows: Vec<Note<'a>>,
 }
 
@@ -49,6 +52,12 @@ struct Note<'a> {
     id: Cow<'a, str>,
     at_ms: i64,
     conversation: Cow<'a, str>,
+    #[serde(default)]
+    model: Option<Cow<'a, str>>,
+    #[serde(default)]
+    client: Option<Cow<'a, str>>,
+    #[serde(default)]
+    cost: Option<i64>,
     /// Where its log ended.
     end: End,
     /// The length of its line in bytes.
@@ -61,6 +70,7 @@ struct Note<'a> {
 #[derive(Default)]
 struct Noted {
     folder: String,
+    is_whole: bool,
     rows: Vec<(End, LedgerRow)>,
 }
 
@@ -75,7 +85,7 @@ pub(super) struct Underway {
 }
 
 impl Underway {
-    /// Has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs. Others that
+    /// Stores and has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs. Others that
     /// have locked the database are waited for as long as `goes_on`.
     pub(super) fn open(
         database: &Path,
@@ -84,7 +94,7 @@ impl Underway {
         goes_on: &dyn Fn() -> bool,
     ) -> Self {
         let (mut own, mut error) = (None, None);
-        let (mut left, mut rows) = (Vec::new(), Vec::new());
+        let (mut left, mut rows, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
         for path in (0..FILES).map(|number| path(database, number)) {
             if own.is_some() && !path.exists() {
                 continue;
@@ -96,6 +106,9 @@ impl Underway {
                 },
                 Ok(Some((file, noted))) if noted.folder == dir.to_string_lossy() => {
                     left.push(file);
+                    if noted.is_whole {
+                        unsure.extend(noted.rows.iter().map(|(_, row)| row.clone()));
+                    }
                     rows.extend(noted.rows);
                 }
                 Ok(Some((_, noted))) => {
@@ -113,13 +126,19 @@ impl Underway {
                 }
             }
         }
-        match recover(connection, dir, rows, goes_on) {
-            Ok(found) => {
+        match recover(connection, dir, rows, &unsure, goes_on) {
+            Ok(Recovered { stored, waiting }) => {
                 left.into_iter().for_each(remove);
-                if found > 0 {
+                if stored > 0 {
                     tracing::info!(
-                        records = found,
-                        "records that a killed gateway had stored, but not logged, wait to be logged"
+                        records = stored,
+                        "records that an earlier gateway had not stored are stored"
+                    );
+                }
+                if waiting > 0 {
+                    tracing::info!(
+                        records = waiting,
+                        "records that an earlier gateway had not logged wait to be logged"
                     );
                 }
             }
@@ -134,15 +153,19 @@ impl Underway {
         Self { file: own }
     }
 
-    /// Notes records that are about to be stored and logged. What was noted before must be crossed out.
-    pub(super) fn begin<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) {
-        let Some((file, _)) = &self.file else { return };
-        let Some(text) = written(dir, rows) else { return };
-        // The first byte comes last: until then, the rest is crossed out. What cannot be noted is stored and logged all
-        // the same.
-        if file.write_all_at(&text[1..], 1).is_ok() {
-            let _ = file.write_all_at(&text[..1], 0);
-        }
+    /// Notes records that are about to be stored and logged. What was noted before must be crossed out. What cannot be
+    /// noted is stored and logged all the same. Returns whether they are noted.
+    pub(super) fn begin<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
+        let Some((file, _)) = &self.file else { return false };
+        let Some(text) = written(dir, rows) else { return false };
+        // The first byte comes last: until then, the rest is crossed out.
+        let write = || file.write_all_at(&text[1..], 1).and_then(|()| file.write_all_at(&text[..1], 0));
+        write().is_ok()
+    }
+
+    /// Leaves a file with records that could not be stored to the next start. Returns whether they are noted.
+    pub(super) fn leave<'r>(mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
+        self.begin(dir, rows)
     }
 
     /// Crosses out what is noted: it is logged, or waits for that.
@@ -220,12 +243,15 @@ fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
 /// The text of a file that notes these rows; `None` if there are none.
 fn written<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option<Vec<u8>> {
     let (mut ends, mut texts) = (HashMap::new(), Vec::new());
-    let mut notes = Notes { folder: dir.to_string_lossy(), rows: Vec::new() };
+    let mut notes = Notes { folder: dir.to_string_lossy(), is_whole: true, rows: Vec::new() };
     for row in rows {
         notes.rows.push(Note {
             id: Cow::Borrowed(&row.id),
             at_ms: row.at_ms,
             conversation: Cow::Borrowed(&row.conversation),
+            model: row.model.as_deref().map(Cow::Borrowed),
+            client: row.client.as_deref().map(Cow::Borrowed),
+            cost: row.cost,
             end: *ends.entry(&row.conversation).or_insert_with(|| end(&log_of(dir, &row.conversation))),
             line: row.line.len(),
             record: row.record.len(),
@@ -248,7 +274,7 @@ fn is_crossed_out(text: &[u8]) -> bool {
 /// What is noted in the text of a file. Behind it may stand what was noted before. `None` if it cannot be read.
 fn read(text: &[u8]) -> Option<Noted> {
     let mut notes = serde_json::Deserializer::from_slice(text).into_iter::<Notes<'_>>();
-    let Notes { folder, rows } = notes.next()?.ok()?;
+    let Notes { folder, is_whole, rows } = notes.next()?.ok()?;
     let mut texts = text.get(notes.byte_offset() + 1..)?;
     let mut take = |len: usize| {
         let (taken, rest) = texts.split_at_checked(len)?;
@@ -260,13 +286,15 @@ fn read(text: &[u8]) -> Option<Noted> {
             id: note.id.into_owned(),
             at_ms: note.at_ms,
             conversation: note.conversation.into_owned(),
+            model: note.model.map(Cow::into_owned),
+            client: note.client.map(Cow::into_owned),
+            cost: note.cost,
             line: take(note.line)?,
             record: take(note.record)?,
-            ..LedgerRow::default()
         };
         Some((note.end, row))
     });
-    Some(Noted { rows: rows.collect::<Option<_>>()?, folder: folder.into_owned() })
+    Some(Noted { rows: rows.collect::<Option<_>>()?, folder: folder.into_owned(), is_whole })
 }
 
 fn log_of(dir: &Path, conversation: &str) -> PathBuf {
@@ -277,13 +305,22 @@ fn end(log: &Path) -> End {
     fs::metadata(log).map_or((0, 0), |file| (file.ino(), file.len()))
 }
 
-/// Puts those of some rows that are stored and not logged among what waits to be logged. Returns their number.
+/// How many records were stored late, and how many wait to be logged now.
+#[derive(Default)]
+struct Recovered {
+    stored: usize,
+    waiting: usize,
+}
+
+/// Stores those of the `unsure` rows of which nothing is stored, and puts those of all `rows` that are stored and not
+/// logged among what waits to be logged.
 fn recover(
     connection: &Connection,
     dir: &Path,
     rows: Vec<(End, LedgerRow)>,
+    unsure: &[LedgerRow],
     goes_on: &dyn Fn() -> bool,
-) -> Result<usize, StoreError> {
+) -> Result<Recovered, StoreError> {
     let mut logs: BTreeMap<PathBuf, Vec<(End, LedgerRow)>> = BTreeMap::new();
     for row in rows {
         logs.entry(log_of(dir, &row.1.conversation)).or_default().push(row);
@@ -295,10 +332,12 @@ fn recover(
         }
     }
     let lacking: Vec<LedgerRow> = logs.into_values().flatten().map(|(_, row)| row).collect();
-    if lacking.is_empty() {
-        return Ok(0);
+    if lacking.is_empty() && unsure.is_empty() {
+        return Ok(Recovered::default());
     }
     let transaction = schema::begin_while(connection, goes_on)?;
+    let unstored = unstored(&transaction, unsure)?;
+    unstored.iter().try_for_each(|row| writer::book(&transaction, row))?;
     let mut stored: Vec<(i64, LedgerRow)> = Vec::new();
     for row in lacking {
         // It may not have been stored, or booked again since.
@@ -311,7 +350,18 @@ fn recover(
     stored.sort_by_key(|(place, _)| *place);
     unlogged::put(&transaction, stored.iter().map(|(_, row)| row))?;
     transaction.commit()?;
-    Ok(stored.len())
+    Ok(Recovered { stored: unstored.len(), waiting: stored.len() })
+}
+
+/// The rows that are not in the ledger, not even as they were booked first.
+fn unstored<'r>(connection: &Connection, rows: &'r [LedgerRow]) -> rusqlite::Result<Vec<&'r LedgerRow>> {
+    let mut lacking = Vec::new();
+    for row in rows {
+        if !connection.prepare_cached("SELECT 1 FROM ledger WHERE id = ?1")?.exists([&row.id])? {
+            lacking.push(row);
+        }
+    }
+    Ok(lacking)
 }
 
 /// Leaves out the rows that have a line of their own in a log, behind the place where it ended.
@@ -464,7 +514,9 @@ mod tests {
             ("some of several", "a1 a2 a3 a4", "a2 a3 a4", Some("a1"), Some("a1 a2"), Some("a1 a2 a3 a4")),
             ("in the order of booking", "a1 a2 a3", "a3 a2", Some("a1"), Some("a1"), Some("a1 a2 a3")),
             ("that of one conversation", "a1 b1 a2", "b1 a2", Some("a1"), Some("a1"), Some("a1 a2")),
-            ("it was not stored", "a1", "a2", Some("a1"), Some("a1"), Some("a1")),
+            ("it was not stored", "a1", "a2", Some("a1"), Some("a1"), Some("a1 a2")),
+            ("it was logged and not stored", "a1", "a2", Some("a1"), Some("a1 a2"), Some("a1 a2")),
+            ("it was booked twice and not stored", "a1", "~a2 a2", Some("a1"), Some("a1"), Some("a1 a2")),
             ("the first ones", "a1 a2", "a1 a2", None, None, Some("a1 a2")),
             ("the first one is there", "a1", "a1", None, Some("a1"), Some("a1")),
             ("the first one, half", "a1", "a1", None, Some("/a1"), Some("/a1 . a1")),
@@ -548,6 +600,16 @@ mod tests {
             assert_eq!(bench.file(0).exists(), left, "{name}");
             assert_eq!(bench.logged(), None, "{name}");
         }
+    }
+
+    /// What lacks columns cannot be booked.
+    #[test]
+    fn what_an_older_gateway_has_noted_is_only_logged() {
+        let mut bench = Bench::new("a1", None);
+        drop(bench.begin("a1 a2"));
+        let noted = fs::read_to_string(bench.file(0)).unwrap();
+        fs::write(bench.file(0), noted.replace(",\"is_whole\":true", "")).unwrap();
+        assert_eq!(bench.logged(), Some(text("a1")));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -21,7 +21,8 @@ use super::outage::Outage;
 use super::outputs::Outputs;
 use super::promise::{Duty, Stored, promise};
 use super::queue::{self, Inlet, Outlet};
-use super::row::{Batch, StoredDecision};
+use super::row::{Batch, LedgerRow, StoredDecision};
+use super::schema::{self, PATIENCE};
 use super::sqlite::leaves_to;
 use super::sweep::{self, Sweep};
 use super::underway::Underway;
@@ -31,11 +32,6 @@ use crate::conversation::Digest;
 
 /// The most batches in one transaction.
 const GROUP: usize = 256;
-
-/// Books a record once: booking the same id again updates what is known by then.
-const BOOK: &str = "INSERT INTO ledger (id, at_ms, conversation, model, client, cost, record)
-                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                    ON CONFLICT (id) DO UPDATE SET model = ?4, cost = ?6, record = ?7";
 
 struct Job {
     batch: Batch,
@@ -75,6 +71,7 @@ impl Writer {
         let database = Some(FileIdentity::of(database)?);
         let missing = Arc::new(Missing::default());
         let desk = Desk {
+            inbox,
             connection,
             underway: Underway::default(),
             unlogged: Unlogged::default(),
@@ -85,9 +82,10 @@ impl Writer {
             missing: Arc::clone(&missing),
             health,
             outages: Outages::default(),
+            left: Vec::new(),
+            patience: PATIENCE,
         };
-        let thread =
-            std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run(&inbox))?;
+        let thread = std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || desk.run())?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), missing })
     }
 
@@ -131,6 +129,7 @@ impl Drop for Writer {
 }
 
 struct Desk {
+    inbox: Outlet<Job>,
     connection: Connection,
     /// `None` once it was found to be gone.
     database: Option<FileIdentity>,
@@ -143,6 +142,10 @@ struct Desk {
     missing: Arc<Missing>,
     health: Arc<Health>,
     outages: Outages,
+    /// Records that could not be stored before the gateway ends, since others have locked the store.
+    left: Vec<LedgerRow>,
+    /// How long others that have locked the store are waited for.
+    patience: Duration,
 }
 
 /// What a full disk keeps from being written, each reported once and not for every request.
@@ -178,9 +181,9 @@ impl Outages {
 }
 
 impl Desk {
-    fn run(mut self, inbox: &Outlet<Job>) {
+    fn run(mut self) {
         // A stop does not wait for what the next start can do.
-        let goes_on = || !inbox.is_closed();
+        let goes_on = || !self.inbox.is_closed();
         if let Some(database) = &self.database {
             self.underway = Underway::open(database.path(), &self.connection, self.logs.dir(), &goes_on);
             self.unlogged = Unlogged::of(&self.connection);
@@ -188,13 +191,15 @@ impl Desk {
         let mut jobs = Vec::new();
         loop {
             // Removing what is too old waits while anything is queued, but not for ever.
+            self.limit_wait();
             self.sweep.go_on(&mut self.connection, &self.outputs);
+            let goes_on = || !self.inbox.is_closed();
             self.unlogged.go_on(&self.connection, &mut self.logs, &goes_on);
             let is_idle = self.sweep.is_done() && self.unlogged.is_done();
-            if !is_idle && !inbox.wait(self.sweep.rest()) {
+            if !is_idle && !self.inbox.wait(self.sweep.rest()) {
                 continue;
             }
-            if !inbox.take(&mut jobs) {
+            if !self.inbox.take(&mut jobs) {
                 break;
             }
             while !jobs.is_empty() {
@@ -205,11 +210,49 @@ impl Desk {
             self.look_for_database();
         }
         self.note_missing();
+        self.limit_wait();
         let _ = self.connection.pragma_update(None, "optimize", "");
-        self.underway.close();
+        self.leave();
+    }
+
+    /// Limits how long others that have locked the store are waited for. Once the gateway stops, all that it still has to
+    /// write shares one limit.
+    fn limit_wait(&self) {
+        let left = self.patience.saturating_sub(self.inbox.closed_for().unwrap_or_default());
+        // It cannot fail as long as the connection is open.
+        let _ = self.connection.busy_timeout(left);
+    }
+
+    /// Leaves the records that could not be stored to the next start, and logs them.
+    fn leave(mut self) {
+        if self.left.is_empty() {
+            return self.underway.close();
+        }
+        let is_noted = self.underway.leave(self.logs.dir(), self.left.iter());
+        for rows in self.left.chunk_by(|one, next| one.conversation == next.conversation) {
+            let lines: Vec<&str> = rows.iter().map(|row| &*row.line).collect();
+            if let Err(cut) = self.logs.append(&rows[0].conversation, &lines) {
+                let (error, conversation) = (&cut.error, &rows[0].conversation);
+                tracing::warn!(%error, conversation, "records could not be logged");
+            }
+        }
+        let records = self.left.len();
+        if is_noted {
+            tracing::warn!(
+                records,
+                "the store is locked by another process: the last records are in the logs of their conversations, and the \
+                 next start stores them"
+            );
+        } else {
+            tracing::warn!(
+                records,
+                "the store is locked by another process: the last records are in the logs of their conversations alone"
+            );
+        }
     }
 
     fn note_missing(&mut self) {
+        self.limit_wait();
         match self.missing.write(&mut self.connection) {
             Ok(()) => self.outages.missing.end(Instant::now()),
             Err(error) => self.outages.missing.begin(&error, Instant::now()),
@@ -260,7 +303,11 @@ impl Desk {
                         self.health.heed(error);
                     }
                     self.outages.tell(&error, Instant::now());
-                    self.missing.add(&job.batch);
+                    if self.inbox.is_closed() && schema::is_lock(&error) {
+                        self.left.append(&mut job.batch.ledger);
+                    } else {
+                        self.missing.add(&job.batch);
+                    }
                     refuse(&mut job, error);
                 }
             }
@@ -282,6 +329,7 @@ impl Desk {
 
     fn transaction(&mut self, jobs: &[Job]) -> Result<(), CommitError> {
         loop {
+            self.limit_wait();
             let transaction =
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let mut put_in = Vec::with_capacity(jobs.len());
@@ -364,17 +412,19 @@ fn put(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
         connection.execute("DELETE FROM unlogged WHERE at_ms < ?1", [before])?;
     }
-    for row in &batch.ledger {
-        connection.prepare_cached(BOOK)?.execute(params![
-            row.id,
-            row.at_ms,
-            row.conversation,
-            row.model,
-            row.client,
-            row.cost,
-            row.record
-        ])?;
-    }
+    batch.ledger.iter().try_for_each(|row| Ok(book(connection, row)?))
+}
+
+/// Books a record once: booking the same id again updates what is known by then.
+pub(super) fn book(connection: &Connection, row: &LedgerRow) -> rusqlite::Result<()> {
+    let LedgerRow { id, at_ms, conversation, model, client, cost, record, .. } = row;
+    connection
+        .prepare_cached(
+            "INSERT INTO ledger (id, at_ms, conversation, model, client, cost, record)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (id) DO UPDATE SET model = ?4, cost = ?6, record = ?7",
+        )?
+        .execute(params![id, at_ms, conversation, model, client, cost, record])?;
     Ok(())
 }
 
@@ -460,8 +510,11 @@ mod tests {
         let (underway, unlogged) = (Underway::default(), Unlogged::of(&connection));
         let (sweep, missing) = (Sweep::default(), Arc::default());
         let health = Arc::new(Health::of(home));
-        let outages = Outages::default();
+        let (outages, left) = (Outages::default(), Vec::new());
+        let (_, inbox) = queue::queue(1);
+        let patience = PATIENCE;
         Desk {
+            inbox,
             connection,
             database: None,
             outputs,
@@ -472,6 +525,8 @@ mod tests {
             missing,
             health,
             outages,
+            left,
+            patience,
         }
     }
 
@@ -549,6 +604,51 @@ mod tests {
             assert!(found().starts_with('-') && found().contains(name), "{name}: {}", found());
         }
         assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "stored\n");
+    }
+
+    /// All that is queued when the gateway stops shares one time limit. What is not stored by then is logged at once, and
+    /// stored by the next start.
+    #[test]
+    fn a_stop_waits_once_for_a_locked_store() {
+        const BATCHES: usize = 60;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("db");
+        let open = || {
+            let connection = Connection::open(&path).unwrap();
+            crate::store::schema::prepare(&connection).unwrap();
+            connection
+        };
+        let (inlet, inbox) = queue::queue(BATCHES);
+        let mut desk = Desk { inbox, connection: open(), ..desk(home.path()) };
+        (desk.database, desk.patience) = (Some(FileIdentity::of(&path).unwrap()), Duration::from_secs(1));
+        for at in 0..BATCHES {
+            let id = format!("r{at:02}");
+            let row = LedgerRow { conversation: "c".into(), line: id.clone(), id, ..LedgerRow::default() };
+            let batch = Batch { ledger: vec![row], ..Batch::default() };
+            assert!(inlet.push(Job { batch, duty: None }, false).is_ok());
+        }
+        drop(inlet);
+        let other = open();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let begun = Instant::now();
+        let told = logged(Level::WARN, || desk.run());
+        assert!(begun.elapsed() < Duration::from_secs(BATCHES as u64 / 2), "{:?}", begun.elapsed());
+        assert!(told.contains("the next start stores them records=60"), "{told}");
+        let log = || std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
+        let (before, lines) = (log(), log().lines().count());
+        assert_eq!(lines, BATCHES);
+        other.execute_batch("ROLLBACK").unwrap();
+        let stored =
+            || -> usize { other.query_row("SELECT COUNT(*) FROM ledger", [], |row| row.get(0)).unwrap() };
+        assert_eq!(stored(), 0);
+        let logs = Logs::new(home.path().join("logs"));
+        Underway::open(&path, &open(), logs.dir(), &|| true).close();
+        assert_eq!((stored(), log()), (BATCHES, before));
+        assert!(next_unlogged(&other).is_none(), "nothing is logged twice");
+    }
+
+    fn next_unlogged(connection: &Connection) -> Option<String> {
+        connection.query_row("SELECT id FROM unlogged", [], |row| row.get(0)).optional().unwrap()
     }
 
     #[test]
