@@ -299,11 +299,12 @@ impl Desk {
                     stored.push(job.batch);
                 }
                 Err(error) => {
-                    if let CommitError::Store(error) = &error {
-                        self.health.heed(error);
+                    let failure = if let CommitError::Store(error) = &error { Some(error) } else { None };
+                    if let Some(failure) = failure {
+                        self.health.heed(failure);
                     }
                     self.outages.tell(&error, Instant::now());
-                    if self.inbox.is_closed() && schema::is_lock(&error) {
+                    if self.inbox.is_closed() && failure.is_some_and(schema::is_lock) {
                         self.left.append(&mut job.batch.ledger);
                     } else {
                         self.missing.add(&job.batch);
