@@ -81,8 +81,9 @@ pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
     Some(1 + inner.len() - rest.len())
 }
 
-/// Decodes one escape (after its backslash) into `text`; returns what follows it.
-fn escape<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
+/// Decodes one escape (after its backslash) into `text`; returns what follows it. `None` if it is none, and `text` is as
+/// it was.
+pub(crate) fn escape<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
     let plain = match rest.as_bytes().first()? {
         byte @ (b'"' | b'\\' | b'/') => *byte as char,
         b'b' => '\u{8}',

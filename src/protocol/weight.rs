@@ -2,7 +2,8 @@
 //! counted for little.
 //!
 //! A token holds a few bytes of words or of data, but a whole indentation, or a whole ruler of dashes. The tokens of a
-//! prompt are divided among its texts by weight. By length, a text of mostly white space would get far too many.
+//! prompt are divided among its texts by weight. By length, a text of mostly white space would get far too many, and so
+//! would one whose characters are written as escapes.
 
 /// Bytes of a run that count in full: a run is one token, and splits the text around it into two.
 const HEAD: usize = 6;
@@ -13,6 +14,11 @@ const TAIL: usize = 32;
 pub(super) fn of(raw: &[u8]) -> u32 {
     let (mut at, mut weight) = (0, 0);
     while let Some(&byte) = raw.get(at) {
+        if let Some((written, read)) = escaped(&raw[at..]) {
+            weight += read;
+            at += written;
+            continue;
+        }
         let len = if space(&raw[at..]) > 0 {
             spaces(&raw[at..])
         } else if byte.is_ascii_punctuation() && byte != b'\\' {
@@ -24,6 +30,23 @@ pub(super) fn of(raw: &[u8]) -> u32 {
         at += len;
     }
     u32::try_from(weight).unwrap_or(u32::MAX)
+}
+
+/// The length in bytes of the escape that a text begins with, as it is written and in UTF-8, if it is a backslash or a
+/// character outside ASCII. Of a surrogate pair each half counts half.
+fn escaped(raw: &[u8]) -> Option<(usize, usize)> {
+    match raw {
+        [b'\\', b'\\', ..] => Some((2, 2)),
+        [b'\\', b'u', digits @ ..] => {
+            let digits = digits.get(..4).filter(|four| four.iter().all(u8::is_ascii_hexdigit))?;
+            let code = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+            if code < 0x80 {
+                return None;
+            }
+            Some((6, if matches!(code, 0x80..0x800 | 0xd800..0xe000) { 2 } else { 3 }))
+        }
+        _ => None,
+    }
 }
 
 /// How many bytes of white space a text begins with.
@@ -79,6 +102,14 @@ mod tests {
             ("111111111111", 12),
             ("éééééééé", 16),
             ("\\", 1),
+            // The same characters written as escapes.
+            (r"\u4f60\u597d", 6),
+            (r"\u00e9\ud83d\ude00", 6),
+            // Neither an escape, nor a character outside ASCII.
+            (r"C:\\u4f60", 9),
+            (r"\u001b[0m", 9),
+            (r"\u4f6", 5),
+            (r"\u+4f6", 6),
         ] {
             assert_eq!(of(text.as_bytes()), expected, "{text:?}");
         }

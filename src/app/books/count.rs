@@ -15,6 +15,7 @@ use flate2::read::DeflateDecoder;
 use tiktoken_rs::{CoreBPE, O200K_BASE_PAT_STR};
 
 use crate::conversation::boundary;
+use crate::json::string;
 use crate::protocol::Prompt;
 use crate::usage::BYTES_PER_TOKEN;
 
@@ -130,23 +131,17 @@ fn end_of_piece(text: &str) -> usize {
     space.unwrap_or_else(|| boundary::floor(text, PIECE))
 }
 
-/// JSON as a model reads it: with the most common escapes undone, wherever they stand.
+/// JSON as a model reads it: with escapes undone, wherever they stand.
 fn unescaped(json: &str) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', json.as_bytes()) else { return Cow::Borrowed(json) };
     let mut text = String::with_capacity(json.len());
     let mut rest = &json[first..];
     text.push_str(&json[..first]);
     while let Some(escape) = rest.strip_prefix('\\') {
-        let mut chars = escape.chars();
-        match chars.next() {
-            Some('n') => text.push('\n'),
-            Some('t') => text.push('\t'),
-            Some('r') => text.push('\r'),
-            Some(other @ ('"' | '\\' | '/')) => text.push(other),
-            Some(other) => text.extend(['\\', other]),
-            None => text.push('\\'),
-        }
-        let tail = chars.as_str();
+        let tail = string::escape(escape, &mut text).unwrap_or_else(|| {
+            text.push('\\');
+            escape
+        });
         let next = memchr::memchr(b'\\', tail.as_bytes()).unwrap_or(tail.len());
         text.push_str(&tail[..next]);
         rest = &tail[next..];
@@ -169,6 +164,9 @@ mod tests {
             ("hello world", 2),
             (r"hello\nworld", 3),
             ("你好世界", 2),
+            (r"\u4f60\u597d\u4e16\u754c", 2),
+            (r"\ud83d\ude00", 1),
+            (r"C:\users", 4),
             ("", 1),
             // Endless runs, which tokenizers cannot take whole.
             (&" ".repeat(1 << 20), 9_000),
