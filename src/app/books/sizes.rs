@@ -21,6 +21,8 @@ const NEW: RangeInclusive<f64> = 0.4..=2.5;
 const KNOWN: RangeInclusive<f64> = 0.7..=1.4;
 /// The fewest tokens that teach anything: the overhead around messages is larger than anything below.
 const LEAST: u64 = 256;
+/// How many times better the size of a known block is known than that of a new one.
+const SURER: f64 = 4.0;
 /// The weight of the newest correction in the learned one.
 const FOLLOW: f64 = 0.5;
 
@@ -31,6 +33,15 @@ pub(super) struct Sizes {
     prompts: Recent<u64, u64>,
     /// Measured tokens of new blocks to one estimated token.
     correction: f64,
+}
+
+/// What a provider's figures say about the size of a prompt.
+#[derive(Clone, Copy)]
+pub(super) struct Told {
+    /// All its tokens.
+    pub(super) billed: u64,
+    /// Those up to its last mark, if that is known.
+    pub(super) marked: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +62,26 @@ impl Sizes {
     pub(super) fn size<'p>(
         &mut self,
         sent: &mut PromptShape,
-        billed: u64,
+        Told { billed, marked }: Told,
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
+        let mut correction = self.correction;
+        let last = sent.blocks.iter().rposition(|block| block.mark.is_some());
+        if let Some((last, marked)) = last.zip(marked.filter(|_| sent.automatic.is_none())) {
+            let head = sent.blocks[..=last].to_vec();
+            let mut head = PromptShape { blocks: head, ..PromptShape::default() };
+            correction = self.figure(&mut head, marked, correction);
+        }
+        correction = self.figure(sent, billed, correction);
+        for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
+            let own = Size { tokens: scaled(block.tokens, correction), is_billed: false };
+            block.tokens = self.blocks.get_or_insert(block.key, own).tokens;
+        }
+    }
+
+    /// Sizes the blocks of a prompt that was billed for `billed` tokens. Returns how many of them an estimated one of what
+    /// is new in it is; `likely` if the figure does not tell.
+    fn figure(&mut self, sent: &mut PromptShape, billed: u64, likely: f64) -> f64 {
         let late = self.late(&mut sent.late, billed);
         let mut billed = billed.saturating_sub(late.unwrap_or(0));
         let links: Vec<u64> = links(&sent.blocks).collect();
@@ -63,9 +91,9 @@ impl Sizes {
         }
         let mut longest = links.iter().enumerate().rev();
         let before = longest.find_map(|(at, link)| Some((at + 1, self.prompts.get(link)?)));
-        let goes_on =
-            before.and_then(|(blocks, before)| self.sent(sent, blocks, billed as f64 - before as f64));
-        let correction = goes_on.or_else(|| self.sent(sent, 0, billed as f64)).unwrap_or_else(|| {
+        let goes_on = before.and_then(|before| self.sent(sent, before, billed as f64, likely));
+        let known = goes_on.or_else(|| self.sent(sent, (0, 0), billed as f64, likely));
+        let correction = known.unwrap_or_else(|| {
             // The figure contradicts what is known: all blocks are scaled alike.
             let scale = billed as f64 / estimated(&sent.blocks).max(1) as f64;
             self.put(&mut sent.blocks, |_, block| scaled(block.tokens, scale));
@@ -78,10 +106,7 @@ impl Sizes {
         if let Some(link) = links.last() {
             self.prompts.insert(*link, billed);
         }
-        for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
-            let own = Size { tokens: scaled(block.tokens, correction), is_billed: false };
-            block.tokens = self.blocks.get_or_insert(block.key, own).tokens;
-        }
+        correction
     }
 
     /// The tokens of what stands behind all that is kept, once a prompt with it was billed: as the next one has the same there,
@@ -95,37 +120,52 @@ impl Sizes {
         Some(tokens)
     }
 
-    /// Sizes a prompt whose blocks behind so many have so many tokens. Says how many of them an estimated one of what is new
-    /// is; `None`: what is known of them is far from that.
-    fn sent(&mut self, prompt: &mut PromptShape, before: usize, tokens: f64) -> Option<f64> {
+    /// Sizes a prompt of `all` tokens whose first so many blocks were billed for so many tokens. Returns how many of them
+    /// an estimated one of what is new is, `likely` if that is not told; `None`: what is known of the blocks is far from
+    /// that.
+    fn sent(
+        &mut self,
+        prompt: &mut PromptShape,
+        (before, billed): (usize, u64),
+        all: f64,
+        likely: f64,
+    ) -> Option<f64> {
         let known = |block: &Block| self.blocks.get(&block.key).filter(|size| size.is_billed);
         let known: Vec<Option<u64>> =
             prompt.blocks.iter().map(|block| known(block).map(|size| size.tokens)).collect();
-        let (mut old, mut new) = (0, 0);
-        for (block, known) in prompt.blocks.iter().zip(&known).skip(before) {
+        let sized = prompt.blocks.iter().zip(&known);
+        let first: u64 = sized.clone().take(before).map(|(block, known)| known.unwrap_or(block.tokens)).sum();
+        let (mut old, mut new, mut squares) = (0, 0, 0.0);
+        for (block, known) in sized.skip(before) {
             match known {
-                Some(tokens) => old += tokens,
+                Some(tokens) => {
+                    old += tokens;
+                    squares += (*tokens as f64).powi(2);
+                }
                 None => new += block.tokens,
             }
         }
-        // Only new blocks: whatever their estimate is, this is their size.
-        let is_alone = old == 0 && new >= LEAST;
-        let correction = if is_alone { tokens / new as f64 } else { self.correction };
+        let tokens = all - billed as f64;
+        // Only new blocks: whatever their estimate is, this is their size. Beside known ones, what is left is theirs if
+        // there are enough of them: then they are likelier to be misjudged than all that is known.
+        let own = (tokens - old as f64) / new.max(1) as f64;
+        let is_likelier = NEW.contains(&own) && new as f64 * SURER >= squares.sqrt();
+        let is_told = new >= LEAST && (old == 0 || is_likelier);
+        let correction = if is_told { own } else { likely };
         let expected = (old as f64 + new as f64 * correction).max(1.0);
         let scale = tokens / expected;
         let is_near = KNOWN.contains(&scale) || (tokens - expected).abs() < LEAST as f64;
         if !NEW.contains(&correction) || !is_near {
             return None;
         }
-        if is_alone {
+        if is_told {
             self.correction += FOLLOW * (correction - self.correction);
         }
-        self.put(&mut prompt.blocks, |at, block| {
-            let scale = if at < before { 1.0 } else { scale.max(0.0) };
-            match known[at] {
-                Some(tokens) => scaled(tokens, scale),
-                None => scaled(block.tokens, correction * scale),
-            }
+        let of_first = billed as f64 / first.max(1) as f64;
+        self.put(&mut prompt.blocks, |at, block| match known[at] {
+            known if at < before => scaled(known.unwrap_or(block.tokens), of_first),
+            Some(tokens) => scaled(tokens, scale.max(0.0)),
+            None => scaled(block.tokens, correction * scale.max(0.0)),
         });
         Some(correction)
     }
@@ -161,6 +201,7 @@ fn scaled(tokens: u64, scale: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::cache_model::Ttl;
 
     type Blocks = &'static [(u128, u64)];
     /// What was sent, what it was billed for, and how large that makes it; the same of what was not sent.
@@ -212,12 +253,13 @@ mod tests {
                 &[(4, 1)],
                 &[2643],
             ),
-            // The estimate of a block that was never sent is replaced by its real size.
+            // The estimate of a block that was never sent is replaced by its real size. Those before it are together as
+            // large again as they were billed.
             (
                 "sent at last",
                 &[(1, 6000), (2, 4000), (6, 50), (4, 2000), (5, 9000)],
                 29_290,
-                &[4800, 3200, 70, 2643, 18_000],
+                &[5059, 3372, 74, 2785, 18_000],
                 &[],
                 &[],
             ),
@@ -237,9 +279,72 @@ mod tests {
         ];
         for (what, sent, billed, expected, original, sized) in requests {
             let (mut sent, mut original) = (prompt(sent), prompt(original));
-            sizes.size(&mut sent, billed, std::iter::once(&mut original));
+            let told = Told { billed, marked: None };
+            sizes.size(&mut sent, told, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");
+        }
+    }
+
+    /// What replaces the end of a prompt is no reason to doubt the rest.
+    #[test]
+    fn what_is_left_beside_known_blocks_is_of_the_new_ones() {
+        let mut sizes = Sizes::new();
+        let requests: [(_, Blocks, u64, &[u64]); 3] = [
+            ("first", &[(1, 3000), (2, 2000)], 5500, &[3300, 2200]),
+            ("another end", &[(1, 3000), (3, 100), (4, 2000)], 6110, &[3300, 134, 2676]),
+            ("too little to tell", &[(1, 3000), (5, 300)], 3700, &[3338, 362]),
+        ];
+        for (what, sent, billed, expected) in requests {
+            let mut sent = prompt(sent);
+            sizes.size(&mut sent, Told { billed, marked: None }, std::iter::empty());
+            assert_eq!(tokens(&sent), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_last_mark_tells_how_long_the_prompt_is_up_to_it() {
+        let mut sizes = Sizes::new();
+        let marked = |blocks, last: usize| {
+            let mut marked = prompt(blocks);
+            marked.blocks[last].mark = Some(Ttl::FiveMinutes);
+            marked
+        };
+        let of_all = |blocks| PromptShape { automatic: Some(Ttl::FiveMinutes), ..marked(blocks, 0) };
+        let requests: [(_, _, _, &[u64], (u128, u64), u64); 4] = [
+            (
+                "a state behind the mark",
+                marked(&[(1, 3000), (2, 100), (3, 2000)], 1),
+                (6000, 3500),
+                &[3387, 113, 2500],
+                (7, 1000),
+                1250,
+            ),
+            (
+                "nothing new behind it",
+                marked(&[(1, 3000), (2, 100), (4, 4000)], 2),
+                (9500, 9500),
+                &[3387, 113, 6000],
+                (8, 1000),
+                1500,
+            ),
+            (
+                "another state",
+                marked(&[(1, 3000), (2, 100), (5, 1000)], 1),
+                (4700, 3500),
+                &[3387, 113, 1200],
+                (9, 1000),
+                1200,
+            ),
+            ("a mark of the provider's own", of_all(&[(10, 1000)]), (1100, 900), &[1100], (11, 1000), 1100),
+        ];
+        for (what, mut sent, (billed, marked), expected, unsent, sized) in requests {
+            let mut original = prompt(&[]);
+            original.blocks.push(Block { key: unsent.0, tokens: unsent.1, mark: None, bound: 0 });
+            let told = Told { billed, marked: Some(marked) };
+            sizes.size(&mut sent, told, std::iter::once(&mut original));
+            assert_eq!(tokens(&sent), expected, "{what}");
+            assert_eq!(tokens(&original), [sized], "{what}: as it came");
         }
     }
 
@@ -270,7 +375,8 @@ mod tests {
         ];
         for (what, mut sent, billed, expected, original, sized) in requests {
             let mut original = late(original, &[(9, 1000)]);
-            sizes.size(&mut sent, billed, std::iter::once(&mut original));
+            let told = Told { billed, marked: None };
+            sizes.size(&mut sent, told, std::iter::once(&mut original));
             let of_late: Vec<u64> = sent.late.iter().map(|block| block.tokens).collect();
             assert_eq!([&*tokens(&sent), &*of_late], expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");

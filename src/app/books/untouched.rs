@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::named::Named;
-use super::sizes::Sizes;
+use super::sizes::{Sizes, Told};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
 use crate::conversation::PartId;
@@ -50,6 +50,8 @@ type Threads = Recent<String, ()>;
 struct Caches {
     upstream: String,
     model: String,
+    /// They work by marks.
+    is_marked: bool,
     original: CacheModel,
     sent: CacheModel,
     /// Fed what an observing gateway would have sent.
@@ -117,7 +119,8 @@ impl Untouched {
         // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
         let is_untold = measured.refers || before.is_none();
         let is_known = (caches.knows(&ended.record) || is_followed) && !is_untold;
-        let asked = Asked { forms: &forms, billed, scale, hidden, lacking, named, flight };
+        let marked = known.and_then(|usage| up_to_mark(usage, billed));
+        let asked = Asked { forms: &forms, billed, marked, scale, hidden, lacking, named, flight };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
         let unseen = hidden.saturating_add(held).saturating_add(lacking.sent);
         let is_cut = is_cut(measured, ended.usage.as_ref(), scale, unseen);
@@ -197,6 +200,7 @@ impl Untouched {
             Caches {
                 upstream: upstream.clone(),
                 model: model.to_owned(),
+                is_marked: matches!(kind, CacheKind::Marked { .. }),
                 original: CacheModel::new(kind),
                 sent: CacheModel::new(kind),
                 planned: self.observes.then(|| CacheModel::new(kind)),
@@ -220,7 +224,7 @@ impl Caches {
 
     /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
     fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
-        let Asked { forms, billed, scale, hidden, lacking, named, flight } = *asked;
+        let Asked { forms, billed, marked, scale, hidden, lacking, named, flight } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);
         // A figure that covers more than the body says nothing about single blocks.
         let billed = if hidden == 0 { billed } else { 0 };
@@ -229,7 +233,9 @@ impl Caches {
         let mut original = forms.original.shape(scale);
         let mut planned = forms.planned.as_ref().map(|planned| planned.shape(scale));
         if billed > 0 {
-            self.sizes.size(&mut sent, billed, [Some(&mut original), planned.as_mut()].into_iter().flatten());
+            let marked = marked.filter(|_| self.is_marked);
+            let unsent = [Some(&mut original), planned.as_mut()].into_iter().flatten();
+            self.sizes.size(&mut sent, Told { billed, marked }, unsent);
         }
         // Instructions that were sent as two blocks are as large as both.
         if let Some(at) = forms.sent.splits(&forms.original) {
@@ -275,6 +281,8 @@ struct Asked<'a> {
     forms: &'a Forms<'a>,
     /// The tokens billed for what was sent; 0 if unknown.
     billed: u64,
+    /// The tokens up to the last mark, if the provider caches by marks.
+    marked: Option<u64>,
     /// The scale for what the bodies hold.
     scale: Scale,
     /// The tokens of the history that no body holds.
@@ -284,6 +292,13 @@ struct Asked<'a> {
     /// What the provider reads before everything in the body because the request names it.
     named: Option<Block>,
     flight: Flight,
+}
+
+/// The tokens that were read and written by marks, of a prompt billed for `billed` tokens.
+fn up_to_mark(usage: &Usage, billed: u64) -> Option<u64> {
+    let Tokens { input, .. } = usage.tokens;
+    let cached = billed.saturating_sub(input);
+    (cached > 0 && usage.tokens.prompt() == billed && usage.beside_prompt == 0).then_some(cached)
 }
 
 /// How the caches would serve each form of the prompt.
