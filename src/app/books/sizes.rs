@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::store::Recent;
 use crate::usage::cache_model::{Block, PromptShape};
@@ -33,6 +33,8 @@ pub(super) struct Sizes {
     prompts: Recent<u64, u64>,
     /// Measured tokens of new blocks to one estimated token.
     correction: f64,
+    /// What the keys of blocks are combined with.
+    beside: u128,
 }
 
 /// What a provider's figures say about the size of a prompt.
@@ -54,17 +56,23 @@ struct Size {
 impl Sizes {
     pub(super) fn new() -> Self {
         let (blocks, prompts) = (Recent::of_entries(BLOCKS), Recent::of_entries(PROMPTS));
-        Self { blocks, prompts, correction: 1.0 }
+        Self { blocks, prompts, correction: 1.0, beside: 0 }
     }
 
     /// Sizes the blocks of a prompt that was billed for `billed` tokens, then those of prompts that were not sent.
-    /// All come with estimates. Afterwards the first has as many tokens as were billed, but for rounding.
+    /// All come with estimates. Afterwards the first has as many tokens as were billed, but for rounding. Sizes that were
+    /// learned beside another `named` block, or another size of it, do not count.
     pub(super) fn size<'p>(
         &mut self,
+        named: Option<Block>,
         sent: &mut PromptShape,
         Told { billed, marked }: Told,
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
+        self.beside = named.map_or(0, |named| {
+            let [name, tokens] = [named.key, named.tokens.into()].map(u128::to_le_bytes);
+            xxh3_128(&[name, tokens].concat())
+        });
         let mut correction = self.correction;
         let last = sent.blocks.iter().rposition(|block| block.mark.is_some());
         if let Some((last, marked)) = last.zip(marked.filter(|_| sent.automatic.is_none())) {
@@ -75,7 +83,7 @@ impl Sizes {
         correction = self.figure(sent, billed, correction);
         for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
             let own = Size { tokens: scaled(block.tokens, correction), is_billed: false };
-            block.tokens = self.blocks.get_or_insert(block.key, own).tokens;
+            block.tokens = self.blocks.get_or_insert(self.key(block), own).tokens;
         }
     }
 
@@ -84,7 +92,7 @@ impl Sizes {
     fn figure(&mut self, sent: &mut PromptShape, billed: u64, likely: f64) -> f64 {
         let late = self.late(&mut sent.late, billed);
         let mut billed = billed.saturating_sub(late.unwrap_or(0));
-        let links: Vec<u64> = links(&sent.blocks).collect();
+        let links: Vec<u64> = self.links(&sent.blocks).collect();
         let kept = sent.blocks.len();
         if late.is_none() {
             sent.blocks.append(&mut sent.late);
@@ -113,7 +121,7 @@ impl Sizes {
     /// the figures differ by what is new before it. Where it is new, it is sized with all else that is; so it is where it has
     /// all that was billed.
     fn late(&self, late: &mut [Block], all: u64) -> Option<u64> {
-        let billed = |block: &Block| self.blocks.get(&block.key).filter(|size| size.is_billed);
+        let billed = |block: &Block| self.blocks.get(&self.key(block)).filter(|size| size.is_billed);
         let known: Vec<u64> = late.iter().map(|block| Some(billed(block)?.tokens)).collect::<Option<_>>()?;
         let tokens = Some(known.iter().sum()).filter(|tokens| *tokens < all)?;
         late.iter_mut().zip(&known).for_each(|(block, tokens)| block.tokens = *tokens);
@@ -130,7 +138,7 @@ impl Sizes {
         all: f64,
         likely: f64,
     ) -> Option<f64> {
-        let known = |block: &Block| self.blocks.get(&block.key).filter(|size| size.is_billed);
+        let known = |block: &Block| self.blocks.get(&self.key(block)).filter(|size| size.is_billed);
         let known: Vec<Option<u64>> =
             prompt.blocks.iter().map(|block| known(block).map(|size| size.tokens)).collect();
         let sized = prompt.blocks.iter().zip(&known);
@@ -170,23 +178,27 @@ impl Sizes {
         Some(correction)
     }
 
+    /// The hash of the first block, of the first two, and so on.
+    fn links(&self, blocks: &[Block]) -> impl Iterator<Item = u64> {
+        blocks.iter().scan(0, |link, block| {
+            let mut bytes = [0; 24];
+            bytes[..8].copy_from_slice(&u64::to_le_bytes(*link));
+            bytes[8..].copy_from_slice(&self.key(block).to_le_bytes());
+            *link = xxh3_64(&bytes);
+            Some(*link)
+        })
+    }
+
+    fn key(&self, block: &Block) -> u128 {
+        block.key ^ self.beside
+    }
+
     fn put(&self, blocks: &mut [Block], size: impl Fn(usize, &Block) -> u64) {
         for (at, block) in blocks.iter_mut().enumerate() {
             block.tokens = size(at, block);
-            self.blocks.insert(block.key, Size { tokens: block.tokens, is_billed: true });
+            self.blocks.insert(self.key(block), Size { tokens: block.tokens, is_billed: true });
         }
     }
-}
-
-/// The hash of the first block, of the first two, and so on.
-fn links(blocks: &[Block]) -> impl Iterator<Item = u64> {
-    blocks.iter().scan(0, |link, block| {
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&u64::to_le_bytes(*link));
-        bytes[8..].copy_from_slice(&block.key.to_le_bytes());
-        *link = xxh3_64(&bytes);
-        Some(*link)
-    })
 }
 
 fn estimated(blocks: &[Block]) -> u64 {
@@ -280,7 +292,7 @@ mod tests {
         for (what, sent, billed, expected, original, sized) in requests {
             let (mut sent, mut original) = (prompt(sent), prompt(original));
             let told = Told { billed, marked: None };
-            sizes.size(&mut sent, told, std::iter::once(&mut original));
+            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");
         }
@@ -297,7 +309,7 @@ mod tests {
         ];
         for (what, sent, billed, expected) in requests {
             let mut sent = prompt(sent);
-            sizes.size(&mut sent, Told { billed, marked: None }, std::iter::empty());
+            sizes.size(None, &mut sent, Told { billed, marked: None }, std::iter::empty());
             assert_eq!(tokens(&sent), expected, "{what}");
         }
     }
@@ -342,9 +354,30 @@ mod tests {
             let mut original = prompt(&[]);
             original.blocks.push(Block { key: unsent.0, tokens: unsent.1, mark: None, bound: 0 });
             let told = Told { billed, marked: Some(marked) };
-            sizes.size(&mut sent, told, std::iter::once(&mut original));
+            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), [sized], "{what}: as it came");
+        }
+    }
+
+    #[test]
+    fn sizes_hold_beside_what_they_were_learned_beside() {
+        let mut sizes = Sizes::new();
+        let named = |tokens| Some(Block { key: 7, tokens, mark: None, bound: 0 });
+        for (what, named, billed, expected) in [
+            ("first", None, 6000, 3000),
+            ("a name", named(5000), 8000, 4000),
+            ("as without one", None, 0, 3000),
+            ("as with it", named(5000), 0, 4000),
+            ("another size of it", named(4000), 9000, 4500),
+        ] {
+            let (mut sent, mut unsent) = (prompt(&[]), prompt(&[(1, 2000)]));
+            if billed > 0 {
+                sent = prompt(&[(1, 2000), (2, 2000)]);
+            }
+            let told = Told { billed, marked: None };
+            sizes.size(named, &mut sent, told, std::iter::once(&mut unsent));
+            assert_eq!(tokens(&unsent), [expected], "{what}");
         }
     }
 
@@ -376,7 +409,7 @@ mod tests {
         for (what, mut sent, billed, expected, original, sized) in requests {
             let mut original = late(original, &[(9, 1000)]);
             let told = Told { billed, marked: None };
-            sizes.size(&mut sent, told, std::iter::once(&mut original));
+            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
             let of_late: Vec<u64> = sent.late.iter().map(|block| block.tokens).collect();
             assert_eq!([&*tokens(&sent), &*of_late], expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");

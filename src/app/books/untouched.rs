@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
-use super::named::Named;
+use super::named::{Figure, Named};
 use super::sizes::{Sizes, Told};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
@@ -101,7 +101,8 @@ impl Untouched {
         let shares = shares(sent, sent.scale(billed), billed);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
-        let named = self.named.of(&ended.record, measured.scope, sent, billed, measured.hides);
+        let figure = Figure { billed, read: read_of_caches(&ended.record, known) };
+        let named = self.named.of(&ended.record, measured.scope, sent, figure, measured.hides);
         let held = named.map_or(0, |named| named.tokens);
         let billed = billed.saturating_sub(held);
         let (scale, hidden) = sent.held(billed, measured.hides);
@@ -235,7 +236,7 @@ impl Caches {
         if billed > 0 {
             let marked = marked.filter(|_| self.is_marked);
             let unsent = [Some(&mut original), planned.as_mut()].into_iter().flatten();
-            self.sizes.size(&mut sent, Told { billed, marked }, unsent);
+            self.sizes.size(named, &mut sent, Told { billed, marked }, unsent);
         }
         // Instructions that were sent as two blocks are as large as both.
         if let Some(at) = forms.sent.splits(&forms.original) {
@@ -292,6 +293,12 @@ struct Asked<'a> {
     /// What the provider reads before everything in the body because the request names it.
     named: Option<Block>,
     flight: Flight,
+}
+
+/// The tokens read from caches under names, which are at least all that is held under them; 0: unknown. Only Gemini's
+/// names are names of caches.
+fn read_of_caches(record: &Record, usage: Option<&Usage>) -> u64 {
+    usage.filter(|_| record.protocol == "gemini").map_or(0, |usage| usage.tokens.cache_read)
 }
 
 /// The tokens that were read and written by marks, of a prompt billed for `billed` tokens.
