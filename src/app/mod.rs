@@ -52,7 +52,7 @@ mod unlisted;
 mod windows;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -254,6 +254,8 @@ impl Gateway for Sidecar {
         if !may || attempt > self.core.settings.recover.max_attempts {
             return None;
         }
+        // The attempt before has taken the provider's time.
+        let inbound = Inbound { read_at: Instant::now(), ..inbound };
         let enveloped = Enveloped::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
         let overflow = match refused {

@@ -395,7 +395,7 @@ pub struct Zone {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timing {
-    /// Time in the gateway before the request left, in microseconds.
+    /// From when the request had been read, or was refused, until it left, in microseconds.
     pub gateway_us: u64,
     /// From the request's arrival to the head of the answer, in milliseconds.
     pub head_ms: Option<u64>,

@@ -92,6 +92,8 @@ pub struct Inbound {
     pub upstream: Arc<Upstream>,
     /// When its head had been read.
     pub received_at: Instant,
+    /// When its body had been read.
+    pub read_at: Instant,
 }
 
 /// The result of [`Gateway::prepare`].

@@ -147,9 +147,10 @@ impl<G: Gateway> Handler<G> {
             let what = "a request is longer than `limits.max_body`: such go through unread, unrecorded and past budgets";
             tracing::warn!(max_body, "{what}, and whole, whatever was sent before");
         }
+        let read_at = Instant::now();
         let decoded = self.decode(&head.headers, &body).await;
         let upstream = Arc::clone(&target.upstream);
-        let mut inbound = Inbound { head, body: Bytes::new(), upstream, received_at: at };
+        let mut inbound = Inbound { head, body: Bytes::new(), upstream, received_at: at, read_at };
         let Some((original, plain, coding)) = decoded else {
             return Box::pin(self.pass(inbound, spelling, body, target)).await;
         };

@@ -241,7 +241,7 @@ impl Follow {
     fn timing(&self) -> Timing {
         let since = |at: Instant| at.saturating_duration_since(self.start.received_at).as_millis() as u64;
         Timing {
-            gateway_us: self.start.prepared_at.saturating_duration_since(self.start.received_at).as_micros()
+            gateway_us: self.start.prepared_at.saturating_duration_since(self.start.read_at).as_micros()
                 as u64,
             head_ms: self.head_at.map(since),
             first_byte_ms: self.body_at.map(since),

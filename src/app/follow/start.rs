@@ -17,6 +17,8 @@ pub(in crate::app) struct Start {
     pub(in crate::app) id: String,
     pub(in crate::app) head: Arc<Parts>,
     pub(in crate::app) received_at: Instant,
+    /// When the gateway's own work on it began.
+    pub(in crate::app) read_at: Instant,
     pub(in crate::app) prepared_at: Instant,
     /// Bytes that the client sent, with the envelope.
     pub(in crate::app) received: u64,
@@ -38,12 +40,13 @@ pub(in crate::app) struct Start {
 impl Start {
     /// The start, at this moment, of a request that leaves as it came.
     pub(in crate::app) fn unchanged(id: String, enveloped: &Enveloped) -> Self {
-        let Inbound { head, body, received_at, .. } = &enveloped.inbound;
+        let Inbound { head, body, received_at, read_at, .. } = &enveloped.inbound;
         let bytes = (body.len() + enveloped.overhead()) as u64;
         Self {
             id,
             head: Arc::clone(head),
             received_at: *received_at,
+            read_at: *read_at,
             prepared_at: Instant::now(),
             received: bytes,
             sent: bytes,

@@ -7,15 +7,17 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 
 use super::rig::{self, QUIET, Rig, headers, policy, prices};
-use crate::app::Sidecar;
 use crate::app::context::RequestContext;
+use crate::app::{Sidecar, metrics};
 use crate::planner::Policy;
 use crate::protocol;
-use crate::server::{Deadline, Gateway, Inbound, Rejection, Remedy, Unprepared};
+use crate::server::{Deadline, End, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Stats, Unprepared};
 use crate::store::Batch;
 use crate::strategy::{ladder, window};
 use crate::upstream::{Settings, Upstream};
 
+/// A refusal of a prompt.
+const TOO_LONG: &[u8] = br#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
 /// The marker of a cut.
 const CUT: &str = "bytes removed here";
 
@@ -77,11 +79,52 @@ fn what_is_late_leaves_as_it_left_before() {
     }
 }
 
+/// The time of an upload, and of an attempt that the provider has refused, is not the gateway's.
+#[test]
+fn what_others_take_is_not_the_gateways_time() {
+    const LONG: Duration = Duration::from_secs(60);
+    rig::set_clock(0);
+    let rig = Rig::new();
+    let wants = Policy {
+        window: window::Settings { size: Some(8_000), ..window::Settings::default() },
+        ladder: ladder::Settings::default(),
+        ..policy(QUIET)
+    };
+    let core = Arc::new(rig.core(rig.store("a.db"), wants, prices(QUIET)));
+    let sidecar = Sidecar { core: Arc::clone(&core) };
+    let until = || Deadline::new(Instant::now(), LONG);
+    let inbound = |body: Bytes, has_uploaded: bool| {
+        let (mut head, ()) = Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
+        head.headers = headers("key", "s");
+        let upstream = Arc::new(Upstream::new(Settings::new("u", "http://127.0.0.1:9".parse().unwrap())));
+        let (now, received_at) = (Instant::now(), Instant::now().checked_sub(LONG).unwrap());
+        let read_at = if has_uploaded { now } else { received_at };
+        Inbound { head: Arc::new(head), body, upstream, received_at, read_at }
+    };
+    let uploaded = rig.within(sidecar.prepare(inbound(talk(&[]), true), until()));
+    let rejection = Rejection { status: StatusCode::BAD_REQUEST, body: Bytes::from_static(TOO_LONG) };
+    let long: Vec<String> = (0..9).map(|at| format!("{at} {}", "many words ".repeat(900))).collect();
+    let again = rig.within(sidecar.again(inbound(talk(&long), false), rejection, 1, until()));
+    for Prepared { exchange, .. } in [uploaded, again.unwrap()] {
+        let mut exchange = exchange.unwrap();
+        exchange.sent(Form::Edited);
+        exchange.response(StatusCode::OK, &HeaderMap::new());
+        exchange.data(br#"{"choices":[]}"#);
+        exchange.end(End::Complete);
+    }
+    let shown = || metrics::text(&core, &Stats::default());
+    while !shown().contains("plimsoll_gateway_seconds_count 2\n") {
+        rig.within(tokio::task::yield_now());
+    }
+    let shown = shown();
+    let sum = shown.lines().find_map(|line| line.strip_prefix("plimsoll_gateway_seconds_sum ")).unwrap();
+    assert!(sum.parse::<f64>().unwrap() < LONG.as_secs_f64(), "{sum}");
+}
+
 /// A request that could not be rewritten in time is shortened like any other if the provider finds it too long,
 /// provided that it can be read then.
 #[test]
 fn what_left_too_long_and_late_is_sent_again() {
-    const TOO_LONG: &[u8] = br#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
     let long = |at: usize| format!("{at} {}", "many words ".repeat(900));
     let results: Vec<String> = (0..9).map(long).collect();
     let unread = Bytes::from_static(b"no request");
@@ -104,7 +147,7 @@ fn what_left_too_long_and_late_is_sent_again() {
             let (mut head, ()) = Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
             head.headers = headers("key", "s");
             let (upstream, received_at) = (Arc::clone(&upstream), Instant::now());
-            Inbound { head: Arc::new(head), body, upstream, received_at }
+            Inbound { head: Arc::new(head), body, upstream, received_at, read_at: received_at }
         };
         let until = || Deadline::new(Instant::now(), Duration::from_secs(9));
         if let Some(before) = before {
