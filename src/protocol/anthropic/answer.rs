@@ -66,9 +66,10 @@ impl Messages {
         let edits = holder.get("context_management").and_then(|made| made.get("applied_edits"));
         let mut edits = edits.map(Value::items).unwrap_or_default().iter();
         self.usage.prompt_is_cut |= edits.any(|edit| kind(edit).is_some_and(edits::is_one));
+        // After a fallback in mid-stream they are listed again.
         let changes = holder.get("input_transformations").map(Value::items).unwrap_or_default();
         let dropped = changes.iter().filter(|change| kind(change) == Some("thinking_dropped"));
-        self.answer.reasoning_dropped += dropped.count() as u32;
+        self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(dropped.count() as u32);
     }
 }
 
@@ -373,6 +374,18 @@ mod tests {
             r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
         ]);
         assert_eq!((answer.error.as_deref(), answer.complete), (Some("Overloaded"), false));
+    }
+
+    /// A stream may list them again at its end.
+    #[test]
+    fn what_is_dropped_is_counted_once() {
+        const DROPPED: &str =
+            r#""input_transformations":[{"type":"thinking_dropped"},{"type":"thinking_dropped"}]"#;
+        let start = format!(r#"{{"type":"message_start","message":{{"id":"m",{DROPPED}}}}}"#);
+        let end = format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},{DROPPED}}}"#);
+        for events in [&[&*start][..], &[&end], &[&start, &end]] {
+            assert_eq!(stream(events).reasoning_dropped, 2, "{events:?}");
+        }
     }
 
     #[test]
