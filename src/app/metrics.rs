@@ -12,58 +12,7 @@ use crate::store::Store;
 /// Everything that is counted.
 pub(super) fn text(store: &dyn Store, tally: &Tally, stats: &Stats) -> String {
     let mut page = Page::default();
-    for (name, help, value) in [
-        ("connections_total", "Connections accepted", stats.connections.value()),
-        ("connections_open", "Connections open now", stats.open_connections.value()),
-        ("requests_total", "Requests received", stats.requests.value()),
-        ("refusals_total", "Answers that the gateway gave itself", stats.refusals.value()),
-        ("bodies_unread_total", "Request bodies that went through unread", stats.unread_bodies.value()),
-        ("requests_edited_total", "Requests that went out edited", stats.edited.value()),
-        (
-            "originals_resent_total",
-            "Edited requests refused and sent again as they came",
-            stats.originals_resent.value(),
-        ),
-        (
-            "sent_again_total",
-            "Requests refused because their prompt was too long, and sent again with a shorter one",
-            stats.sent_again.value(),
-        ),
-        (
-            "rewrite_timeouts_total",
-            "Requests sent as they came because rewriting took too long",
-            stats.prepare_timeouts.value(),
-        ),
-        ("panics_total", "Panics that were contained", stats.panics.value()),
-        (
-            "answers_undecodable_total",
-            "Answers whose body could not be decoded for the books",
-            stats.undecodable.value(),
-        ),
-        (
-            "upstream_failures_total",
-            "Requests without an answer from upstream",
-            stats.upstream_failures.value(),
-        ),
-        ("upstream_breaks_total", "Answers that the upstream broke off", stats.upstream_breaks.value()),
-        (
-            "upstream_stalls_total",
-            "Answers ended because the upstream fell silent",
-            stats.upstream_stalls.value(),
-        ),
-        (
-            "records_lost_total",
-            "Records dropped because too many waited, the store failed, or the gateway itself did",
-            store.lost(),
-        ),
-        (
-            "store_read_failures_total",
-            "Reads of the store that failed, for which a request may have left as it came",
-            store.failed_reads(),
-        ),
-    ] {
-        page.plain(name, help, value);
-    }
+    page.served(stats, store.lost(), store.failed_reads());
     page.booked(&tally.sums());
     page.text
 }
@@ -83,6 +32,62 @@ struct Page {
 }
 
 impl Page {
+    /// What the server and the store count.
+    fn served(&mut self, stats: &Stats, lost: u64, failed_reads: u64) {
+        for (name, help, value) in [
+            ("connections_total", "Connections accepted", stats.connections.value()),
+            ("connections_open", "Connections open now", stats.open_connections.value()),
+            ("requests_total", "Requests received", stats.requests.value()),
+            ("refusals_total", "Answers that the gateway gave itself", stats.refusals.value()),
+            ("bodies_unread_total", "Request bodies that went through unread", stats.unread_bodies.value()),
+            ("requests_edited_total", "Requests that went out edited", stats.edited.value()),
+            (
+                "originals_resent_total",
+                "Edited requests refused and sent again as they came",
+                stats.originals_resent.value(),
+            ),
+            (
+                "sent_again_total",
+                "Requests refused because their prompt was too long, and sent again with a shorter one",
+                stats.sent_again.value(),
+            ),
+            (
+                "rewrite_timeouts_total",
+                "Requests sent as they came because rewriting took too long",
+                stats.prepare_timeouts.value(),
+            ),
+            ("panics_total", "Panics that were contained", stats.panics.value()),
+            (
+                "answers_undecodable_total",
+                "Answers whose body could not be decoded for the books",
+                stats.undecodable.value(),
+            ),
+            (
+                "upstream_failures_total",
+                "Requests without an answer from upstream",
+                stats.upstream_failures.value(),
+            ),
+            ("upstream_breaks_total", "Answers that the upstream broke off", stats.upstream_breaks.value()),
+            (
+                "upstream_stalls_total",
+                "Answers ended because the upstream fell silent",
+                stats.upstream_stalls.value(),
+            ),
+            (
+                "records_lost_total",
+                "Records dropped because too many waited, the store failed, or the gateway itself did",
+                lost,
+            ),
+            (
+                "store_read_failures_total",
+                "Reads of the store that failed, for which a request may have left as it came",
+                failed_reads,
+            ),
+        ] {
+            self.plain(name, help, value);
+        }
+    }
+
     /// What was booked.
     fn booked(&mut self, sums: &Sums) {
         let (totals, tokens) = (&sums.totals, &sums.totals.tokens);
@@ -341,6 +346,37 @@ mod tests {
             ..Record::default()
         });
         tally.sums()
+    }
+
+    /// Each by its own name.
+    #[test]
+    fn what_is_counted_is_shown() {
+        let stats = Stats::default();
+        let counters = [
+            (&stats.connections, "connections_total"),
+            (&stats.open_connections, "connections_open"),
+            (&stats.requests, "requests_total"),
+            (&stats.refusals, "refusals_total"),
+            (&stats.unread_bodies, "bodies_unread_total"),
+            (&stats.edited, "requests_edited_total"),
+            (&stats.originals_resent, "originals_resent_total"),
+            (&stats.sent_again, "sent_again_total"),
+            (&stats.prepare_timeouts, "rewrite_timeouts_total"),
+            (&stats.panics, "panics_total"),
+            (&stats.undecodable, "answers_undecodable_total"),
+            (&stats.upstream_failures, "upstream_failures_total"),
+            (&stats.upstream_breaks, "upstream_breaks_total"),
+            (&stats.upstream_stalls, "upstream_stalls_total"),
+        ];
+        let names =
+            counters.iter().map(|(_, name)| *name).chain(["records_lost_total", "store_read_failures_total"]);
+        let expected: Vec<String> =
+            (1..).zip(names).map(|(value, name)| format!("plimsoll_{name} {value}")).collect();
+        (1..).zip(counters).for_each(|(value, (counter, _))| counter.add(value));
+        let mut page = Page::default();
+        page.served(&stats, 15, 16);
+        let shown: Vec<&str> = page.text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    pub(super) fn add(&self, n: u64) {
+    pub(crate) fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
