@@ -11,6 +11,19 @@ use crate::support::{Upstream, send};
 /// A script that prints where it was pointed, waits for a line, and exits as that line says.
 const AGENT: &str = r#"echo "$ANTHROPIC_BASE_URL $OPENAI_BASE_URL $OPENAI_API_BASE $CODE_ASSIST_ENDPOINT $NO_PROXY $1"; read how; eval "$how""#;
 
+/// The variables that an agent is pointed to the gateway by, and the path in each.
+const VARIABLES: [(&str, &str); 9] = [
+    ("ANTHROPIC_BASE_URL", ""),
+    ("ANTHROPIC_API_BASE", ""),
+    ("ANTHROPIC_HOST", ""),
+    ("OPENAI_BASE_URL", "/v1"),
+    ("OPENAI_API_BASE", "/v1"),
+    ("OPENAI_HOST", ""),
+    ("GOOGLE_GEMINI_BASE_URL", ""),
+    ("GEMINI_API_BASE", "/v1beta"),
+    ("CODE_ASSIST_ENDPOINT", ""),
+];
+
 /// A running agent, and its output.
 struct Agent {
     child: Child,
@@ -19,7 +32,7 @@ struct Agent {
 
 fn command(home: &Path, options: &[&str]) -> Command {
     let mut command = plimsoll(home, &["run"]);
-    for name in ["ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "CODE_ASSIST_ENDPOINT"] {
+    for (name, _) in VARIABLES {
         command.env_remove(name);
     }
     command.args(options);
@@ -85,6 +98,24 @@ fn an_agent_is_pointed_at_a_gateway_and_its_bill_follows() {
                 .to_owned()
         )
     );
+}
+
+#[test]
+fn every_variable_that_the_readme_names_leads_to_the_gateway() {
+    let (_, table) = include_str!("../../README.md").split_once("| provider | variables |\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let named = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    assert!(named.eq(VARIABLES.map(|(name, _)| name)));
+    let home = tempfile::tempdir().unwrap();
+    let script = VARIABLES.map(|(name, _)| format!("echo ${name}")).join("; ");
+    let mut command = command(home.path(), &["--upstream", "http://127.0.0.1:9"]);
+    let output = command.args(["--", "sh", "-c", &script]).output().expect("the binary runs");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let url = said.lines().next().unwrap();
+    assert!(url.starts_with("http://127.0.0.1:") && url != "http://127.0.0.1:9", "{said}");
+    let expected = VARIABLES.map(|(name, path)| (name, format!("{url}{path}")));
+    let found = VARIABLES.iter().zip(said.lines()).map(|((name, _), said)| (*name, said.to_owned()));
+    assert!(found.eq(expected), "{said}");
 }
 
 /// Requests are forwarded to the agent's own address, with the same paths.
