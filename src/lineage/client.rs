@@ -131,6 +131,36 @@ mod tests {
     }
 
     #[test]
+    fn every_client_names_its_session_and_its_agents() {
+        const ORDER: [&str; 11] = [
+            "x-plimsoll-session-id",
+            "x-claude-code-session-id",
+            "x-session-id",
+            "x-session-affinity",
+            "x-opencode-session",
+            "session-id",
+            "thread-id",
+            "session_id",
+            "conversation_id",
+            "agent-session-id",
+            "x-grok-conv-id",
+        ];
+        for (rank, name) in ORDER.iter().enumerate() {
+            // It stands last, behind those that it goes before.
+            let pairs: Vec<_> = ORDER[rank..].iter().rev().map(|name| (*name, *name)).collect();
+            assert_eq!(caller(&headers(&pairs), Some("body")).session.as_deref(), Some(*name));
+        }
+        for (name, expected) in [
+            ("x-claude-code-agent-id", Some("a")),
+            ("x-openai-subagent", Some("a")),
+            ("x-claude-code-parent-agent-id", None),
+            ("x-agent", None),
+        ] {
+            assert_eq!(caller(&headers(&[(name, "a")]), None).agent.as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn keys_tell_principals_apart_and_renewed_tokens_do_not() {
         let of = |pairs: &[(&'static str, &str)]| principal(&headers(pairs), std::iter::empty());
         assert_ne!(of(&[("x-api-key", "a")]), of(&[("x-api-key", "b")]));

@@ -159,6 +159,8 @@ mod tests {
     /// Sentences as servers send them, each with the tokens that were sent and those that fit.
     const SENTENCES: &[(&str, Option<u64>, Option<u64>)] = &[
         ("prompt is too long: 210000 tokens > 200000 maximum", Some(210_000), Some(200_000)),
+        ("prompt is too long: 2 tokens > 1 maximum", Some(2), Some(1)),
+        ("prompt is too long: 2 token > 1 maximum", Some(2), Some(1)),
         ("prompt is too long", None, None),
         (
             "The prompt is too long: 140000, model maximum context length: 131071",

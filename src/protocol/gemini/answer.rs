@@ -384,6 +384,7 @@ mod tests {
             (r#","groundingMetadata":{"webSearchQueries":[]}"#, &[]),
             (r#","groundingMetadata":{"webSearchQueries":["",""]}"#, &[]),
             (r#","groundingMetadata":{"webSearchQueries":["","x"]}"#, &[Charge::Grounding]),
+            (r#","groundingMetadata":{"imageSearchQueries":["x"]}"#, &[Charge::Grounding]),
             (r#","groundingMetadata":{"groundingChunks":[{"retrievedContext":{}}]}"#, &[]),
             (r#","groundingMetadata":{"groundingChunks":[{"web":{}}]}"#, &[Charge::Grounding]),
             (r#","groundingMetadata":{"webSearchQueries":["x"]}"#, &[Charge::Grounding]),
@@ -422,9 +423,24 @@ mod tests {
         };
         assert_eq!(figures(["1", "4", "2"]), figures([r#""TEXT""#, r#""AUDIO""#, r#""IMAGE""#]));
         assert_eq!(figures(["0", "4", "0"]), Some((4, 0)));
+        assert_eq!(figures([r#""TEXT""#, r#""AUDIO""#, r#""MODALITY_UNSPECIFIED""#]), Some((4, 0)));
         let blocked = r#"{"promptFeedback":{"blockReason":4},"usageMetadata":{"promptTokenCount":9}}"#;
         let blocked = stream(&[blocked.to_owned()]);
         assert_eq!(blocked.stop.as_ref().map(Stop::word), Some("PROHIBITED_CONTENT"));
+    }
+
+    #[test]
+    fn the_tier_has_one_of_two_names() {
+        for (names, expected) in [
+            ("", Tier::Standard),
+            (r#","serviceTier":"priority""#, Tier::Priority),
+            (r#","trafficType":"ON_DEMAND_FLEX""#, Tier::Flex),
+            (r#","serviceTier":"flex","trafficType":"ON_DEMAND""#, Tier::Standard),
+        ] {
+            let figures =
+                format!(r#"{{"usageMetadata":{{"promptTokenCount":9,"candidatesTokenCount":5{names}}}}}"#);
+            assert_eq!(stream(&[figures]).usage.unwrap().tier, expected, "{names}");
+        }
     }
 
     #[test]

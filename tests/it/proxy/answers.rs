@@ -38,7 +38,7 @@ async fn come_back_byte_for_byte() {
         (
             "GET",
             "HTTP/1.1 200 OK\r\nA: 1\r\nConnection: keep-alive, x-hop\r\nKeep-Alive: timeout=5\r\nX-Hop: h\r\n\
-             B: 2\r\nProxy-Authenticate: x\r\nProxy-Status: y\r\ncontent-length: 1\r\nC: 3\r\n\r\nz",
+             B: 2\r\nProxy-Authenticate: x\r\nProxy-Authentication-Info: x\r\nProxy-Status: y\r\ncontent-length: 1\r\nC: 3\r\n\r\nz",
             "HTTP/1.1 200 OK\r\nA: 1\r\nB: 2\r\nProxy-Status: y\r\ncontent-length: 1\r\nC: 3\r\n\r\nz",
         ),
         (

@@ -49,7 +49,7 @@ async fn go_through_byte_for_byte() {
         // Headers of this connection are removed; the others keep their order.
         (
             "GET / HTTP/1.1\r\na: 1\r\nConnection: keep-alive, X-Private\r\nhost: me\r\nKeep-Alive: 5\r\nx-private: p\r\n\
-             Proxy-Authorization: x\r\nTE: trailers\r\nTrailer: t\r\nb: 2\r\n\r\n",
+             Proxy-Authorization: x\r\nProxy-Connection: keep-alive\r\nTE: trailers\r\nTrailer: t\r\nb: 2\r\n\r\n",
             "GET / HTTP/1.1\r\na: 1\r\nhost: {host}\r\nb: 2\r\n\r\n",
         ),
         // An offer to upgrade to HTTP/2 is declined by ignoring it.
