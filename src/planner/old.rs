@@ -1,7 +1,8 @@
 //! Old parts: brings the thread's state up to date, asks for the event that is due, if any, and places the cache
 //! marks.
 //!
-//! What the client does not send is not an old part: if the provider holds the history, there is nothing to do here.
+//! What the client does not send is not an old part: if the provider holds the history, there is nothing to do here
+//! unless it refuses the request as too long.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::marks;
@@ -46,7 +47,7 @@ pub(super) fn decide(
     outcome: &mut Outcome,
 ) {
     if conversation.continues.is_some() {
-        return;
+        return cut_own(conversation, past, policy, facts, recall, outcome);
     }
     let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
     let marks = conversation.marks.as_ref().filter(|_| !facts.caches_without_marks);
@@ -194,6 +195,26 @@ impl Before<'_> {
             (change, kept)
         });
         Due { level, change, cut, needs_summary }
+    }
+}
+
+/// Cuts the request's own results if the provider has refused it as too long together with a history that it holds.
+fn cut_own(
+    conversation: &Conversation,
+    past: Past<'_>,
+    policy: &Policy,
+    facts: &Facts,
+    recall: Recall<'_>,
+    outcome: &mut Outcome,
+) {
+    let Some(overflow) = facts.overflow else { return };
+    let terms = Terms { rates: facts.rates(false), settings: &policy.clear };
+    // All that the body holds came with this request, even if it was sent before and refused.
+    let past = Past { sent: 0, ..past };
+    let request = Request { conversation, policy, facts, marks: None, terms, sent: 0, ending: past.ending };
+    let change = request.before(&past, outcome, &Standing::default()).cut_own(overflow, policy, recall);
+    if let Some(change) = change {
+        outcome.put(change);
     }
 }
 

@@ -353,14 +353,26 @@ impl Before<'_> {
             return None;
         }
         let dropped = self.drop_for(Rung::Half, need, policy, recall);
-        let mut change = dropped
+        let change = dropped
             .or_else(|| self.clear_for(need.wanted, policy, recall, Scope::ALL))
             .unwrap_or_else(|| Change::nothing(self.nothing()));
+        self.cut_new(change, need.wanted, policy, recall)
+    }
+
+    /// Cuts the middle out of the largest new results, so that the change frees `wanted` bytes if possible; `None` if
+    /// nothing can be cut.
+    fn cut_new(
+        &self,
+        mut change: Change,
+        wanted: u64,
+        policy: &Policy,
+        recall: Recall<'_>,
+    ) -> Option<Change> {
         for mut results in self.new_results() {
             if let Some(splice) = &change.splice {
                 results.retain(|result| !splice.drops(result.part.message as usize));
             }
-            let missing = need.wanted.saturating_sub(change.event.freed_bytes);
+            let missing = wanted.saturating_sub(change.event.freed_bytes);
             for Shortened { applied, save, freed } in self.shorten_all(&results, missing, policy, recall) {
                 change.event.freed_bytes += freed;
                 change.event.cut += 1;
@@ -371,6 +383,29 @@ impl Before<'_> {
         change.event.rung = Rung::Cut;
         change.event.first_message = change.first().message;
         (change.event.cut > 0).then_some(change)
+    }
+
+    /// Cuts the middle out of the largest results of a request that continues a history held by the provider: nothing
+    /// else can make room there. If the provider has not reported by how much it is too long, half of their text goes.
+    pub(super) fn cut_own(&self, overflow: Overflow, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
+        if !policy.ladder.enabled {
+            return None;
+        }
+        let max_output = self.facts.max_output;
+        let known = overflow.prompt.zip(policy.window.window(self.facts.window, max_output));
+        let gauge = known.map(|(prompt, window)| Gauge::new(prompt, window, max_output, &policy.window));
+        let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;
+        let (wanted, least) = match gauge.filter(|gauge| gauge.prompt > gauge.usable()) {
+            // The estimate in bytes may be wrong by a tenth, and is hardly ever wrong by half.
+            Some(gauge) => {
+                let beyond = gauge.prompt - gauge.usable();
+                (bytes(beyond + beyond / 10), bytes(gauge.prompt.saturating_sub(gauge.window) / 2))
+            }
+            None => (self.new_results().iter().flatten().map(|result| result.size).sum::<u64>() / 2, 0),
+        };
+        let change = self.cut_new(Change::nothing(self.nothing()), wanted, policy, recall)?;
+        // What does not help would only be lost.
+        (change.event.freed_bytes >= least).then_some(change)
     }
 
     /// The places where the history may be cut.

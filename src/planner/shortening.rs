@@ -21,7 +21,7 @@ const MARK: u64 = 256;
 pub(super) struct NewResult {
     pub(super) part: PartId,
     /// Bytes of its text as it would be sent.
-    size: u64,
+    pub(super) size: u64,
 }
 
 /// A new result without its middle.

@@ -167,6 +167,76 @@ fn too_long(received: &[Received]) -> usize {
     received.iter().filter(|one| one.body.len() / 4 > LIMIT).count()
 }
 
+/// Where the provider holds the history, the request's own results are cut, whether or not the refusal says by how much
+/// it is too long. A retry is sent in the same form.
+#[test]
+fn results_are_cut_where_the_provider_holds_the_history() {
+    const HELD: usize = 30_000;
+    let result = |at: usize| {
+        let lines: Vec<String> = (0..1500).map(|line| format!("result {at} line {line}")).collect();
+        lines.join("\n")
+    };
+    let of_thread = |name: Value| {
+        let part =
+            |at| json!({"type": "tool_result", "tool_use_id": format!("t{at}"), "content": result(at)});
+        let parts: Vec<Value> = (0..4).map(part).collect();
+        json!({"model": "m", "max_tokens": 1000, "thread": {"type": "continue", "previous_message_id": name},
+            "messages": [{"role": "user", "content": parts}]})
+    };
+    let of_responses = |key: &str, name: Value| {
+        let item =
+            |at| json!({"type": "function_call_output", "call_id": format!("t{at}"), "output": result(at)});
+        json!({"model": "m", key: name, "input": (0..4).map(item).collect::<Vec<Value>>()})
+    };
+    let claude = of_thread(json!("msg_1"));
+    let (answer, named) =
+        (of_responses("previous_response_id", json!("r1")), of_responses("conversation", json!("c1")));
+    for (name, dialect, request, told) in [
+        ("an answer, with figures", &DIALECTS[2], &answer, DIALECTS[1].overflow),
+        ("an answer, without figures", &DIALECTS[2], &answer, |_| {
+            (
+                400,
+                json!({"error": {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}})
+                    .to_string(),
+            )
+        }),
+        ("a conversation", &DIALECTS[2], &named, DIALECTS[1].overflow),
+        ("a thread, with figures", &DIALECTS[0], &claude, DIALECTS[0].overflow),
+        ("a thread, without figures", &DIALECTS[0], &claude, |_| {
+            (
+                400,
+                json!({"type": "error", "error": {"type": "invalid_request_error",
+                "message": "Input is too long for requested model."}})
+                .to_string(),
+            )
+        }),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received: &Received| {
+            let tokens = HELD + received.body.len() / 4;
+            if tokens > LIMIT { told(tokens) } else { (200, (dialect.answer)(tokens).to_string()) }
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        for _ in 0..2 {
+            let (status, body) = gateway.post(dialect.path, &[], &request.to_string());
+            assert_eq!(status, 200, "{name}: {}", String::from_utf8_lossy(&body));
+        }
+        gateway.stop();
+        let received = upstream.received();
+        let bodies: Vec<Value> =
+            received.iter().map(|one| serde_json::from_slice(&one.body).unwrap()).collect();
+        assert_eq!((&bodies[0], bodies.last()), (request, bodies.get(bodies.len() - 2)), "{name}");
+        for body in &bodies {
+            for key in ["thread", "previous_response_id", "conversation"] {
+                assert_eq!(body[key], request[key], "{name}");
+            }
+        }
+        let records = records(home.path());
+        let event = &records.iter().find(|one| one["attempt"] == 1).unwrap()["edits"]["event"];
+        assert_eq!((&event["rung"], &event["dropped"]), (&json!("cut"), &json!(0)), "{name}: {event}");
+    }
+}
+
 /// A limit that was reported once is remembered after a restart.
 #[test]
 fn what_fits_is_known_after_a_restart() {

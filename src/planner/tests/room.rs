@@ -238,7 +238,7 @@ fn overflows_are_made_room_for() {
     };
     let request = talk(&words("u 4000 4000 4000 4000 4000"));
     let stated = |prompt| Some(Overflow { prompt, has_limit: true });
-    let unstated = |prompt| Some(Overflow { prompt, has_limit: false });
+    let unstated = |prompt| Some(Overflow { prompt, ..Overflow::default() });
     for (overflow, window, expected) in [
         (None, Some(6_000), None),
         // It holds twice the tokens that are estimated: 10,000 for 20,500 bytes.
@@ -255,6 +255,60 @@ fn overflows_are_made_room_for() {
         let mut thread = Thread { sent: request.messages.len(), ..Thread::default() };
         let outcome = thread.send(&request, &policy, &facts, false);
         assert_eq!(outcome.event.map(|event| event.dropped), expected, "{overflow:?} {window:?}");
+    }
+}
+
+/// Where the provider holds the history, only the request's own results can be cut: by as much as it is too long, or by
+/// half each time if that is not known.
+#[test]
+fn own_results_are_cut_where_the_provider_holds_the_history() {
+    let stated = |prompt| Some(Overflow { prompt: Some(prompt), has_limit: true });
+    let unstated = Some(Overflow::default());
+    for (name, sizes, overflow, window, times, expected) in [
+        ("it is not refused", &[40_000][..], None, Some(5_000), 1, None),
+        ("a little too long", &[40_000, 40_000], stated(22_000), Some(25_096), 1, Some(75_000..76_500)),
+        ("the largest give", &[40_000, 5_000], stated(22_000), Some(25_096), 1, Some(40_000..41_500)),
+        ("it does not help", &[40_000], stated(99_000), Some(25_096), 1, None),
+        ("nothing is long", &[1_000, 1_000], unstated, Some(25_096), 1, None),
+        ("no figures", &[40_000, 40_000], unstated, Some(200_000), 1, Some(39_000..41_000)),
+        ("no figures, again", &[40_000, 40_000], unstated, Some(200_000), 2, Some(19_000..21_000)),
+        ("no window", &[40_000], unstated, None, 1, Some(19_000..21_000)),
+        (
+            "a prompt as long as known to fit",
+            &[40_000],
+            stated(9_000),
+            Some(200_000),
+            1,
+            Some(19_000..21_000),
+        ),
+    ] {
+        let result = |(at, size): (usize, &usize)| {
+            let output = format!("wor{at} ").repeat(size / 5);
+            format!(r#"{{"type":"function_call_output","call_id":"c{at}","output":"{output}"}}"#)
+        };
+        let input: Vec<String> = sizes.iter().enumerate().map(result).collect();
+        let input = input.join(",");
+        let body = format!(r#"{{"model":"m","previous_response_id":"r","input":[{input}]}}"#);
+        let dialect = protocol::named("openai-responses").unwrap();
+        let request = dialect.index(&Bytes::from(body), &NoMemo).unwrap();
+        let facts = Facts { window, overflow, bytes_per_token: 4.0, ..Facts::default() };
+        let (mut applied, mut found) = (Vec::new(), None);
+        for attempt in 0..times {
+            let sent = if attempt > 0 { request.messages.len() } else { 0 };
+            let past = Past { sent, applied: &applied, ..Past::nothing() };
+            let outcome = plan(&request, past, &Policy::default(), &facts, &|_| "x".into());
+            let after = protocol::rewritten(dialect, &request, &outcome.plan, &NoMemo).unwrap();
+            assert_eq!(after.continues, request.continues, "{name}");
+            let texts = (0..after.messages.len()).flat_map(|message| after.parts_of(message));
+            let texts = texts.filter_map(|(id, _)| after.text(id, 0)).map(|text| text.len());
+            found = outcome.event.as_ref().map(|event| (texts.sum::<usize>(), event.rung, event.dropped));
+            applied = outcome.applied;
+        }
+        let is_expected = match (&found, &expected) {
+            (Some((bytes, Rung::Cut, 0)), Some(expected)) => expected.contains(bytes),
+            (found, expected) => found.is_none() && expected.is_none(),
+        };
+        assert!(is_expected, "{name}: {found:?} is not {expected:?}");
     }
 }
 
