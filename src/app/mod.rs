@@ -258,20 +258,22 @@ impl Gateway for Sidecar {
         let inbound = Inbound { read_at: Instant::now(), ..inbound };
         let enveloped = Enveloped::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
+        let is_last = attempt > 1 && attempt == self.core.recover.max_attempts;
         let overflow = match refused {
             Refused::Overflow { limit, prompt } => {
                 let model = self.core.model(protocol, &enveloped);
                 if let Some(limit) = limit {
                     self.core.window_told(&enveloped.inbound.upstream, model.as_deref(), limit);
                 }
-                Overflow { prompt, has_limit: limit.is_some() }
+                Overflow { prompt, has_limit: limit.is_some(), is_last }
             }
             Refused::Answer | Refused::Malformed | Refused::Unanswered | Refused::Other => {
                 Overflow::default()
             }
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
-        let attempt = Attempt { before: attempt, is_paid };
+        let is_unexplained = matches!(refused, Refused::Overflow { limit: None, .. });
+        let attempt = Attempt { before: attempt, is_paid, is_unexplained };
         self.recovered(protocol, enveloped, overflow, attempt, until).await
     }
 

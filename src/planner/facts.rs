@@ -72,6 +72,8 @@ pub struct Overflow {
     pub prompt: Option<u64>,
     /// Whether the limit was reported. Otherwise the window is as assumed before, which may be too large.
     pub has_limit: bool,
+    /// Whether a shortened form was refused as well, and only one more attempt will be made.
+    pub is_last: bool,
 }
 
 impl Default for Facts {

@@ -223,6 +223,8 @@ impl Before<'_> {
     /// filling it, as one of unknown size does.
     fn overflown(&self, gauge: Gauge, overflow: Overflow, policy: &Policy) -> Need {
         let target = gauge.target(&policy.window);
+        // A shortened form was refused as well, and there is one more attempt: the window is far smaller than assumed.
+        let target = if overflow.is_last && !overflow.has_limit { target / 2 } else { target };
         let least = if overflow.has_limit { target } else { gauge.usable().max(target) };
         let said = overflow.prompt.filter(|said| *said > least);
         let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));

@@ -237,8 +237,9 @@ fn overflows_are_made_room_for() {
         policy
     };
     let request = talk(&words("u 4000 4000 4000 4000 4000"));
-    let stated = |prompt| Some(Overflow { prompt, has_limit: true });
+    let stated = |prompt| Some(Overflow { prompt, has_limit: true, is_last: false });
     let unstated = |prompt| Some(Overflow { prompt, ..Overflow::default() });
+    let last = |overflow: Option<Overflow>| overflow.map(|told| Overflow { is_last: true, ..told });
     for (overflow, window, expected) in [
         (None, Some(6_000), None),
         // It holds twice the tokens that are estimated: 10,000 for 20,500 bytes.
@@ -250,6 +251,9 @@ fn overflows_are_made_room_for() {
         (stated(Some(10_000)), Some(272_000), Some(6)),
         (unstated(Some(10_000)), Some(272_000), Some(6)),
         (unstated(Some(10_000)), Some(15_000), Some(8)),
+        // The window is far smaller than assumed.
+        (last(stated(None)), Some(272_000), Some(6)),
+        (last(unstated(None)), Some(272_000), Some(8)),
     ] {
         let facts = Facts { window, overflow, ..Facts::default() };
         let mut thread = Thread { sent: request.messages.len(), ..Thread::default() };
@@ -262,7 +266,7 @@ fn overflows_are_made_room_for() {
 /// half each time if that is not known.
 #[test]
 fn own_results_are_cut_where_the_provider_holds_the_history() {
-    let stated = |prompt| Some(Overflow { prompt: Some(prompt), has_limit: true });
+    let stated = |prompt| Some(Overflow { prompt: Some(prompt), has_limit: true, is_last: false });
     let unstated = Some(Overflow::default());
     for (name, sizes, overflow, window, times, expected) in [
         ("it is not refused", &[40_000][..], None, Some(5_000), 1, None),
