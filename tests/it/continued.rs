@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 
 use crate::books::{log, prompt};
-use crate::support::{Answer, Gateway, Received, Upstream, records, send};
+use crate::support::{self, Answer, Gateway, Received, Upstream, records, send};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 /// The tokens of a history that the provider holds and the gateway has not seen.
@@ -147,19 +147,10 @@ fn booked_by_two(dialect: &'static str, bodies: &[String]) -> Vec<Value> {
     for (at, body) in bodies.iter().enumerate() {
         assert_eq!(gateways[at % 2].post(path(dialect), &[], body).0, 200);
         // The other gateway reads what was booked.
-        while lines(home.path()) <= at {
-            std::thread::yield_now();
-        }
+        support::booked(home.path(), at + 1);
     }
     gateways.into_iter().for_each(Gateway::stop);
     in_order(home.path(), bodies.len())
-}
-
-/// The number of records written so far.
-fn lines(home: &Path) -> usize {
-    let logs = std::fs::read_dir(home.join("plimsoll/conversations")).into_iter().flatten();
-    let texts = logs.map(|log| std::fs::read(log.unwrap().path()).unwrap());
-    texts.map(|text| text.split(|byte| *byte == b'\n').count() - 1).sum()
 }
 
 fn path(dialect: &str) -> &'static str {
@@ -299,9 +290,7 @@ fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
         let upstream = Upstream::start(provider(dialect));
         let gateway = Gateway::start(home.path(), &config, &upstream.url());
         assert_eq!(gateway.post(path(dialect), &KEYS[..1], &first).0, 200);
-        while lines(home.path()) < 1 {
-            std::thread::yield_now();
-        }
+        support::booked(home.path(), 1);
         gateway.kill();
         let gateway = Gateway::start(home.path(), &config, &upstream.url());
         assert_eq!(gateway.post(path(dialect), &KEYS[key..=key], &next).0, expected, "{first} {next}");
@@ -454,9 +443,7 @@ fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
             |messages: Value| json!({"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages});
         let asked = merged(body(json!([user("go")])), &json!({"compaction": {"type": "summarize"}}));
         assert_eq!(gateway.post("/v1/messages", &[KEY], &asked.to_string()).0, 200);
-        while lines(home.path()) < 1 {
-            std::thread::yield_now();
-        }
+        support::booked(home.path(), 1);
         if restarts {
             gateway.kill();
             gateway = Gateway::start(home.path(), CONFIG, &upstream.url());

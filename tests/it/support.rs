@@ -3,13 +3,17 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+#[cfg(target_os = "linux")]
+use rustix::event::{PollFd, PollFlags, Timespec};
+#[cfg(target_os = "linux")]
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde_json::Value;
 
 /// A request as received.
@@ -116,13 +120,71 @@ pub(crate) fn records(home: &Path) -> Vec<Value> {
 /// Waits until this many requests are booked: what is stored after a request is sent, such as what is known of a
 /// history from its middle on, or what becomes of an answer after its beginning, is stored before that.
 pub(crate) fn booked(home: &Path, requests: usize) {
-    let began = Instant::now();
-    let lines = |log: fs::DirEntry| fs::read_to_string(log.path()).unwrap().lines().count();
-    let count = || -> Option<usize> {
-        Some(fs::read_dir(home.join("plimsoll/conversations")).ok()?.map(|log| lines(log.unwrap())).sum())
-    };
-    while count() != Some(requests) {
-        assert!(began.elapsed() < Duration::from_secs(60), "{requests}: {:?}", count());
+    let is_booked = logged(home, |logs| logs.matches('\n').count() == requests);
+    assert!(is_booked, "{requests} requests are not booked");
+}
+
+/// Waits until the logs of all conversations together are as expected, for at most a minute. Returns whether they are.
+fn logged(home: &Path, is_expected: impl Fn(&str) -> bool) -> bool {
+    let (state, began) = (home.join("plimsoll"), Instant::now());
+    let folder = state.join("conversations");
+    let changes = Changes::of([state, folder.clone()]);
+    let text = |log: std::io::Result<fs::DirEntry>| fs::read_to_string(log.unwrap().path()).unwrap();
+    loop {
+        // The folder is made with the first log. It is watched before it is read, so that nothing is missed in between.
+        changes.watch();
+        let logs: String = fs::read_dir(&folder).into_iter().flatten().map(text).collect();
+        let left = Duration::from_secs(60).saturating_sub(began.elapsed());
+        if is_expected(&logs) || left.is_zero() {
+            return is_expected(&logs);
+        }
+        changes.wait(left);
+    }
+}
+
+/// Changes in folders, of which some may not exist yet.
+struct Changes {
+    folders: [PathBuf; 2],
+    #[cfg(target_os = "linux")]
+    queue: rustix::fd::OwnedFd,
+}
+
+#[cfg(target_os = "linux")]
+impl Changes {
+    fn of(folders: [PathBuf; 2]) -> Self {
+        Self { folders, queue: inotify::init(CreateFlags::CLOEXEC).unwrap() }
+    }
+
+    /// Watches the folders that exist.
+    fn watch(&self) {
+        for folder in self.folders.iter().filter(|folder| folder.exists()) {
+            let what = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO;
+            inotify::add_watch(&self.queue, folder, what).unwrap();
+        }
+    }
+
+    /// Waits for a change since the folders are watched.
+    fn wait(&self, at_most: Duration) {
+        let time = Timespec::try_from(at_most).unwrap();
+        let mut ready = [PollFd::new(&self.queue, PollFlags::IN)];
+        if rustix::event::poll(&mut ready, Some(&time)).unwrap() > 0 {
+            rustix::io::read(&self.queue, &mut [0; 4096]).unwrap();
+        }
+    }
+}
+
+/// Where nobody tells of changes, it is looked again.
+#[cfg(not(target_os = "linux"))]
+impl Changes {
+    fn of(folders: [PathBuf; 2]) -> Self {
+        Self { folders }
+    }
+
+    fn watch(&self) {
+        assert!(!self.folders.is_empty());
+    }
+
+    fn wait(&self, _at_most: Duration) {
         thread::yield_now();
     }
 }
