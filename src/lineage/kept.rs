@@ -79,31 +79,33 @@ impl Lineage {
     /// # Errors
     /// If the store cannot be read.
     pub fn conversation_of(&self, root: Chain, answer: &str) -> Result<Option<String>, StoreError> {
-        let thread = self.newest_answerer(Chain(kept(root, answer)), |_| true)?;
-        Ok(thread.map(|thread| thread.conversation))
+        let threads = self.answerers(Chain(kept(root, answer)), None)?;
+        Ok(newest(threads).map(|thread| thread.conversation))
     }
 
     /// The thread of the same session in which an answer was given.
     pub(super) fn answerer(&self, answer: Chain, caller: &Caller) -> Result<Option<Thread>, StoreError> {
-        self.newest_answerer(answer, |thread| thread.session == caller.session)
+        let mut threads = self.answerers(answer, caller.session.as_deref())?;
+        threads.retain(|thread| thread.session == caller.session);
+        Ok(newest(threads))
     }
 
-    /// What is not remembered may be stored; if several threads continue under one id, the newest counts.
-    fn newest_answerer(
-        &self,
-        answer: Chain,
-        is_meant: impl Fn(&Thread) -> bool,
-    ) -> Result<Option<Thread>, StoreError> {
-        let ids = match self.memory.answered_in(answer.0) {
-            Some(id) => vec![id],
-            None => self.store.boundaries(&[answer])?.into_iter().map(|row| row.thread).collect(),
-        };
-        let mut found = Vec::new();
-        for id in ids {
-            found.extend(self.known(&id)?.map(|known| known.thread).filter(&is_meant));
+    /// The threads that continue under one id. What is not remembered may be stored.
+    fn answerers(&self, answer: Chain, session: Option<&str>) -> Result<Vec<Thread>, StoreError> {
+        if let Some(id) = self.memory.answered_in(answer.0) {
+            return Ok(self.known(&id)?.map(|known| known.thread).into_iter().collect());
         }
-        Ok(found.into_iter().max_by_key(|thread| thread.at_ms))
+        let stored = self.store.boundaries(&[answer], session)?.into_iter();
+        let known = stored.filter_map(|(boundary, thread)| {
+            self.memory.thread(&boundary.thread).map(|known| known.thread).or(thread)
+        });
+        Ok(known.collect())
     }
+}
+
+/// If several threads continue under one id, the newest counts.
+fn newest(threads: Vec<Thread>) -> Option<Thread> {
+    threads.into_iter().max_by_key(|thread| thread.at_ms)
 }
 
 /// The name that stands for a seal. It has a blank in it, which no answer's id has.

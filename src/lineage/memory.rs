@@ -25,7 +25,7 @@ pub(super) struct Known {
     pub(super) event: usize,
 }
 
-/// The threads that have sent a history.
+/// The threads that have sent a history, of many the newest [`SENDERS`].
 pub(super) type Senders = Arc<[String]>;
 
 #[derive(Clone)]
@@ -48,6 +48,8 @@ pub(super) type Left = (Chain, Box<Standing>);
 const THREADS: u64 = 4096;
 /// Histories of which a few bytes are remembered.
 const HISTORIES: u64 = 4 * THREADS;
+/// Threads that are remembered to have sent one history; the store knows the others.
+pub(super) const SENDERS: usize = 16;
 /// What an entry takes besides what it decides, in bytes.
 const OVERHEAD: usize = 256;
 
@@ -120,7 +122,8 @@ impl Memory {
             }
         }
         if !threads.contains(thread) {
-            threads = threads.iter().chain([thread]).cloned().collect();
+            let newest = threads.len().saturating_sub(SENDERS - 1)..;
+            threads = threads[newest].iter().chain([thread]).cloned().collect();
         }
         self.sent.insert(chain, Sent { threads, decided });
     }

@@ -30,7 +30,7 @@ pub use uses::NOTED_EVERY;
 
 use ends::{LastWords, answered, chains, ends, first_end, may_end};
 use kept::{kept, named};
-use memory::{Decided, Known, Senders};
+use memory::{Decided, Known};
 use threads::Found;
 
 /// How many messages a client may add at the end of a request and omit from the next one, within the same thread.
@@ -194,9 +194,9 @@ impl Lineage {
         let sender = Sender { root, cache, caller, new_id, now_ms };
         let kept = conversation.continues.as_deref().map(|previous| Chain(kept(root, previous)));
         let chains = chains(conversation, kept.unwrap_or(root));
-        match self.longest_sent(&chains, now_ms)? {
+        match self.longest_sent(&chains, caller, now_ms)? {
             None => self.place_of_unknown(conversation, chains, &sender),
-            Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
+            Some((sent, threads)) => self.place_of_known(conversation, chains, sent, threads, &sender),
         }
     }
 
@@ -235,7 +235,7 @@ impl Lineage {
         conversation: &Conversation,
         chains: Vec<Chain>,
         sent: usize,
-        threads: &[String],
+        threads: Vec<Known>,
         sender: &Sender<'_>,
     ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
@@ -408,41 +408,6 @@ impl Lineage {
             return Ok(Some(known));
         }
         Ok(self.store.thread(id)?.map(Known::of))
-    }
-
-    /// The longest prefix that was sent before, alone or within a longer history, and the threads that sent it. What
-    /// follows need not be the model's: an answer may have failed or been interrupted.
-    fn longest_sent(&self, chains: &[Chain], now_ms: i64) -> Result<Option<(usize, Senders)>, StoreError> {
-        let mut remembered =
-            (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
-        if let Some((_, threads)) = &remembered
-            && !self.are_kept(threads, now_ms)?
-        {
-            self.forget(chains);
-            remembered = None;
-        }
-        let first = remembered.as_ref().map_or(1, |(sent, _)| sent + 1);
-        let longer: Vec<Chain> = chains[first..].iter().rev().copied().collect();
-        let stored = if longer.is_empty() { Vec::new() } else { self.store.boundaries(&longer)? };
-        let Some(longest) = stored.first().map(|row| row.chain) else { return Ok(remembered) };
-        let sent = chains.iter().rposition(|chain| *chain == longest).ok_or(StoreError::Damaged)?;
-        let threads: Senders = stored.into_iter().map(|row| row.thread).collect();
-        for id in threads.iter() {
-            self.catch_up(id)?;
-        }
-        Ok(Some((sent, threads)))
-    }
-
-    /// Reloads a thread that another gateway on the same store has continued, or has set aside. The time alone does not
-    /// say so: the store keeps the latest one, and the clock may have been set back since.
-    fn catch_up(&self, id: &str) -> Result<(), StoreError> {
-        let Some(Known { thread: known, .. }) = self.memory.thread(id) else { return Ok(()) };
-        let differs = |stored: &Thread| (stored.head, stored.observe) != (known.head, known.observe);
-        let is_newer = |stored: &Thread| stored.at_ms > known.at_ms && differs(stored);
-        if let Some(newer) = self.store.thread(id)?.filter(is_newer) {
-            self.memory.know(Known::of(newer));
-        }
-        Ok(())
     }
 
     /// The decisions that apply to the first `sent` messages. Of several about one part, the newest that took effect

@@ -1,7 +1,7 @@
-//! Chooses the thread that continues with a request among those that sent its history, or begins a new one.
+//! Finds the threads that sent a request's history, and chooses the one that continues with it, or begins a new one.
 
-use super::memory::Known;
-use super::{Lineage, Relation, Sender};
+use super::memory::{Known, SENDERS};
+use super::{Caller, Lineage, Relation, Sender};
 use crate::conversation::{Chain, Conversation, PartId};
 use crate::store::{StoreError, Thread};
 
@@ -38,6 +38,66 @@ impl Found<'_> {
 }
 
 impl Lineage {
+    /// The longest prefix that was sent before, alone or within a longer history, and the threads that sent it. Of many,
+    /// these are the newest and those of the caller's session that were in use last. What follows need not be the
+    /// model's: an answer may have failed or been interrupted.
+    pub(super) fn longest_sent(
+        &self,
+        chains: &[Chain],
+        caller: &Caller,
+        now_ms: i64,
+    ) -> Result<Option<(usize, Vec<Known>)>, StoreError> {
+        let mut remembered =
+            (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
+        if let Some((_, threads)) = &remembered
+            && !self.are_kept(threads, now_ms)?
+        {
+            self.forget(chains);
+            remembered = None;
+        }
+        let first = remembered.as_ref().map_or(1, |(sent, threads)| {
+            // Of so many, one of the session may have been left out.
+            if threads.len() < SENDERS { sent + 1 } else { *sent }
+        });
+        let asked: Vec<Chain> = chains[first..].iter().rev().copied().collect();
+        let session = caller.session.as_deref();
+        let stored = if asked.is_empty() { Vec::new() } else { self.store.boundaries(&asked, session)? };
+        let sent = match (stored.first(), &remembered) {
+            (Some((longest, _)), _) => {
+                chains.iter().rposition(|chain| *chain == longest.chain).ok_or(StoreError::Damaged)?
+            }
+            (None, Some((sent, _))) => *sent,
+            (None, None) => return Ok(None),
+        };
+        let mut known: Vec<Known> = Vec::new();
+        for (boundary, thread) in stored {
+            known.extend(match thread {
+                Some(thread) => Some(self.caught_up(thread)),
+                None => self.memory.thread(&boundary.thread),
+            });
+        }
+        for id in remembered.iter().filter(|(at, _)| *at == sent).flat_map(|(_, threads)| threads.iter()) {
+            if !known.iter().any(|known| known.thread.id == *id) {
+                known.extend(self.known(id)?);
+            }
+        }
+        Ok(Some((sent, known)))
+    }
+
+    /// A stored thread as it is remembered, unless another gateway on the same store has continued it since, or has set
+    /// it aside. The time alone does not say so: the store keeps the latest one, and the clock may have been set back
+    /// since.
+    fn caught_up(&self, stored: Thread) -> Known {
+        let Some(known) = self.memory.thread(&stored.id) else { return Known::of(stored) };
+        let differs = (stored.head, stored.observe) != (known.thread.head, known.thread.observe);
+        if stored.at_ms <= known.thread.at_ms || !differs {
+            return known;
+        }
+        let newer = Known::of(stored);
+        self.memory.know(newer.clone());
+        self.memory.thread(&newer.thread.id).unwrap_or(newer)
+    }
+
     /// The thread of a request, among those that sent its first `sent` messages: preferably one of its own session,
     /// and preferably one that ended there. A request that continues from the middle of a thread, or in another
     /// session, begins a new thread. So do first words after a rest, which also begin a new conversation, and a
@@ -45,16 +105,12 @@ impl Lineage {
     /// was accepted.
     pub(super) fn thread_of(
         &self,
-        threads: &[String],
+        mut candidates: Vec<Known>,
         chains: &[Chain],
         found: Found<'_>,
         sender: &Sender<'_>,
     ) -> Result<(Known, Relation), StoreError> {
         let Found { sent, answered, .. } = found;
-        let mut candidates = Vec::new();
-        for id in threads {
-            candidates.extend(self.known(id)?);
-        }
         let ends_here = |known: &Known| known.thread.head == chains[sent];
         let goes_on = |known: &Known| {
             ends_here(known) || known.stems.contains(&chains[sent]) || found.left_out(known, chains).is_some()

@@ -22,6 +22,7 @@ mod reader;
 mod recent;
 pub mod row;
 mod schema;
+mod senders;
 mod spare;
 mod splices;
 pub mod sqlite;
@@ -60,11 +61,17 @@ pub use windows::BELIEVED as WINDOW_BELIEVED;
 
 /// A store, whatever it is made of.
 pub trait Store: Send + Sync {
-    /// The threads that sent the first of these histories that any thread has sent.
+    /// The threads that sent the first of these histories that any thread has sent, in the order of their ids; `None`
+    /// stands for one that is forgotten. Of many, only the newest are returned and those of `session` that were in use
+    /// last; their number is bounded.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError>;
+    /// [`StoreError`] when they cannot be read.
+    fn boundaries(
+        &self,
+        chains: &[Chain],
+        session: Option<&str>,
+    ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError>;
 
     /// The decisions about the messages that these histories end with.
     ///

@@ -85,8 +85,12 @@ fn weight(stored: &StoredDecision) -> usize {
 }
 
 impl Store for Overlay {
-    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
-        self.below.boundaries(chains)
+    fn boundaries(
+        &self,
+        chains: &[Chain],
+        session: Option<&str>,
+    ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError> {
+        self.below.boundaries(chains, session)
     }
 
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {

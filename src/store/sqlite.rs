@@ -17,7 +17,7 @@ use super::row::{
 };
 use super::summaries::{self, Summary};
 use super::writer::Writer;
-use super::{Store, StoreError, Stored, lacking, ledger, schema, splices, windows};
+use super::{Store, StoreError, Stored, lacking, ledger, schema, senders, splices, windows};
 use crate::conversation::{Chain, Digest};
 use crate::plan::LeafEdit;
 use crate::planner::{Cause, Decision, PartKey};
@@ -123,20 +123,12 @@ fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 }
 
 impl Store for Sqlite {
-    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
-        self.read_at_once(|connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT thread FROM boundaries WHERE chain = ?1")?;
-            for &chain in chains {
-                let rows =
-                    statement.query_map([chain.0.0], |row| Ok(Boundary { chain, thread: row.get(0)? }))?;
-                let found: Vec<Boundary> = rows.collect::<Result<_, _>>()?;
-                if !found.is_empty() {
-                    return Ok(found);
-                }
-            }
-            Ok(Vec::new())
-        })
+    fn boundaries(
+        &self,
+        chains: &[Chain],
+        session: Option<&str>,
+    ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError> {
+        self.read_at_once(|connection| senders::find(connection, chains, session))
     }
 
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {
@@ -175,10 +167,7 @@ impl Store for Sqlite {
     }
 
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError> {
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(&format!("{THREADS} WHERE id = ?1"))?;
-            statement.query_row([id], |row| Ok(thread(row))).optional()?.transpose()
-        })
+        self.read(|connection| thread_with_id(connection, id))
     }
 
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError> {
@@ -232,6 +221,12 @@ impl Store for Sqlite {
     fn failed_reads(&self) -> u64 {
         self.health.failed()
     }
+}
+
+/// The thread with this id.
+pub(super) fn thread_with_id(connection: &Connection, id: &str) -> Result<Option<Thread>, StoreError> {
+    let mut statement = connection.prepare_cached(&format!("{THREADS} WHERE id = ?1"))?;
+    statement.query_row([id], |row| Ok(thread(row))).optional()?.transpose()
 }
 
 fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {

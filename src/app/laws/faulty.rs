@@ -54,8 +54,12 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
-        self.read(&[1], |store| store.boundaries(chains))
+    fn boundaries(
+        &self,
+        chains: &[Chain],
+        session: Option<&str>,
+    ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError> {
+        self.read(&[1], |store| store.boundaries(chains, session))
     }
 
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {

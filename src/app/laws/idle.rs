@@ -50,8 +50,12 @@ impl Swept {
 }
 
 impl Store for Swept {
-    fn boundaries(&self, chains: &[Chain]) -> Result<Vec<Boundary>, StoreError> {
-        self.inner.boundaries(chains)
+    fn boundaries(
+        &self,
+        chains: &[Chain],
+        session: Option<&str>,
+    ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError> {
+        self.inner.boundaries(chains, session)
     }
 
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError> {

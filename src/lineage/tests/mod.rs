@@ -1,5 +1,6 @@
 //! Where requests belong, on a real store, before and after a restart.
 
+mod crowds;
 mod events;
 mod gateways;
 mod held;

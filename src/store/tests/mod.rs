@@ -132,8 +132,10 @@ fn rows_come_back() {
     let found = store.decisions(&[chain("m")]).unwrap();
     assert_eq!(found, [given.decisions[1].clone(), given.decisions[0].clone()]);
     assert_eq!(store.decisions(&[chain("n")]).unwrap(), []);
-    assert_eq!(store.boundaries(&[chain("m")]).unwrap(), [boundary("m", "t1"), boundary("m", "t2")]);
-    assert_eq!(store.boundaries(&[chain("n")]).unwrap(), []);
+    let found = [("t1", &given.threads[0]), ("t2", &given.threads[1])];
+    let found = found.map(|(id, thread)| (boundary("m", id), Some(thread.clone())));
+    assert_eq!(store.boundaries(&[chain("n"), chain("m")], None).unwrap(), found);
+    assert_eq!(store.boundaries(&[chain("n")], None).unwrap(), []);
     assert_eq!(store.thread("t1").unwrap().as_ref(), Some(&given.threads[0]));
     assert_eq!(store.session("s").unwrap().as_ref(), Some(&given.threads[1]));
     assert_eq!((store.thread("t3").unwrap(), store.session("other").unwrap()), (None, None));

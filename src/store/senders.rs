@@ -1,0 +1,150 @@
+//! The threads that have sent a history.
+//!
+//! Any number of threads may begin with the same messages. Which of them continues with a request is decided among the
+//! newest ones and those of its session that were in use last, so that the work of a request does not grow with the
+//! number of the others. What was decided about a history is stored under the history itself: no thread is needed to
+//! find that.
+
+use rusqlite::{Connection, params};
+
+use super::StoreError;
+use super::row::{Boundary, Thread};
+use super::sqlite::thread_with_id;
+use crate::conversation::Chain;
+
+/// The number of threads of a history that are considered because they are the newest. If it has fewer, these are all.
+pub(super) const NEWEST: usize = 16;
+/// The number of a session's threads that are considered because they were in use last, if they have sent the history.
+pub(super) const IN_USE: usize = 32;
+
+/// Ids of threads begin with the time at which they were made.
+const BY_HISTORY: &str = "SELECT thread FROM boundaries WHERE chain = ?1 ORDER BY thread DESC LIMIT ?2";
+
+/// The joined tables are read in this order: a history may have many more threads.
+const BY_SESSION: &str = "SELECT thread
+                          FROM (SELECT id FROM threads WHERE session IS ?2 ORDER BY at_ms DESC LIMIT ?3)
+                          CROSS JOIN boundaries ON chain = ?1 AND thread = id";
+
+/// See [`super::Store::boundaries`].
+pub(super) fn find(
+    connection: &Connection,
+    chains: &[Chain],
+    session: Option<&str>,
+) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError> {
+    let mut by_history = connection.prepare_cached(BY_HISTORY)?;
+    for &chain in chains {
+        let newest = by_history.query_map(params![chain.0.0, NEWEST as u64], |row| row.get(0))?;
+        let mut ids: Vec<String> = newest.collect::<Result<_, _>>()?;
+        if ids.is_empty() {
+            continue;
+        }
+        if ids.len() == NEWEST {
+            let mut by_session = connection.prepare_cached(BY_SESSION)?;
+            let in_use =
+                by_session.query_map(params![chain.0.0, session, IN_USE as u64], |row| row.get(0))?;
+            for id in in_use {
+                ids.push(id?);
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let known = |id: String| {
+            let thread = thread_with_id(connection, &id)?;
+            Ok((Boundary { chain, thread: id }, thread))
+        };
+        return ids.into_iter().map(known).collect();
+    }
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::conversation::Digest;
+    use crate::store::schema;
+
+    /// A store in which so many threads, each of a session of its own, have sent one history and one of their own. They
+    /// were last used in the reverse order of their ids.
+    fn crowd(connection: &Connection, threads: usize) -> Chain {
+        let shared = Chain(Digest::of(&[b"shared"]));
+        for n in 0..threads {
+            let id = format!("{n:06}");
+            let own = Digest::of(&[id.as_bytes()]);
+            let row = params![id, format!("session {n}"), own.0, threads - n];
+            connection
+                .execute(
+                    "INSERT INTO threads (id, conversation, session, head, at_ms) VALUES (?1, ?1, ?2, ?3, ?4)",
+                    row,
+                )
+                .unwrap();
+            for chain in [shared.0, own] {
+                connection
+                    .execute(
+                        "INSERT INTO boundaries (chain, thread, at_ms) VALUES (?1, ?2, 0)",
+                        params![chain.0, id],
+                    )
+                    .unwrap();
+            }
+        }
+        shared
+    }
+
+    /// Whatever number of threads has sent a history, as many are read, and the newest and the session's own are among
+    /// them.
+    #[test]
+    fn the_number_of_threads_does_not_matter() {
+        let steps = |connection: &Connection| -> Vec<i32> {
+            let steps = |statement| {
+                connection.prepare_cached(statement).unwrap().reset_status(StatementStatus::VmStep)
+            };
+            vec![steps(BY_HISTORY), steps(BY_SESSION)]
+        };
+        let mut expected = None;
+        for threads in [NEWEST + 1, 100, 2000] {
+            let connection = Connection::open_in_memory().unwrap();
+            schema::prepare(&connection).unwrap();
+            let shared = crowd(&connection, threads);
+            let found = find(&connection, &[shared], Some("session 0")).unwrap();
+            let ids: Vec<&str> = found.iter().map(|(boundary, _)| &*boundary.thread).collect();
+            let mut newest: Vec<String> = (threads - NEWEST..threads).map(|n| format!("{n:06}")).collect();
+            newest.insert(0, "000000".to_owned());
+            assert_eq!(ids, newest, "{threads}");
+            assert!(found.iter().all(|(boundary, thread)| {
+                boundary.chain == shared && thread.as_ref().is_some_and(|known| known.id == boundary.thread)
+            }));
+            let steps = steps(&connection);
+            assert_eq!(*expected.get_or_insert(steps.clone()), steps, "{threads}");
+        }
+    }
+
+    /// Whose threads are returned, of a hundred that have sent a history.
+    #[test]
+    fn those_in_use_are_found() {
+        let connection = Connection::open_in_memory().unwrap();
+        schema::prepare(&connection).unwrap();
+        let shared = crowd(&connection, 100);
+        let change = |sql: &str| {
+            connection.execute(sql, []).unwrap();
+        };
+        // Nobody's, the first in use last; one that is gone; one that has sent something else.
+        change("UPDATE threads SET session = NULL WHERE id < '000050'");
+        change("DELETE FROM threads WHERE id = '000099'");
+        change("DELETE FROM boundaries WHERE thread = '000003'");
+        for (case, session, older) in [
+            ("a session that has sent it", Some("session 60"), vec![60]),
+            ("a session that has sent something else", Some("session 3"), vec![]),
+            ("an unknown session", Some("session"), vec![]),
+            ("no session", None, (0..IN_USE).filter(|n| *n != 3).collect()),
+        ] {
+            let found = find(&connection, &[shared], session).unwrap();
+            let ids: Vec<&str> = found.iter().map(|(boundary, _)| &*boundary.thread).collect();
+            let expected: Vec<String> =
+                older.into_iter().chain(100 - NEWEST..100).map(|n| format!("{n:06}")).collect();
+            assert_eq!(ids, expected, "{case}");
+            let gone = found.iter().filter(|(_, thread)| thread.is_none());
+            assert_eq!(gone.map(|(boundary, _)| &*boundary.thread).collect::<Vec<_>>(), ["000099"], "{case}");
+        }
+    }
+}
