@@ -258,7 +258,7 @@ impl Gateway for Sidecar {
         let inbound = Inbound { read_at: Instant::now(), ..inbound };
         let enveloped = Enveloped::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
-        let is_last = attempt > 1 && attempt == self.core.recover.max_attempts;
+        let is_last = attempt > 1 && attempt == self.core.settings.recover.max_attempts;
         let overflow = match refused {
             Refused::Overflow { limit, prompt } => {
                 let model = self.core.model(protocol, &enveloped);

@@ -122,8 +122,8 @@ impl Named {
         let more = longest.filter(|longest| longest.tokens - tokens >= LESS);
         let told =
             more.map(|longest| density(longest.billed.saturating_sub(billed), longest.tokens - tokens));
-        let density =
-            told.filter(|told| PLAUSIBLE.contains(told)).or(known.map(|known| known.density)).unwrap_or(1.0);
+        let usual = known.map_or(1.0, |known| known.density);
+        let density = told.filter(|told| PLAUSIBLE.contains(told)).unwrap_or(usual);
         let rest = billed.saturating_sub((tokens as f64 * density).round() as u64);
         (rest > 0).then_some(Held { tokens: rest, body: tokens, density })
     }

@@ -112,7 +112,7 @@ fn what_others_take_is_not_the_gateways_time() {
         exchange.data(br#"{"choices":[]}"#);
         exchange.end(End::Complete);
     }
-    let shown = || metrics::text(&*core.stored.store, &core.tally, &Stats::default());
+    let shown = || metrics::text(&*core.store, &core.tally, &Stats::default());
     while !shown().contains("plimsoll_gateway_seconds_count 2\n") {
         rig.within(tokio::task::yield_now());
     }
