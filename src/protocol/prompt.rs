@@ -30,6 +30,8 @@ pub struct Prompt {
     pub bound: Bound,
     /// A hash of the names of what the provider holds and reads before the blocks, if the request names any.
     pub named: Option<u64>,
+    /// Whether that is billed as read from a cache.
+    pub named_is_cached: bool,
     /// How many blocks at the end are instructions read behind the messages, which no cache keeps.
     pub late: usize,
 }
@@ -300,6 +302,8 @@ pub(super) struct Layout {
     pub(super) binds: &'static [Bind],
     /// Members that name something the provider holds, and reads before everything in the body.
     pub(super) names: &'static [Bind],
+    /// Whether these are names of caches: what is held under them is billed as read from a cache.
+    pub(super) names_caches: bool,
     /// Members that mark a block or, in the outermost object, the end of the prompt.
     pub(super) marks: &'static [&'static str],
     /// Whether reasoning is encrypted.
@@ -315,6 +319,7 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let first = conversation.beginning();
     prompt.bound = prelude::bound(conversation, layout, first.message as usize);
     prompt.named = prelude::named(conversation, layout);
+    prompt.named_is_cached = prompt.named.is_some() && layout.names_caches;
     for at in 0..conversation.messages.len() {
         let index = &conversation.messages[at].index;
         let is_kept = layout.keeps_users && matches!(index.role, Role::User | Role::System);

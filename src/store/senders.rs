@@ -115,7 +115,7 @@ mod tests {
                 boundary.chain == shared && thread.as_ref().is_some_and(|known| known.id == boundary.thread)
             }));
             let steps = steps(&connection);
-            assert_eq!(*expected.get_or_insert(steps.clone()), steps, "{threads}");
+            assert_eq!(*expected.get_or_insert_with(|| steps.clone()), steps, "{threads}");
         }
     }
 

@@ -61,10 +61,10 @@ impl Default for Named {
 }
 
 impl Named {
-    /// What the provider reads before a prompt with this figure, as a block; `None` if the prompt names nothing, or if no
-    /// figure has shown its size. It keeps the size that the first figure shows until one contradicts it, the provider
-    /// states it, or a much shorter body shows it better. `hides`: the provider holds a part of the history as well, so
-    /// that the figure says nothing about either.
+    /// What the provider reads before a prompt with this figure, as a block; `None` if the prompt names nothing. As long as
+    /// no figure has shown its size it has no tokens, but it is there: entries of the cache begin with it. It keeps the
+    /// size that the first figure shows until one contradicts it, the provider states it, or a much shorter body shows it
+    /// better. `hides`: the provider holds a part of the history as well, so that the figure says nothing about either.
     pub(super) fn of(
         &self,
         record: &Record,
@@ -84,7 +84,7 @@ impl Named {
         if let Some(held) = shown {
             self.held.insert(name, held);
         }
-        let tokens = shown.or(known)?.tokens;
+        let tokens = shown.or(known).map_or(0, |held| held.tokens);
         Some(Block { key: name.into(), tokens, mark: None, bound: 0 })
     }
 
@@ -164,9 +164,9 @@ mod tests {
         let (known, record) = (Named::default(), Record::default());
         for (what, named, tokens, billed, hides, expected) in [
             ("nothing is named", None, 1000, 20_000, false, None),
-            ("no figure", Some(1), 1000, 0, false, None),
-            ("a figure that shows nothing", Some(1), 1000, 900, false, None),
-            ("a history is held as well", Some(1), 1000, 20_000, true, None),
+            ("no figure", Some(1), 1000, 0, false, Some(0)),
+            ("a figure that shows nothing", Some(1), 1000, 900, false, Some(0)),
+            ("a history is held as well", Some(1), 1000, 20_000, true, Some(0)),
             ("the first figure that shows it", Some(1), 1000, 20_000, false, Some(19_000)),
             ("the body has grown, in denser text", Some(1), 5000, 26_000, false, Some(19_000)),
             ("the body was cut", Some(1), 500, 20_000, false, Some(19_000)),
@@ -185,7 +185,8 @@ mod tests {
             known.of(record, scope, &prompt(Some(2), 1000), Figure { billed: 0, read: 0 }, false)
         };
         let other = Record { model: Some("m".to_owned()), ..Record::default() };
-        assert!(sizes(&record, 0).is_some() && sizes(&record, 1).is_none() && sizes(&other, 0).is_none());
+        let all = [sizes(&record, 0), sizes(&record, 1), sizes(&other, 0)];
+        assert_eq!(all.map(|block| block.map(|block| block.tokens)), [Some(4000), Some(0), Some(0)]);
     }
 
     #[test]

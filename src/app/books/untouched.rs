@@ -101,7 +101,7 @@ impl Untouched {
         let shares = shares(sent, sent.scale(billed), billed);
         ended.record.prompt = Some(shares);
         budget_of_history(&mut ended.record, shares);
-        let figure = Figure { billed, read: read_of_caches(&ended.record, known) };
+        let figure = Figure { billed, read: read_by_name(sent, known) };
         let named = self.named.of(&ended.record, measured.scope, sent, figure, measured.hides);
         let held = named.map_or(0, |named| named.tokens);
         let billed = billed.saturating_sub(held);
@@ -295,10 +295,9 @@ struct Asked<'a> {
     flight: Flight,
 }
 
-/// The tokens read from caches under names, which are at least all that is held under them; 0: unknown. Only Gemini's
-/// names are names of caches.
-fn read_of_caches(record: &Record, usage: Option<&Usage>) -> u64 {
-    usage.filter(|_| record.protocol == "gemini").map_or(0, |usage| usage.tokens.cache_read)
+/// The tokens read from a cache that a prompt names, which are at least all that is held in it; 0: unknown.
+fn read_by_name(prompt: &Prompt, usage: Option<&Usage>) -> u64 {
+    usage.filter(|_| prompt.named_is_cached).map_or(0, |usage| usage.tokens.cache_read)
 }
 
 /// The tokens that were read and written by marks, of a prompt billed for `billed` tokens.

@@ -49,6 +49,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::system("speed"),
         ],
         names: &[],
+        names_caches: false,
         marks: MARKS,
         sealed: true,
         keeps_users: false,

@@ -49,6 +49,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         before: &["systemInstruction", "system_instruction", "tools"],
         binds: &[],
         names: &[Bind::messages("cachedContent"), Bind::messages("cached_content")],
+        names_caches: true,
         marks: &[],
         sealed: false,
         keeps_users: false,

@@ -45,6 +45,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("provider").of_marks(),
         ],
         names: &[],
+        names_caches: false,
         marks: MARKS,
         sealed: false,
         keeps_users: false,

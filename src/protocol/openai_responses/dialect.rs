@@ -43,6 +43,7 @@ pub(super) static DIALECT: Dialect = Dialect {
             Bind::messages("service_tier"),
         ],
         names: &[Bind::within("prompt", "id"), Bind::within("prompt", "version")],
+        names_caches: false,
         marks: MARKS,
         sealed: true,
         keeps_users: true,
