@@ -272,8 +272,7 @@ impl Gateway for Sidecar {
             }
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
-        let is_unexplained = matches!(refused, Refused::Overflow { limit: None, .. });
-        let attempt = Attempt { before: attempt, is_paid, is_unexplained };
+        let attempt = Attempt { before: attempt, is_paid };
         self.recovered(protocol, enveloped, overflow, attempt, until).await
     }
 

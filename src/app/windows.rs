@@ -2,11 +2,7 @@
 //! filled it.
 //!
 //! All of it is bounded. A learned window is believed for a limited time, since servers may be restarted with larger
-//! ones. One that a provider has stated is stored, so that the next process knows it; the rest is learned again from the
-//! next refusal.
-//!
-//! A refusal without figures says only that the window is smaller than the prompt. That is believed for an hour if a
-//! shorter form of the same request was answered, and no prompt as long ever was. A new refusal costs nothing but time.
+//! ones. It is stored, so that the next process knows it; the rest is learned again from the next refusal.
 
 use std::sync::Arc;
 
@@ -15,7 +11,6 @@ use super::models::Models;
 use crate::conversation::{Chain, Hashed};
 use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
-use crate::usage::Vendor;
 
 /// The longest model name that is stored, in bytes.
 const LONGEST_NAME: usize = 256;
@@ -25,10 +20,6 @@ const FULL: u64 = 1024;
 const UNCLEAR: u64 = 64;
 /// The smallest plausible window, as a share of the longest prompt that was answered: anything below was misread.
 const LEAST: f64 = 0.05;
-/// How many milliseconds a stated window is believed.
-const STATED_MS: i64 = WINDOW_BELIEVED.as_millis() as i64;
-/// The same for one that was inferred.
-const INFERRED_MS: i64 = 3_600_000;
 
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
@@ -44,20 +35,18 @@ pub(super) struct Windows {
     rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
 }
 
-/// A window that a provider has stated, or that was inferred from its refusals.
+/// A window that a provider has stated.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     tokens: u64,
-    /// When it was learned, in milliseconds since 1970.
+    /// When it was stated, in milliseconds since 1970.
     at_ms: i64,
-    /// For how many milliseconds it is believed.
-    for_ms: i64,
 }
 
 /// What is known of a model's window at one upstream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Learned {
-    /// The window that the provider has stated last, or else the one that was inferred last.
+    /// The window that the provider has stated last, if any.
     limit: Option<Limit>,
     /// The longest prompt that was answered, in tokens.
     answered: u64,
@@ -80,7 +69,7 @@ impl Windows {
     pub(super) fn stored(windows: &[StoredWindow], served: &[(&str, String)]) -> Self {
         let known = Self::new();
         for StoredWindow { upstream, model, tokens, at_ms } in windows {
-            let limit = tokens.map(|tokens| Limit::stated(tokens, *at_ms));
+            let limit = tokens.map(|tokens| Limit { tokens, at_ms: *at_ms });
             for (name, _) in served.iter().filter(|(_, url)| url == upstream) {
                 known.with(name, Some(model), |learned| learned.limit = limit);
             }
@@ -96,21 +85,6 @@ impl Windows {
                 (learned.limit, learned.surprises) = (Some(limit), false);
             }
             is_likely
-        });
-        learned.unwrap_or_default()
-    }
-
-    /// Records that the window must be smaller than this, at a time in milliseconds since 1970, unless a prompt as long
-    /// was ever answered or the provider has stated the window. Returns whether it is believed.
-    fn infer(&self, upstream: &str, model: &str, tokens: u64, now_ms: i64) -> bool {
-        let learned = self.with(upstream, Some(model), |learned| {
-            let is_told =
-                |limit: Limit| limit.is_believed(now_ms) && (limit.is_stated() || limit.tokens < tokens);
-            let is_new = learned.answered < tokens && !learned.limit.is_some_and(is_told);
-            if is_new {
-                learned.limit = Some(Limit { tokens, at_ms: now_ms, for_ms: INFERRED_MS });
-            }
-            is_new
         });
         learned.unwrap_or_default()
     }
@@ -141,8 +115,8 @@ impl Windows {
         disproved.unwrap_or_default()
     }
 
-    /// The window that a provider has stated or that was inferred, in tokens, if it is still believed at a time in
-    /// milliseconds since 1970.
+    /// The window that a provider has stated, in tokens, if it is still believed at a time in milliseconds since
+    /// 1970.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> Option<u64> {
         let place = |places: &Vec<(String, Learned)>| {
             places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
@@ -208,17 +182,9 @@ impl Windows {
 }
 
 impl Limit {
-    const fn stated(tokens: u64, at_ms: i64) -> Self {
-        Self { tokens, at_ms, for_ms: STATED_MS }
-    }
-
-    const fn is_stated(self) -> bool {
-        self.for_ms == STATED_MS
-    }
-
     /// Whether it is still believed at this time, in milliseconds since 1970.
     const fn is_believed(self, now_ms: i64) -> bool {
-        now_ms.saturating_sub(self.at_ms) <= self.for_ms
+        now_ms.saturating_sub(self.at_ms) <= WINDOW_BELIEVED.as_millis() as i64
     }
 }
 
@@ -226,29 +192,8 @@ impl Core {
     /// Records the window that a provider stated, in tokens.
     pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
         let now_ms = (self.now_ms)();
-        if self.learned.windows.learn(upstream.name(), model, Limit::stated(limit, now_ms)) {
+        if self.learned.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms }) {
             self.store_window(upstream, model, Some(limit), now_ms);
-        }
-    }
-
-    /// Records that the window must be smaller than this, in tokens: a prompt that left no more of it was refused.
-    pub(super) fn window_inferred(
-        &self,
-        upstream: &Upstream,
-        model: &str,
-        vendor: Option<Vendor>,
-        tokens: u64,
-    ) {
-        let listed = self.prices.find(model, vendor).and_then(|priced| priced.price.context_window);
-        if listed.is_none_or(|listed| tokens < listed)
-            && self.learned.windows.infer(upstream.name(), model, tokens, (self.now_ms)())
-        {
-            tracing::info!(
-                upstream = upstream.name(),
-                model,
-                tokens,
-                "a prompt was refused as too long: the window is taken to be smaller for the next hour"
-            );
         }
     }
 
@@ -274,38 +219,7 @@ mod tests {
     use super::*;
 
     fn limit(tokens: u64, at_ms: i64) -> Limit {
-        Limit::stated(tokens, at_ms)
-    }
-
-    /// The window after a refusal without figures, and whether it says anything.
-    #[test]
-    fn what_is_inferred_is_believed_unless_more_is_known() {
-        const HOUR: i64 = 3_600_000;
-        for (name, stated, answered, inferred, expected) in [
-            ("nothing is known", None, 0, &[(1000, 0)][..], Some(1000)),
-            ("a shorter prompt was answered", None, 999, &[(1000, 0)], Some(1000)),
-            ("one as long was answered", None, 1000, &[(1000, 0)], None),
-            ("a smaller one was inferred before", None, 0, &[(900, 0), (1000, 0)], Some(900)),
-            ("a larger one was inferred before", None, 0, &[(1000, 0), (900, 0)], Some(900)),
-            ("a smaller one is not believed any more", None, 0, &[(900, -HOUR - 1), (1000, 0)], Some(1000)),
-            ("it is not believed any more", None, 0, &[(1000, -HOUR - 1)], None),
-            ("the provider has stated it", Some((2000, -HOUR - 1)), 0, &[(1000, 0)], Some(2000)),
-            ("that was long ago", Some((2000, -25 * HOUR)), 0, &[(1000, 0)], Some(1000)),
-        ] {
-            let windows = Windows::new();
-            if let Some((tokens, at_ms)) = stated {
-                windows.learn("a", Some("m"), limit(tokens, at_ms));
-            }
-            windows.fitted("a", Some("m"), answered);
-            for (tokens, at_ms) in inferred {
-                windows.infer("a", "m", *tokens, *at_ms);
-            }
-            assert_eq!(windows.of("a", Some("m"), 0), expected, "{name}");
-            let longer = expected.unwrap_or_default() + 1;
-            assert_eq!(windows.fitted("a", Some("m"), longer), expected.is_some(), "{name}: it is disproved");
-            windows.learn("a", Some("m"), limit(3000, 0));
-            assert_eq!(windows.of("a", Some("m"), 0), Some(3000), "{name}: it is stated");
-        }
+        Limit { tokens, at_ms }
     }
 
     #[test]

@@ -270,9 +270,10 @@ fn clients_never_see_an_overflow() {
         gateway.stop();
         let received = upstream.received();
         let refused = too_long(&received);
-        // It is learned from one refusal how large the window is, or at most is.
-        assert_eq!(refused, 1, "{}", dialect.path);
+        assert!((1..6).contains(&refused), "{}: {refused} refused", dialect.path);
         assert_eq!(received.len(), 46 + refused);
+        // A provider that names its limit has to do so only once.
+        assert!(!dialect.tells || refused == 1, "{}: {refused}", dialect.path);
         assert!(received.iter().all(|one| one.text().contains(GOAL)), "{}", dialect.path);
         let last = received.last().unwrap().text();
         assert!(last.contains("[plimsoll: ") && last.contains("removed here to fit"), "{}", dialect.path);

@@ -69,7 +69,6 @@ impl Follow {
         let reported = usage.own_tokens();
         if let Some(tokens) = reported {
             self.core.prompt_fitted(&self.upstream, model, tokens);
-            self.infer_window(tokens);
         }
         let Some(tokens) = reported.or_else(|| self.supposed(usage.asked_tokens())) else { return };
         let figure = Figure { messages, tokens, model: model.map(Arc::from) };
@@ -85,25 +84,6 @@ impl Follow {
         let less = (now as f64 - then as f64) / meter.bytes_per_token(model);
         let tokens = (tokens as f64 - less).round().max(1.0) as u64;
         shadow.meter.learn(place.head(), Figure { tokens, ..figure }, if_reported(planned_read));
-    }
-
-    /// If a longer form of this request was refused as too long, and the provider has not said how long it may be: the
-    /// usable window is smaller than that form. `tokens` is the size of this one, which was answered.
-    fn infer_window(&self, tokens: u64) {
-        if !self.start.attempt.is_unexplained || self.is_original() {
-            return;
-        }
-        let (Some(place), Some(level), Some(model)) =
-            (&self.facts.place, self.facts.level, self.facts.model.as_deref())
-        else {
-            return;
-        };
-        let learned = &self.core.learned;
-        let Some(refused) = learned.windows.refused(place.head()) else { return };
-        let more = refused.saturating_sub(self.start.rewritten_to) as f64;
-        let more = (more / learned.meter.bytes_per_token(Some(model))) as u64;
-        let reserve = level.gauge.map_or(0, |gauge| gauge.reserve);
-        self.core.window_inferred(&self.upstream, model, self.vendor, tokens + more + reserve);
     }
 
     /// The size in tokens to assume for a prompt if the provider reports only a sum over several calls (`sum`). The sum

@@ -67,6 +67,4 @@ pub(in crate::app) struct Attempt {
     pub(in crate::app) before: u32,
     /// Whether the attempt before was answered, and therefore paid for.
     pub(in crate::app) is_paid: bool,
-    /// Whether the attempt before was refused as too long without a word on how long a prompt may be.
-    pub(in crate::app) is_unexplained: bool,
 }
