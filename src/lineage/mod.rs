@@ -196,7 +196,7 @@ impl Lineage {
         let chains = chains(conversation, kept.unwrap_or(root));
         match self.longest_sent(&chains, caller, now_ms)? {
             None => self.place_of_unknown(conversation, chains, &sender),
-            Some((sent, threads)) => self.place_of_known(conversation, chains, sent, threads, &sender),
+            Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
         }
     }
 
@@ -235,7 +235,7 @@ impl Lineage {
         conversation: &Conversation,
         chains: Vec<Chain>,
         sent: usize,
-        threads: Vec<Known>,
+        threads: &[String],
         sender: &Sender<'_>,
     ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;

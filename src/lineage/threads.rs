@@ -46,7 +46,7 @@ impl Lineage {
         chains: &[Chain],
         caller: &Caller,
         now_ms: i64,
-    ) -> Result<Option<(usize, Vec<Known>)>, StoreError> {
+    ) -> Result<Option<(usize, Vec<String>)>, StoreError> {
         let mut remembered =
             (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
         if let Some((_, threads)) = &remembered
@@ -69,33 +69,29 @@ impl Lineage {
             (None, Some((sent, _))) => *sent,
             (None, None) => return Ok(None),
         };
-        let mut known: Vec<Known> = Vec::new();
+        let mut threads = Vec::new();
         for (boundary, thread) in stored {
-            known.extend(match thread {
-                Some(thread) => Some(self.caught_up(thread)),
-                None => self.memory.thread(&boundary.thread),
-            });
+            if let Some(thread) = thread {
+                self.catch_up(thread);
+            }
+            threads.push(boundary.thread);
         }
         for id in remembered.iter().filter(|(at, _)| *at == sent).flat_map(|(_, threads)| threads.iter()) {
-            if !known.iter().any(|known| known.thread.id == *id) {
-                known.extend(self.known(id)?);
+            if !threads.contains(id) {
+                threads.push(id.clone());
             }
         }
-        Ok(Some((sent, known)))
+        Ok(Some((sent, threads)))
     }
 
-    /// A stored thread as it is remembered, unless another gateway on the same store has continued it since, or has set
-    /// it aside. The time alone does not say so: the store keeps the latest one, and the clock may have been set back
-    /// since.
-    fn caught_up(&self, stored: Thread) -> Known {
-        let Some(known) = self.memory.thread(&stored.id) else { return Known::of(stored) };
-        let differs = (stored.head, stored.observe) != (known.thread.head, known.thread.observe);
-        if stored.at_ms <= known.thread.at_ms || !differs {
-            return known;
+    /// Remembers a stored thread that another gateway on the same store has continued, or has set aside. The time alone
+    /// does not say so: the store keeps the latest one, and the clock may have been set back since.
+    fn catch_up(&self, stored: Thread) {
+        let Some(Known { thread: known, .. }) = self.memory.thread(&stored.id) else { return };
+        let differs = (stored.head, stored.observe) != (known.head, known.observe);
+        if stored.at_ms > known.at_ms && differs {
+            self.memory.know(Known::of(stored));
         }
-        let newer = Known::of(stored);
-        self.memory.know(newer.clone());
-        self.memory.thread(&newer.thread.id).unwrap_or(newer)
     }
 
     /// The thread of a request, among those that sent its first `sent` messages: preferably one of its own session,
@@ -105,12 +101,17 @@ impl Lineage {
     /// was accepted.
     pub(super) fn thread_of(
         &self,
-        mut candidates: Vec<Known>,
+        threads: &[String],
         chains: &[Chain],
         found: Found<'_>,
         sender: &Sender<'_>,
     ) -> Result<(Known, Relation), StoreError> {
         let Found { sent, answered, .. } = found;
+        // What was decided is read by now: a thread that the store has removed in the meantime is none.
+        let mut candidates = Vec::new();
+        for id in threads {
+            candidates.extend(self.known(id)?);
+        }
         let ends_here = |known: &Known| known.thread.head == chains[sent];
         let goes_on = |known: &Known| {
             ends_here(known) || known.stems.contains(&chains[sent]) || found.left_out(known, chains).is_some()
