@@ -33,8 +33,11 @@ pub(super) struct Sizes {
     prompts: Recent<u64, u64>,
     /// Measured tokens of new blocks to one estimated token.
     correction: f64,
-    /// What the keys of blocks are combined with.
-    beside: u128,
+    /// What the provider reads before the prompt in hand because that names it; 0: nothing. The keys of blocks are combined
+    /// with this name.
+    name: u128,
+    /// Its tokens.
+    held: u64,
 }
 
 /// What a provider's figures say about the size of a prompt.
@@ -51,17 +54,20 @@ struct Size {
     tokens: u64,
     /// It was part of a billed prompt. The size of any other block is inferred from new blocks beside it.
     is_billed: bool,
+    /// How many tokens the named block had, if the figure for a whole prompt told this size. `None`: the difference between
+    /// two figures told it, whatever that block has.
+    held: Option<u64>,
 }
 
 impl Sizes {
     pub(super) fn new() -> Self {
         let (blocks, prompts) = (Recent::of_entries(BLOCKS), Recent::of_entries(PROMPTS));
-        Self { blocks, prompts, correction: 1.0, beside: 0 }
+        Self { blocks, prompts, correction: 1.0, name: 0, held: 0 }
     }
 
     /// Sizes the blocks of a prompt that was billed for `billed` tokens, then those of prompts that were not sent.
     /// All come with estimates. Afterwards the first has as many tokens as were billed, but for rounding. Sizes that were
-    /// learned beside another `named` block, or another size of it, do not count.
+    /// learned beside another `named` block do not count, nor do those that depend on another size of it.
     pub(super) fn size<'p>(
         &mut self,
         named: Option<Block>,
@@ -69,10 +75,8 @@ impl Sizes {
         Told { billed, marked }: Told,
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
-        self.beside = named.map_or(0, |named| {
-            let [name, tokens] = [named.key, named.tokens.into()].map(u128::to_le_bytes);
-            xxh3_128(&[name, tokens].concat())
-        });
+        (self.name, self.held) =
+            named.map_or((0, 0), |named| (xxh3_128(&named.key.to_le_bytes()), named.tokens));
         let mut correction = self.correction;
         let last = sent.blocks.iter().rposition(|block| block.mark.is_some());
         if let Some((last, marked)) = last.zip(marked.filter(|_| sent.automatic.is_none())) {
@@ -81,9 +85,17 @@ impl Sizes {
             correction = self.figure(&mut head, marked, correction);
         }
         correction = self.figure(sent, billed, correction);
+        // They are inferred from what is newest.
+        let held = sent.blocks.last().map_or(Some(self.held), |newest| self.known(newest)?.held);
         for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
-            let own = Size { tokens: scaled(block.tokens, correction), is_billed: false };
-            block.tokens = self.blocks.get_or_insert(self.key(block), own).tokens;
+            block.tokens = self.known(block).map_or_else(
+                || {
+                    let tokens = scaled(block.tokens, correction);
+                    self.blocks.insert(self.key(block), Size { tokens, is_billed: false, held });
+                    tokens
+                },
+                |size| size.tokens,
+            );
         }
     }
 
@@ -104,7 +116,8 @@ impl Sizes {
         let correction = known.unwrap_or_else(|| {
             // The figure contradicts what is known: all blocks are scaled alike.
             let scale = billed as f64 / estimated(&sent.blocks).max(1) as f64;
-            self.put(&mut sent.blocks, |_, block| scaled(block.tokens, scale));
+            let held = Some(self.held);
+            self.put(&mut sent.blocks, |_, block| (scaled(block.tokens, scale), held));
             scale
         });
         if late.is_none() {
@@ -121,8 +134,8 @@ impl Sizes {
     /// the figures differ by what is new before it. Where it is new, it is sized with all else that is; so it is where it has
     /// all that was billed.
     fn late(&self, late: &mut [Block], all: u64) -> Option<u64> {
-        let billed = |block: &Block| self.blocks.get(&self.key(block)).filter(|size| size.is_billed);
-        let known: Vec<u64> = late.iter().map(|block| Some(billed(block)?.tokens)).collect::<Option<_>>()?;
+        let known: Vec<u64> =
+            late.iter().map(|block| Some(self.billed(block)?.tokens)).collect::<Option<_>>()?;
         let tokens = Some(known.iter().sum()).filter(|tokens| *tokens < all)?;
         late.iter_mut().zip(&known).for_each(|(block, tokens)| block.tokens = *tokens);
         Some(tokens)
@@ -138,17 +151,15 @@ impl Sizes {
         all: f64,
         likely: f64,
     ) -> Option<f64> {
-        let known = |block: &Block| self.blocks.get(&self.key(block)).filter(|size| size.is_billed);
-        let known: Vec<Option<u64>> =
-            prompt.blocks.iter().map(|block| known(block).map(|size| size.tokens)).collect();
-        let sized = prompt.blocks.iter().zip(&known);
+        let known: Vec<Option<Size>> = prompt.blocks.iter().map(|block| self.billed(block)).collect();
+        let sized = prompt.blocks.iter().zip(known.iter().map(|known| known.map(|size| size.tokens)));
         let first: u64 = sized.clone().take(before).map(|(block, known)| known.unwrap_or(block.tokens)).sum();
         let (mut old, mut new, mut squares) = (0, 0, 0.0);
         for (block, known) in sized.skip(before) {
             match known {
                 Some(tokens) => {
                     old += tokens;
-                    squares += (*tokens as f64).powi(2);
+                    squares += (tokens as f64).powi(2);
                 }
                 None => new += block.tokens,
             }
@@ -170,17 +181,22 @@ impl Sizes {
             self.correction += FOLLOW * (correction - self.correction);
         }
         let of_first = billed as f64 / first.max(1) as f64;
-        self.put(&mut prompt.blocks, |at, block| match known[at] {
-            known if at < before => scaled(known.unwrap_or(block.tokens), of_first),
-            Some(tokens) => scaled(tokens, scale.max(0.0)),
-            None => scaled(block.tokens, correction * scale.max(0.0)),
+        let held = (before == 0).then_some(self.held);
+        self.put(&mut prompt.blocks, |at, block| {
+            let tokens = known[at].map_or(block.tokens, |size| size.tokens);
+            let scale = match known[at] {
+                _ if at < before => of_first,
+                Some(_) => scale.max(0.0),
+                None => correction * scale.max(0.0),
+            };
+            (scaled(tokens, scale), known[at].map_or(held, |size| size.held))
         });
         Some(correction)
     }
 
-    /// The hash of the first block, of the first two, and so on.
+    /// The hash of the first block, of the first two, and so on, behind what is named.
     fn links(&self, blocks: &[Block]) -> impl Iterator<Item = u64> {
-        blocks.iter().scan(0, |link, block| {
+        blocks.iter().scan(self.held, |link, block| {
             let mut bytes = [0; 24];
             bytes[..8].copy_from_slice(&u64::to_le_bytes(*link));
             bytes[8..].copy_from_slice(&self.key(block).to_le_bytes());
@@ -190,13 +206,24 @@ impl Sizes {
     }
 
     fn key(&self, block: &Block) -> u128 {
-        block.key ^ self.beside
+        block.key ^ self.name
     }
 
-    fn put(&self, blocks: &mut [Block], size: impl Fn(usize, &Block) -> u64) {
+    /// What is known of a block, as long as the named one has the size that this depends on.
+    fn known(&self, block: &Block) -> Option<Size> {
+        self.blocks.get(&self.key(block)).filter(|size| size.held.is_none_or(|held| held == self.held))
+    }
+
+    fn billed(&self, block: &Block) -> Option<Size> {
+        self.known(block).filter(|size| size.is_billed)
+    }
+
+    /// `size`: a block's tokens, and what they depend on.
+    fn put(&self, blocks: &mut [Block], size: impl Fn(usize, &Block) -> (u64, Option<u64>)) {
         for (at, block) in blocks.iter_mut().enumerate() {
-            block.tokens = size(at, block);
-            self.blocks.insert(self.key(block), Size { tokens: block.tokens, is_billed: true });
+            let (tokens, held) = size(at, block);
+            block.tokens = tokens;
+            self.blocks.insert(self.key(block), Size { tokens, is_billed: true, held });
         }
     }
 }
@@ -378,6 +405,44 @@ mod tests {
             let told = Told { billed, marked: None };
             sizes.size(named, &mut sent, told, std::iter::once(&mut unsent));
             assert_eq!(tokens(&unsent), [expected], "{what}");
+        }
+    }
+
+    /// Only what the first figure told depends on the size of what is held under a name.
+    #[test]
+    fn what_a_difference_told_holds_when_another_size_of_what_is_named_shows() {
+        let mut sizes = Sizes::new();
+        let requests: [(_, _, Blocks, _, &[u64], Blocks, &[u64]); 6] = [
+            ("first", 5000, &[(1, 3000)], 3000, &[3000], &[(1, 3000), (8, 1000)], &[3000, 1000]),
+            ("dense", 5000, &[(1, 3000), (2, 2000)], 6000, &[3000, 3000], &[(5, 1000)], &[1500]),
+            ("sparse", 5000, &[(1, 3000), (2, 2000), (3, 4000)], 8000, &[3000, 3000, 2000], &[], &[]),
+            (
+                "another size, where one is cut",
+                4500,
+                &[(1, 3000), (6, 100), (3, 4000)],
+                5600,
+                &[3484, 116, 2000],
+                &[(2, 2000), (5, 1000), (8, 1000)],
+                &[3000, 1500, 1161],
+            ),
+            (
+                "grown",
+                4500,
+                &[(1, 3000), (6, 100), (3, 4000), (7, 1000)],
+                6600,
+                &[3484, 116, 2000, 1000],
+                &[(2, 2000)],
+                &[3000],
+            ),
+            ("the size from before", 5000, &[(1, 3000), (2, 2000)], 6000, &[3000, 3000], &[], &[]),
+        ];
+        for (what, held, sent, billed, expected, original, sized) in requests {
+            let (mut sent, mut original) = (prompt(sent), prompt(original));
+            let named = Some(Block { key: 7, tokens: held, mark: None, bound: 0 });
+            let told = Told { billed, marked: None };
+            sizes.size(named, &mut sent, told, std::iter::once(&mut original));
+            assert_eq!(tokens(&sent), expected, "{what}");
+            assert_eq!(tokens(&original), sized, "{what}: as it came");
         }
     }
 
