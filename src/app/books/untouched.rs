@@ -300,11 +300,13 @@ fn read_by_name(prompt: &Prompt, usage: Option<&Usage>) -> u64 {
     usage.filter(|_| prompt.named_is_cached).map_or(0, |usage| usage.tokens.cache_read)
 }
 
-/// The tokens that were read and written by marks, of a prompt billed for `billed` tokens.
+/// The tokens that were read and written by marks, of a prompt billed for `billed` tokens. Where nothing was written,
+/// what was read may be all that the request before left, as at servers that honour no marks, or do not tell of writes.
 fn up_to_mark(usage: &Usage, billed: u64) -> Option<u64> {
     let Tokens { input, .. } = usage.tokens;
-    let cached = billed.saturating_sub(input);
-    (cached > 0 && usage.tokens.prompt() == billed && usage.beside_prompt == 0).then_some(cached)
+    let is_told =
+        usage.tokens.cache_write() > 0 && usage.tokens.prompt() == billed && usage.beside_prompt == 0;
+    is_told.then(|| billed.saturating_sub(input))
 }
 
 /// How the caches would serve each form of the prompt.
@@ -572,6 +574,26 @@ mod tests {
             });
             let ended = ended(Record { thread: Some("ours".to_owned()), ..Record::default() });
             assert_eq!(untouched.follows(&ended, 1), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_prompt_up_to_its_last_mark_is_told_where_something_was_written() {
+        let usage = |input, cache_read, cache_write_5m, beside_prompt| Usage {
+            tokens: Tokens { input, cache_read, cache_write_5m, ..Tokens::default() },
+            beside_prompt,
+            ..Usage::default()
+        };
+        for (what, usage, billed, expected) in [
+            ("written", usage(100, 0, 900, 0), 1000, Some(900)),
+            ("read and written", usage(100, 600, 300, 0), 1000, Some(900)),
+            ("all of it", usage(0, 600, 400, 0), 1000, Some(1000)),
+            ("only read", usage(100, 900, 0, 0), 1000, None),
+            ("neither", usage(1000, 0, 0, 0), 1000, None),
+            ("part of it is held under a name", usage(100, 600, 300, 0), 800, None),
+            ("more beside it", usage(100, 600, 300, 50), 1000, None),
+        ] {
+            assert_eq!(up_to_mark(&usage, billed), expected, "{what}");
         }
     }
 
