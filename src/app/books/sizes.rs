@@ -142,8 +142,8 @@ impl Sizes {
     }
 
     /// Sizes a prompt of `all` tokens whose first so many blocks were billed for so many tokens. Returns how many of them
-    /// an estimated one of what is new is, `likely` if that is not told; `None`: what is known of the blocks is far from
-    /// that.
+    /// an estimated one of other blocks is likely to be, which is `likely` unless all that follows is new; `None`: what is
+    /// known of the blocks is far from that.
     fn sent(
         &mut self,
         prompt: &mut PromptShape,
@@ -177,7 +177,9 @@ impl Sizes {
         if !NEW.contains(&correction) || !is_near {
             return None;
         }
-        if is_told {
+        // New blocks take all the error of known ones beside them: that says nothing about other blocks.
+        let learned = if old == 0 { correction } else { likely };
+        if is_told && old == 0 {
             self.correction += FOLLOW * (correction - self.correction);
         }
         let of_first = billed as f64 / first.max(1) as f64;
@@ -191,7 +193,7 @@ impl Sizes {
             };
             (scaled(tokens, scale), known[at].map_or(held, |size| size.held))
         });
-        Some(correction)
+        Some(learned)
     }
 
     /// The hash of the first block, of the first two, and so on, behind what is named.
@@ -337,12 +339,30 @@ mod tests {
         let requests: [(_, Blocks, u64, &[u64]); 3] = [
             ("first", &[(1, 3000), (2, 2000)], 5500, &[3300, 2200]),
             ("another end", &[(1, 3000), (3, 100), (4, 2000)], 6110, &[3300, 134, 2676]),
-            ("too little to tell", &[(1, 3000), (5, 300)], 3700, &[3338, 362]),
+            ("too little to tell", &[(1, 3000), (5, 300)], 3700, &[3378, 322]),
         ];
         for (what, sent, billed, expected) in requests {
             let mut sent = prompt(sent);
             sizes.size(None, &mut sent, Told { billed, marked: None }, std::iter::empty());
             assert_eq!(tokens(&sent), expected, "{what}");
+        }
+    }
+
+    /// A note that replaces most of a history is new beside a few known blocks, and need not be as dense as the history.
+    #[test]
+    fn what_is_new_beside_known_blocks_says_nothing_about_others() {
+        let mut sizes = Sizes::new();
+        let requests: [(_, Blocks, u64, u64); 3] = [
+            ("all is new", &[(1, 1000)], 1000, 50_000),
+            ("a dense note beside what is known", &[(2, 2000), (1, 1000)], 4000, 50_000),
+            ("all that follows is new", &[(2, 2000), (1, 1000), (3, 4000)], 10_000, 75_000),
+        ];
+        for (at, (what, sent, billed, expected)) in requests.into_iter().enumerate() {
+            let (mut sent, mut original) = (prompt(sent), prompt(&[]));
+            original.blocks.push(Block { key: 100 + at as u128, tokens: 50_000, mark: None, bound: 0 });
+            let told = Told { billed, marked: None };
+            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
+            assert_eq!(tokens(&original), [expected], "{what}");
         }
     }
 
