@@ -85,8 +85,8 @@ pub(super) struct Underway {
 }
 
 impl Underway {
-    /// Stores and has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs. Others that
-    /// have locked the database are waited for as long as `goes_on`.
+    /// Stores and has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs.
+    /// Others that have locked the database are waited for as long as `goes_on`.
     pub(super) fn open(
         database: &Path,
         connection: &Connection,
