@@ -99,8 +99,8 @@ impl Sizes {
         }
     }
 
-    /// Sizes the blocks of a prompt that was billed for `billed` tokens. Returns how many of them an estimated one of what
-    /// is new in it is; `likely` if the figure does not tell.
+    /// Sizes the blocks of a prompt that was billed for `billed` tokens. Returns how many of them an estimated one of other
+    /// blocks is likely to be: as many as in what the figure adds if all of that is new, otherwise `likely`.
     fn figure(&mut self, sent: &mut PromptShape, billed: u64, likely: f64) -> f64 {
         let late = self.late(&mut sent.late, billed);
         let mut billed = billed.saturating_sub(late.unwrap_or(0));
