@@ -112,7 +112,7 @@ fn the_api_says_what_the_commands_print() {
 }
 
 #[test]
-fn what_is_asked_for_is_bounded() {
+fn api_answers_are_bounded() {
     let recorded = Recorded::new();
     let [id, other] = recorded.ids();
     let none = recorded.get("/api/conversations?until=2001-01-01").1;
@@ -138,7 +138,7 @@ fn what_is_asked_for_is_bounded() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn wrong_parameters_are_named() {
     let recorded = Recorded::new();
     let since = "expected a date such as 2026-11-21";
     for (path, status, parameter, says) in [
@@ -179,7 +179,7 @@ fn what_is_wrong_is_named() {
 
 /// A page from another host or origin gets nothing; probes get the usual answers.
 #[test]
-fn who_may_see_what() {
+fn access_depends_on_origin_and_token() {
     let recorded = Recorded::new();
     let own = recorded.admin.to_string();
     let (origin, local) = (format!("http://{own}"), format!("localhost:{}", recorded.admin.port()));
@@ -230,7 +230,7 @@ fn who_may_see_what() {
 }
 
 #[test]
-fn the_page_is_served_with_a_policy_that_lets_it_ask_the_api_alone() {
+fn the_page_has_a_strict_content_security_policy() {
     let recorded = Recorded::new();
     let (status, head, body) = exchange(recorded.admin, "GET", "/", &[], "");
     let page = String::from_utf8(body).unwrap();
@@ -278,7 +278,7 @@ fn the_page_is_served_with_a_policy_that_lets_it_ask_the_api_alone() {
 
 /// If the store of a running gateway is removed, an error is reported and no new store is made.
 #[test]
-fn without_books_there_are_none() {
+fn a_removed_store_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let mut gateway = Gateway::start(home.path(), "[listen]\nadmin = '127.0.0.1:0'\n", "http://127.0.0.1:9");
     let admin = gateway.admin();

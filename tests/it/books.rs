@@ -61,7 +61,7 @@ fn two_requests(config: &str, first: &str, second: &str) -> Vec<Value> {
 
 /// If the provider clears parts of a prompt itself, it is unknown what would have been left of the original.
 #[test]
-fn what_the_provider_cuts_by_itself_is_no_saving() {
+fn clearing_by_the_provider_is_no_saving() {
     let clear = |from: u64| {
         let trigger = json!({"type": "input_tokens", "value": from});
         json!({"edits": [{"type": "clear_tool_uses_20250919", "trigger": trigger}]})
@@ -105,7 +105,7 @@ fn what_the_provider_cuts_by_itself_is_no_saving() {
 /// If the provider summarises what the gateway has cut, only the summary is billed, so the cost of the original is
 /// unknown.
 #[test]
-fn a_summary_of_what_was_cut_is_no_measure_of_what_came() {
+fn compaction_by_the_provider_leaves_the_counterfactual_unknown() {
     for (result, is_known) in [(log("long", 4000), false), (log("short", 10), true)] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(move |request| {
@@ -134,7 +134,7 @@ fn a_summary_of_what_was_cut_is_no_measure_of_what_came() {
 /// If the provider does not report for how long something is written to the cache, the time to live in the request is
 /// assumed.
 #[test]
-fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {
+fn an_unstated_cache_ttl_is_the_requested_one() {
     for (system, result, expected) in [
         (None, "5m", (900, 0)),
         (None, "1h", (0, 900)),
@@ -164,7 +164,7 @@ fn what_is_written_for_an_untold_time_is_for_the_time_asked_for() {
 /// An upstream that speaks Anthropic's dialect but caches prompts by itself gets no marks, and its cache hits do not
 /// count as savings of the gateway.
 #[test]
-fn what_others_keep_without_marks_is_no_saving() {
+fn automatic_caching_of_an_upstream_is_no_saving() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|request| {
         let (tokens, read) =
@@ -193,7 +193,7 @@ fn what_others_keep_without_marks_is_no_saving() {
 /// Requests without messages are billed too. They are sent unchanged, and booked on their session, or else with others
 /// of the same kind and day.
 #[test]
-fn what_has_no_messages_is_booked() {
+fn requests_without_messages_are_booked() {
     const TEXT: &str = r#"{ "model": "gpt-3.5-turbo-instruct", "prompt": ["Say"], "stream": false }"#;
     const STREAM: &str = r#"{"model":"gpt-3.5-turbo-instruct","prompt":"Say","stream":true}"#;
     const EMBED: &str = r#"{"model":"text-embedding-3-small","input":[{"role":"user","content":"Say"}]}"#;
@@ -258,7 +258,7 @@ fn what_has_no_messages_is_booked() {
 
 /// Requests that cannot be read are sent unchanged, and booked on their session, or else with others of the same day.
 #[test]
-fn what_is_not_read_is_booked_together() {
+fn unread_requests_are_booked_together() {
     const TWICE: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"messages":[]}"#;
     const NONE: &str = r#"{"model":"m","contents":7}"#;
     let home = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ fn what_is_not_read_is_booked_together() {
 
 /// More requests than a busy gateway receives while the disk stalls.
 #[test]
-fn what_is_answered_while_nothing_can_be_written_is_booked() {
+fn answers_during_a_stalled_disk_are_booked() {
     const MEANWHILE: usize = 1200;
     const CLIENTS: usize = 8;
     let home = tempfile::tempdir().unwrap();
@@ -313,7 +313,7 @@ pub(crate) fn prompt(tokens: &Value) -> u64 {
 }
 
 #[test]
-fn what_is_cut_would_have_been_paid_for() {
+fn the_counterfactual_includes_what_was_cut() {
     for record in two_requests("", &log("first", 4000), &log("second", 4000)) {
         let (untouched, cost) = (&record["counterfactual"], &record["cost"]["total"]);
         assert_eq!(untouched["estimated"], true);
@@ -328,7 +328,7 @@ fn what_is_cut_would_have_been_paid_for() {
 /// After an event the provider drops reasoning and does not bill it. Without the event it would have been read from the
 /// cache.
 #[test]
-fn reasoning_that_an_event_costs_would_have_been_paid_for() {
+fn the_counterfactual_includes_reasoning_lost_to_an_event() {
     const CLEARING: &str =
         "[window]\nsize = 20_000\n[clear]\ngate = ['window']\n[summarize]\nenabled = false\n";
     let size = |item: &Value| {
@@ -377,7 +377,7 @@ fn reasoning_that_an_event_costs_would_have_been_paid_for() {
 /// The cached history depends on the rest of the request: if that changes, nothing of the history is read, edited or
 /// not.
 #[test]
-fn what_is_asked_otherwise_would_have_been_written_too() {
+fn a_changed_prelude_writes_the_history_in_the_counterfactual_too() {
     let instructions = "Be brief. ".repeat(2000);
     let (whole, frame) = (log("first", 4000), instructions.len() / 4);
     for (second, reads_messages) in [("auto", true), ("any", false)] {
@@ -416,7 +416,7 @@ fn what_is_asked_otherwise_would_have_been_written_too() {
 /// The history that the provider holds itself is not affected by edits. If its position among the messages of the body
 /// is unknown, it is also unknown what would have been read from the cache, and no saving is claimed.
 #[test]
-fn what_the_provider_has_is_not_saved_again() {
+fn a_history_held_by_the_provider_is_no_saving() {
     let item = json!({"type": "function_call_output", "call_id": "c1", "output": log("first", 4000)});
     let reference = json!({"type": "item_reference", "id": "fc_1"});
     let continued = json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [item]});
@@ -468,7 +468,7 @@ fn record_of_kept((hidden, read): (usize, u64), body: &Value) -> Value {
 /// The figures of a background request are reported later. The compaction of a history that the provider keeps is
 /// booked on that history's conversation.
 #[test]
-fn what_is_about_a_kept_history_is_booked_with_it() {
+fn compactions_of_a_held_history_are_booked_with_it() {
     const COMPACT: &str = r#"{"model":"gpt-5","previous_response_id":"resp_1"}"#;
     const WITHIN: &str = r#"{"model":"gpt-5","conversation":"conv_1"}"#;
     let home = tempfile::tempdir().unwrap();
@@ -518,7 +518,7 @@ fn what_is_about_a_kept_history_is_booked_with_it() {
 /// A background answer may be polled, streamed or cancelled, by any process that shares the store: its figures are
 /// booked once, and the client gets the provider's bytes.
 #[test]
-fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
+fn background_requests_are_booked_once_their_usage_is_known() {
     let response = |status: &str| {
         let usage = json!({"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100});
         let usage = if matches!(status, "queued" | "in_progress") { Value::Null } else { usage };
@@ -585,7 +585,7 @@ fn what_is_done_in_the_background_is_booked_when_its_usage_is_told() {
 }
 
 #[test]
-fn what_goes_as_it_came_costs_what_it_costs() {
+fn the_counterfactual_of_an_unedited_request_is_its_cost() {
     for (config, lines) in [("", 150), ("mode = 'observe'\n", 4000)] {
         for record in two_requests(config, &log("first", lines), &log("second", lines)) {
             assert_eq!(record["counterfactual"]["tokens"], record["tokens"], "{record}");
@@ -599,7 +599,7 @@ fn what_goes_as_it_came_costs_what_it_costs() {
 }
 
 #[test]
-fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
+fn records_have_relation_position_and_composition() {
     let records = two_requests("", &log("first", 500), &log("second", 500));
     let places: Vec<_> = records
         .iter()
@@ -620,7 +620,7 @@ fn a_record_says_where_its_request_stands_and_what_it_is_made_of() {
 }
 
 #[test]
-fn what_is_not_known_is_null() {
+fn unknown_figures_are_null() {
     let refused = json!({"type": "error", "error": {"type": "overloaded_error"}});
     let silent = json!({"id": "msg_1", "model": "claude-sonnet-4-6", "stop_reason": "end_turn",
         "usage": {"output_tokens": 7}});
@@ -643,7 +643,7 @@ fn what_is_not_known_is_null() {
 
 /// A refused request is in no cache, so what follows it is accounted for from its beginning.
 #[test]
-fn what_is_asked_again_after_a_refusal_is_known() {
+fn a_repeated_request_after_a_refusal_has_a_counterfactual() {
     let home = tempfile::tempdir().unwrap();
     let asked = AtomicUsize::new(0);
     let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
@@ -660,7 +660,7 @@ fn what_is_asked_again_after_a_refusal_is_known() {
 
 /// Nothing counts as saved unless a request is answered, however often a client retries.
 #[test]
-fn what_is_refused_is_not_saved() {
+fn refused_requests_save_nothing() {
     let home = tempfile::tempdir().unwrap();
     let asked = AtomicUsize::new(0);
     let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
@@ -688,7 +688,7 @@ fn what_is_refused_is_not_saved() {
 /// After a restart the contents of the provider's cache are unknown for a conversation that was edited. For an unedited
 /// one they are what the provider reports.
 #[test]
-fn what_went_as_it_came_is_known_after_a_restart() {
+fn unedited_conversations_have_a_counterfactual_after_a_restart() {
     for (lines, expected) in [(300, vec![Some(false), Some(false)]), (4_000, vec![Some(true), None])] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
@@ -706,7 +706,7 @@ fn what_went_as_it_came_is_known_after_a_restart() {
 /// If a conversation continues with another model, that model has nothing cached: what the edits remove would have been
 /// paid in full. After a restart it is unknown which models it used.
 #[test]
-fn what_another_model_is_spared_is_known() {
+fn a_change_of_model_saves_uncached_tokens() {
     for restarts in [false, true] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|request| {
@@ -743,7 +743,7 @@ fn nets(home: &Path) -> Vec<Value> {
 
 /// An answer that ended without an output figure has an unknown cost. One that broke off costs at least its prompt.
 #[test]
-fn output_that_is_not_stated_is_unknown() {
+fn an_unstated_output_is_unknown() {
     const MODEL: &str = "claude-sonnet-4-6";
     let claude = |stop| {
         json!({"id": "msg_1", "model": MODEL, "stop_reason": stop, "usage": {"input_tokens": 1000}})
@@ -784,7 +784,7 @@ fn output_that_is_not_stated_is_unknown() {
 
 /// The cost may be reported by any upstream: the cost without the gateway is in proportion to it.
 #[test]
-fn a_stated_cost_has_a_net_whoever_sells_the_model() {
+fn a_cost_stated_by_any_upstream_has_a_net_saving() {
     const MODEL: &str = "moonshotai/kimi-k2.5";
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|request| {
@@ -809,7 +809,7 @@ fn a_stated_cost_has_a_net_whoever_sells_the_model() {
 
 /// Charges without a price are named, and make every sum a lower bound. A cost that the provider states is complete.
 #[test]
-fn charges_without_a_price_are_told() {
+fn charges_without_a_price_make_sums_lower_bounds() {
     let usage = |more: Value| {
         let mut usage = json!({"input_tokens": 1000, "output_tokens": 0});
         usage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -842,7 +842,7 @@ fn charges_without_a_price_are_told() {
 
 /// The billed model is the one that answered, unless its name is empty or the path names an inference profile.
 #[test]
-fn who_is_billed() {
+fn the_billed_model_is_the_one_that_answered() {
     const KNOWN: &str = "claude-sonnet-4-6";
     const PROFILE: &str = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
     let escaped = PROFILE.replace(':', "%3A").replace('/', "%2F");
@@ -884,7 +884,7 @@ fn who_is_billed() {
 }
 
 #[test]
-fn no_key_is_written_down() {
+fn no_credential_is_written_to_disk() {
     const KEY: &str = "sk-0123456789abcdef";
     let home = tempfile::tempdir().unwrap();
     let refusal = json!({"type": "error", "error": {"type": "authentication_error",

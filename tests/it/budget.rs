@@ -33,7 +33,7 @@ fn last_record(home: &Path, session: &str) -> Value {
 }
 
 #[test]
-fn a_spent_budget_is_a_record_or_a_refusal() {
+fn a_spent_budget_warns_or_refuses() {
     for (mode, status, sent) in [("record", 200, 3), ("refuse", 402, 2)] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
@@ -65,7 +65,7 @@ fn a_spent_budget_is_a_record_or_a_refusal() {
 
 /// A request is booked and refused like any other even if its body cannot be decoded.
 #[test]
-fn what_cannot_be_decoded_passes_no_budget() {
+fn undecodable_requests_count_towards_budgets() {
     const BODY: &str =
         r#"{"model":"claude-sonnet-4-6","max_tokens":10,"messages":[{"role":"user","content":"hi"}]}"#;
     const CONFIG: &str =

@@ -46,7 +46,7 @@ fn first_words(sent: &str) -> String {
 }
 
 #[test]
-fn it_stands_below_the_first_words_ever_after() {
+fn a_checkpoint_stays_below_the_first_message() {
     let home = tempfile::tempdir().unwrap();
     let upstream = provider();
     save(home.path(), &checkpoint());
@@ -84,7 +84,7 @@ fn it_stands_below_the_first_words_ever_after() {
 }
 
 #[test]
-fn one_that_cannot_be_used_is_the_clients_fault() {
+fn an_unusable_checkpoint_is_the_clients_fault() {
     let home = tempfile::tempdir().unwrap();
     let upstream = provider();
     let gateway = gateway(home.path(), &upstream);
@@ -114,7 +114,7 @@ fn one_that_cannot_be_used_is_the_clients_fault() {
 
 /// If the checkpoint cannot be stored, the conversation does not begin; it does when the client tries again.
 #[test]
-fn one_that_cannot_be_stored_is_the_gateways_fault() {
+fn a_checkpoint_that_cannot_be_stored_is_the_gateways_fault() {
     let home = tempfile::tempdir().unwrap();
     let upstream = provider();
     save(home.path(), &checkpoint());
@@ -136,7 +136,7 @@ fn one_that_cannot_be_stored_is_the_gateways_fault() {
 
 /// Several first requests at once begin the same conversation.
 #[test]
-fn first_requests_at_once_carry_it() {
+fn concurrent_first_requests_carry_the_checkpoint() {
     let home = tempfile::tempdir().unwrap();
     let upstream = provider();
     save(home.path(), &checkpoint());
@@ -161,7 +161,7 @@ fn first_requests_at_once_carry_it() {
 
 /// Whatever the first message contains, it carries the checkpoint, or the request is refused.
 #[test]
-fn no_conversation_begins_without_it() {
+fn a_conversation_never_begins_without_its_checkpoint() {
     let home = tempfile::tempdir().unwrap();
     let upstream = provider();
     save(home.path(), &checkpoint());

@@ -60,7 +60,7 @@ pub(crate) fn json(home: &Path, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
+fn usage_errors_exit_with_2_and_failures_with_1() {
     let home = home();
     fs::write(home.path().join("latin1.toml"), b"# caf\xe9").expect("written");
     for (arguments, code, says) in [
@@ -96,7 +96,7 @@ fn a_wrong_command_line_ends_with_2_and_what_cannot_be_done_with_1() {
 
 /// The variable may have been set long ago.
 #[test]
-fn a_file_that_a_variable_names_is_told_so_where_there_is_none() {
+fn a_missing_file_is_reported_with_the_variable_that_names_it() {
     let home = home();
     for (arguments, by) in [
         (&["report"][..], " (`PLIMSOLL_CONFIG` names it)\n"),
@@ -113,7 +113,7 @@ fn a_file_that_a_variable_names_is_told_so_where_there_is_none() {
 
 /// If no file was read, the error names none.
 #[test]
-fn without_a_home_the_defaults_say_what_they_lack() {
+fn without_a_home_directory_the_missing_variables_are_named() {
     let home = home();
     for arguments in [&["report"][..], &["serve"]] {
         let mut command = plimsoll(home.path(), arguments);
@@ -126,7 +126,7 @@ fn without_a_home_the_defaults_say_what_they_lack() {
 }
 
 #[test]
-fn what_to_do_about_an_address_in_use_is_said() {
+fn an_address_in_use_is_reported_with_a_remedy() {
     let home = home();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -137,7 +137,7 @@ fn what_to_do_about_an_address_in_use_is_said() {
 }
 
 #[test]
-fn what_to_do_about_a_store_that_is_none_is_said() {
+fn a_file_that_is_no_store_is_reported_with_a_remedy() {
     let home = home();
     let state = home.path().join(".local/state/plimsoll");
     fs::create_dir_all(&state).expect("made");
@@ -155,7 +155,7 @@ fn what_to_do_about_a_store_that_is_none_is_said() {
 }
 
 #[test]
-fn what_to_do_about_a_file_in_the_way_of_the_store_is_said() {
+fn a_file_in_place_of_the_state_directory_is_reported_with_a_remedy() {
     let home = home();
     fs::write(home.path().join("file"), "").expect("written");
     for dir in ["file", "file/below"] {
@@ -171,7 +171,7 @@ fn what_to_do_about_a_file_in_the_way_of_the_store_is_said() {
 
 /// Mistakes that would otherwise appear only with requests are reported together with all others, by `serve` too.
 #[test]
-fn upstreams_that_cannot_be_asked_are_named() {
+fn unusable_upstreams_are_named() {
     let home = home();
     fs::write(home.path().join("empty.pem"), "nothing").expect("written");
     let (loops, no_file, empty) = (
@@ -216,7 +216,7 @@ fn upstreams_that_cannot_be_asked_are_named() {
 
 /// These are not mistakes in the file.
 #[test]
-fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
+fn unusable_proxies_of_the_environment_are_notes() {
     let note = |variable: &str, why: &str| {
         format!(
             "note: `{variable}` names a proxy that cannot be used, connections are made without one: {why}\n"
@@ -256,7 +256,7 @@ fn proxies_of_the_environment_that_cannot_be_used_are_notes() {
 
 /// Some servers have such paths, and some clients omit what the base URL contains: it is a note, not a mistake.
 #[test]
-fn an_address_that_ends_as_paths_begin_is_noted() {
+fn a_base_url_that_repeats_the_path_prefix_is_noted() {
     let said = |key: &str, end: &str, path: &str, to: &str| {
         format!("`{key}` ends in `/{end}`, and whole paths are appended: `{path}` to {to}{path}\n")
     };
@@ -292,7 +292,7 @@ fn an_address_that_ends_as_paths_begin_is_noted() {
 }
 
 #[test]
-fn no_credential_is_said_again() {
+fn no_credential_is_printed() {
     let home = home();
     for url in [
         "http://me:secret@127.0.0.1",
@@ -340,7 +340,7 @@ fn help_mentions_every_option() {
 }
 
 #[test]
-fn init_writes_a_file_that_check_likes_and_leaves_an_existing_one_alone() {
+fn init_writes_a_valid_file_and_never_overwrites() {
     let home = home();
     assert!(done(home.path(), &["init"]).starts_with("gateway.toml written"));
     assert_eq!(done(home.path(), &["check"]), "gateway.toml: no problems\n");
@@ -353,7 +353,7 @@ fn init_writes_a_file_that_check_likes_and_leaves_an_existing_one_alone() {
 }
 
 #[test]
-fn check_says_everything_that_is_wrong() {
+fn check_reports_every_mistake() {
     let home = home();
     let wrong = "mode = \"maybe\"\n[listen]\naddress = 3\nadmin = \"x\"\n[limits]\nmax_body = \"much\"\nqueue = 0\n\
                  rewrite_timeout = \"soon\"\n[truncate]\nkeep = \"middle\"\nmax_line = 1\n[outputs]\nrecall = 1\n[oops]\n";
@@ -365,7 +365,7 @@ fn check_says_everything_that_is_wrong() {
 }
 
 #[test]
-fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
+fn reading_without_a_store_creates_none() {
     let home = home();
     for arguments in [&["report"][..], &["conversations"], &["report", "--by", "client"], &["outputs"]] {
         let place = home.path().join(".local/state/plimsoll").display().to_string();
@@ -379,7 +379,7 @@ fn without_a_store_nothing_is_recorded_and_nothing_is_made() {
 /// The shown beginning of an id is unique among all ids, including those not shown, because `inspect` looks among all
 /// of them.
 #[test]
-fn conversations_of_a_time_are_told_apart_from_all_others() {
+fn conversations_are_filtered_by_time() {
     let home = home();
     done(home.path(), &["demo", "--keep", "kept"]);
     let database = rusqlite::Connection::open(home.path().join("kept/plimsoll.db")).expect("a database");
@@ -407,7 +407,7 @@ fn conversations_of_a_time_are_told_apart_from_all_others() {
 
 /// The file may be a pipe, which is empty when read again.
 #[test]
-fn a_configuration_is_read_once() {
+fn a_configuration_from_a_pipe_is_read_once() {
     let home = home();
     done(home.path(), &["demo", "--keep", "kept"]);
     for arguments in [&["report", "--by", "conversation"][..], &["conversations"], &["outputs"]] {
@@ -422,7 +422,7 @@ fn a_configuration_is_read_once() {
 
 /// Sums say what they lack, with or without other notes.
 #[test]
-fn records_that_are_missing_are_told() {
+fn missing_records_are_reported() {
     let home = home();
     done(home.path(), &["demo", "--keep", "kept"]);
     let database = rusqlite::Connection::open(home.path().join("kept/plimsoll.db")).expect("a database");
@@ -460,7 +460,7 @@ fn demo_ends_with_the_bill_and_leaves_nothing() {
 
 /// The records of a demonstration, shown by every command.
 #[test]
-fn what_a_gateway_recorded_can_be_read() {
+fn every_command_reads_what_a_gateway_recorded() {
     let home = home();
     let shown = done(home.path(), &["demo", "--keep", "kept"]);
     let again = run(home.path(), &["demo", "--keep", "kept"]);
@@ -502,7 +502,7 @@ fn what_a_gateway_recorded_can_be_read() {
 
 /// The commands that show the books do not need the keys that the gateway sends.
 #[test]
-fn only_who_sends_something_needs_the_keys() {
+fn commands_that_send_nothing_need_no_keys() {
     let home = home();
     done(home.path(), &["demo", "--keep", "kept"]);
     let config = fs::read_to_string(home.path().join("kept/gateway.toml")).expect("a configuration");
@@ -596,7 +596,7 @@ fn started(mut command: Command) -> Running {
 }
 
 #[test]
-fn serve_has_room_for_more_connections_than_files_may_be_open_by_default() {
+fn serve_raises_the_open_file_limit() {
     let home = home();
     fs::write(home.path().join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
     let mut command = Command::new("sh");
@@ -641,7 +641,7 @@ fn ignores_hangup() -> bool {
 
 /// Whatever signal stops the gateway, requests under way are answered to their end and recorded.
 #[test]
-fn a_stop_is_never_abrupt() {
+fn a_stop_drains_requests() {
     for signal in ["INT", "TERM", "HUP"] {
         // Started by a process that ignores SIGHUP, such as nohup, the gateway ignores it too.
         if signal == "HUP" && ignores_hangup() {
@@ -675,7 +675,7 @@ fn a_stop_is_never_abrupt() {
 }
 
 #[test]
-fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
+fn serve_answers_at_once_stops_on_a_signal_and_keeps_the_books() {
     const ANSWER: &str = concat!(
         r#"{"id":"msg_1","type":"message","role":"assistant","model":"nobodys-model","content":[],"#,
         r#""stop_reason":"end_turn","usage":{"input_tokens":1200,"output_tokens":34}}"#
@@ -704,7 +704,7 @@ fn serve_answers_at_once_ends_when_told_and_the_books_are_kept() {
 
 /// A file that merely lies in the working directory is not read as the configuration, and a note says so.
 #[test]
-fn a_configuration_holds_where_it_is_given() {
+fn a_configuration_applies_only_if_it_is_named() {
     const WARNING: &str =
         "`gateway.toml` is here but is not read: give it with `-c gateway.toml` or `PLIMSOLL_CONFIG`";
     for (is_there, option, variable, warns) in [
@@ -755,7 +755,7 @@ fn log_while(mut command: Command, home: &Path, then: impl FnOnce()) -> String {
 
 /// If one upstream gets everything, settings of others are not used, and a note says so.
 #[test]
-fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
+fn unused_upstream_settings_are_noted() {
     for (upstream, expected) in [
         (None, None),
         (
@@ -780,7 +780,7 @@ fn what_upstreams_of_the_file_say_is_not_dropped_in_silence() {
 
 /// Requests that are too long to be read, and models without a price under a budget in dollars, are reported once.
 #[test]
-fn what_passes_budgets_is_told_once() {
+fn requests_outside_budgets_are_noted_once() {
     const ANSWER: &str = concat!(
         r#"{"id":"msg_1","type":"message","role":"assistant","model":"nobodys-model","content":[],"#,
         r#""stop_reason":"end_turn","usage":{"input_tokens":1200,"output_tokens":34}}"#
@@ -809,7 +809,7 @@ fn what_passes_budgets_is_told_once() {
 
 /// Clients choose ids and providers choose model names: all of them reach a terminal only as plain text.
 #[test]
-fn what_others_say_does_nothing_to_a_terminal() {
+fn control_characters_of_others_do_not_reach_the_terminal() {
     let home = home();
     let upstream = Upstream::start(|_| {
         let answer = r#"{"type":"message","role":"assistant","model":"m\u001b[2J","content":[],"usage":{"input_tokens":1,"output_tokens":1}}"#;

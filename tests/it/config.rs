@@ -52,7 +52,7 @@ gateway.toml:15: `clera`: unknown key
 }
 
 #[test]
-fn the_shipped_file_is_the_defaults() {
+fn the_shipped_file_states_the_defaults() {
     let default = Config::default_with(&environment).expect("a home is all it needs");
     assert_same(&read(SHIPPED), &default);
     assert_same_shape(&default.tuning.policy.shape, &shape::Settings::default());
@@ -62,7 +62,7 @@ fn the_shipped_file_is_the_defaults() {
 
 /// Every key that is commented out in the shipped file can be set.
 #[test]
-fn the_shipped_file_at_full_length_is_right() {
+fn the_shipped_file_is_valid_with_every_key_set() {
     let environment =
         |name: &str| if name == "ANTHROPIC_API_KEY" { Some("key".to_owned()) } else { environment(name) };
     let awake: Vec<&str> = SHIPPED.lines().map(awake).collect();
@@ -187,7 +187,7 @@ fn assert_same_shape(a: &shape::Settings, b: &shape::Settings) {
 
 /// A comment that refers to a key names an existing one.
 #[test]
-fn keys_that_are_referred_to_are_there() {
+fn referenced_keys_exist() {
     let (mut table, mut keys) = (String::new(), vec!["state.dir".to_owned()]);
     for line in SHIPPED.lines().map(|line| line.trim_start_matches(['#', ' '])) {
         if let Some(named) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {

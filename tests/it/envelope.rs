@@ -41,7 +41,7 @@ fn stream() -> String {
 /// The request is shortened, found again, counted and booked as if it were sent without an envelope, which stays
 /// unchanged to the byte.
 #[test]
-fn a_request_within_another_body_is_treated_as_if_it_stood_alone() {
+fn an_enveloped_request_is_edited_like_a_bare_one() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let counted = !received.text().contains("project");
@@ -93,7 +93,7 @@ fn a_request_within_another_body_is_treated_as_if_it_stood_alone() {
 /// A request that is refused for its edits is sent unchanged, and one that is too long is shortened, in the same
 /// envelope.
 #[test]
-fn refusals_of_a_request_within_another_body() {
+fn enveloped_requests_recover_from_refusals() {
     let error =
         |message: &str| json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}});
     let refusal = move |received: &Received| -> Option<Value> {

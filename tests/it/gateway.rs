@@ -82,7 +82,7 @@ fn two_turns(between: impl FnOnce(&Path, Gateway, &Upstream) -> Gateway) {
 }
 
 #[test]
-fn what_was_sent_survives_a_kill() {
+fn sent_prefixes_survive_a_kill() {
     two_turns(|home, gateway, upstream| {
         gateway.kill();
         Gateway::start(home, CONFIG, &upstream.url())
@@ -90,7 +90,7 @@ fn what_was_sent_survives_a_kill() {
 }
 
 #[test]
-fn what_was_sent_survives_another_configuration() {
+fn sent_prefixes_survive_a_changed_configuration() {
     two_turns(|home, gateway, upstream| {
         gateway.stop();
         let config = format!(
@@ -101,7 +101,7 @@ fn what_was_sent_survives_another_configuration() {
 }
 
 #[test]
-fn what_was_sent_survives_a_change_to_observing() {
+fn sent_prefixes_survive_a_change_to_observe_mode() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -116,7 +116,7 @@ fn what_was_sent_survives_a_change_to_observing() {
 }
 
 #[test]
-fn two_gateways_on_one_store_agree() {
+fn two_gateways_on_one_store_send_the_same_prefixes() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateways: Vec<Gateway> =
@@ -155,7 +155,7 @@ fn truncating(count: usize) -> String {
 }
 
 #[test]
-fn a_store_that_is_busy_costs_new_decisions_only() {
+fn a_busy_store_prevents_only_new_decisions() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let config = format!("{CONFIG}[limits]\nrewrite_timeout = '1s'\n");
@@ -178,7 +178,7 @@ fn a_store_that_is_busy_costs_new_decisions_only() {
 /// The time in the instructions differs in each request, and conversations that begin alike are not continuations of
 /// each other.
 #[test]
-fn instructions_do_not_tell_conversations_apart_nor_make_them_one() {
+fn conversations_are_identified_without_their_instructions() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| {
         let body = json!({"id": "c", "object": "chat.completion", "model": "gpt-4o",
@@ -224,7 +224,7 @@ fn instructions_do_not_tell_conversations_apart_nor_make_them_one() {
 
 /// A gateway that is out of time sends the request whole. It stays whole for all gateways, and is booked.
 #[test]
-fn a_request_that_took_too_long_is_booked_and_stays_as_it_left() {
+fn a_request_past_rewrite_timeout_is_booked_and_stays_unedited() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let texts = [log("a", 10), log("b", 200_000), log("c", 3_000)];
@@ -252,7 +252,7 @@ fn a_request_that_took_too_long_is_booked_and_stays_as_it_left() {
 }
 
 #[test]
-fn what_was_left_whole_survives_a_kill_and_another_configuration() {
+fn unshortened_results_stay_so_after_a_kill_and_a_changed_configuration() {
     left_whole(|gateway, home, upstream, count| {
         if let Some(gateway) = gateway {
             gateway.kill();
@@ -262,7 +262,7 @@ fn what_was_left_whole_survives_a_kill_and_another_configuration() {
 }
 
 #[test]
-fn what_was_left_whole_is_known_to_another_gateway_at_once() {
+fn unshortened_results_are_known_to_another_gateway_at_once() {
     let mut other: Option<Gateway> = None;
     left_whole(|gateway, home, upstream, count| {
         let idle = std::mem::replace(&mut other, gateway);
@@ -271,7 +271,7 @@ fn what_was_left_whole_is_known_to_another_gateway_at_once() {
 }
 
 #[test]
-fn a_region_costs_what_it_costs() {
+fn regional_endpoints_are_booked_at_their_surcharge() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -290,7 +290,7 @@ fn a_region_costs_what_it_costs() {
 }
 
 #[test]
-fn the_full_text_is_there_before_the_request_arrives() {
+fn the_full_text_is_saved_before_the_request_leaves() {
     let home = tempfile::tempdir().unwrap();
     let text = log("whole", 5000);
     let (expected, outputs) = (text.clone(), home.path().join("plimsoll/outputs"));
@@ -307,7 +307,7 @@ fn the_full_text_is_there_before_the_request_arrives() {
 }
 
 #[test]
-fn observing_changes_nothing_and_says_what_it_would_have_done() {
+fn observe_mode_changes_nothing_and_books_what_it_would_have_done() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home.path(), &format!("mode = 'observe'\n{CONFIG}"), &upstream.url());
@@ -326,7 +326,7 @@ fn observing_changes_nothing_and_says_what_it_would_have_done() {
 }
 
 #[test]
-fn the_books_say_what_the_provider_said() {
+fn records_have_the_figures_of_the_provider() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -355,7 +355,7 @@ fn the_books_say_what_the_provider_said() {
 }
 
 #[test]
-fn an_unknown_price_is_null() {
+fn the_cost_of_an_unknown_model_is_null() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| {
         (
@@ -373,7 +373,7 @@ fn an_unknown_price_is_null() {
 }
 
 #[test]
-fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
+fn a_refused_edit_is_resent_unedited_and_not_repeated() {
     for (status, error) in [
         (400, json!({"type": "invalid_request_error", "message": "no edits here"})),
         (
@@ -408,7 +408,7 @@ fn a_refused_edit_is_sent_again_as_it_came_and_never_tried_again() {
 /// If one edit was accepted and the next one refused, a client that goes back before the second one gets the first one,
 /// also after a restart.
 #[test]
-fn what_goes_back_before_a_refused_edit_goes_as_it_was_taken() {
+fn a_rewind_before_a_refused_edit_is_sent_as_it_was_accepted() {
     let home = tempfile::tempdir().unwrap();
     let edits = |text: &str| text.matches("plimsoll:").count();
     let upstream = Upstream::start(move |received| {
@@ -446,7 +446,7 @@ fn what_goes_back_before_a_refused_edit_goes_as_it_was_taken() {
 /// such models refuse an original that differs from what was sent before, unless the prompt is too long: the client
 /// must be told that.
 #[test]
-fn where_the_original_is_refused_too_the_client_is_told_what_is_its_own() {
+fn if_the_original_is_refused_too_the_client_gets_its_refusal() {
     const TOO_LONG: &str = "prompt is too long: 210000 tokens > 200000 maximum";
     const LIMITS: &str = "You have reached your specified API usage limits";
     const SIGNATURE: &str = "messages.1.content.0: Invalid `signature` in `thinking` block";
@@ -488,7 +488,7 @@ fn where_the_original_is_refused_too_the_client_is_told_what_is_its_own() {
 
 /// A server or model may fail for its own reasons: the edit is not blamed, and the client gets the error.
 #[test]
-fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
+fn an_upstream_fault_is_not_blamed_on_an_edit() {
     for (said, fault) in [
         (500, r#"{"type":"error","error":{"type":"api_error","message":"Internal server error"}}"#),
         (
@@ -508,7 +508,7 @@ fn a_fault_of_the_upstream_is_no_refusal_of_an_edit() {
 
 /// Some servers fail on anything unknown without saying so: the client's third attempt goes through.
 #[test]
-fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_goes_on_trying() {
+fn an_edit_refused_without_a_reason_is_dropped_at_the_third_attempt() {
     for (status, takes_it) in
         [(500, false), (403, false), (404, false), (401, false), (503, false), (529, false), (500, true)]
     {
@@ -542,7 +542,7 @@ fn an_edit_that_is_refused_without_a_reason_is_given_up_when_the_client_goes_on_
 /// says the request was bad counts as a refusal, although it was passed on to the client; one that names a server fault
 /// does not.
 #[test]
-fn an_edit_that_is_refused_within_a_good_answer_is_given_up() {
+fn an_error_within_a_successful_answer_drops_the_edit() {
     let of_router = r#"{"id":"x","error":{"code":400,"message":"Provider returned error"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}"#;
     let bad = r#"{"error":{"message":"Provider returned error","code":400}}"#;
     for (model, said, expected) in [
@@ -597,7 +597,7 @@ fn an_edit_that_is_refused_within_a_good_answer_is_given_up() {
 }
 
 #[test]
-fn a_fault_that_is_not_of_the_edit_is_found_out_once() {
+fn an_unedited_attempt_is_made_once_while_the_upstream_fails() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (500, "Internal error".to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -610,7 +610,7 @@ fn a_fault_that_is_not_of_the_edit_is_found_out_once() {
 }
 
 #[test]
-fn a_prompt_that_is_too_long_is_never_sent_as_it_came() {
+fn a_prompt_that_is_too_long_is_never_resent_unedited() {
     let home = tempfile::tempdir().unwrap();
     let refusal = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
     let upstream = Upstream::start(move |_| (400, refusal.to_owned()));
@@ -633,7 +633,7 @@ fn contents(long: &str) -> Value {
 }
 
 #[test]
-fn prompts_are_counted_as_they_would_be_sent() {
+fn token_counts_are_those_of_the_edited_prompt() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, r#"{"input_tokens":1}"#.to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -665,7 +665,7 @@ fn prompts_are_counted_as_they_would_be_sent() {
 
 /// Decisions belong to the API key that their history was sent with, wherever a request carries that key.
 #[test]
-fn a_key_in_the_path_is_a_sender() {
+fn a_key_in_the_path_identifies_the_sender() {
     let upstream = Upstream::start(|_| (200, r#"{"candidates":[]}"#.to_owned()));
     let long = log("long", 4000);
     let begun = contents(&long);
@@ -697,7 +697,7 @@ fn a_key_in_the_path_is_a_sender() {
 }
 
 #[test]
-fn a_count_that_is_refused_for_its_edits_is_asked_for_as_it_came() {
+fn a_refused_token_count_is_resent_unedited() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let is_edited = received.text().contains("bytes removed here");
@@ -712,7 +712,7 @@ fn a_count_that_is_refused_for_its_edits_is_asked_for_as_it_came() {
 
 /// The shortened prompt fits; the original may not.
 #[test]
-fn what_a_client_has_compacted_is_what_was_sent() {
+fn compaction_requests_are_sent_with_their_edits() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let usage = json!({"input_tokens": 100, "output_tokens": 7});
@@ -792,7 +792,7 @@ fn full_texts_can_be_fetched_from_the_admin_listener() {
 }
 
 #[test]
-fn errors_say_who_is_at_fault_in_the_callers_own_words() {
+fn gateway_errors_name_the_fault_in_the_callers_dialect() {
     let home = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(home.path(), CONFIG, "http://127.0.0.1:9");
     for (path, pointer) in [("/v1/messages", "/error/type"), ("/v1/chat/completions", "/error/code")] {
@@ -829,7 +829,7 @@ fn chat_stream(asked: bool) -> String {
 }
 
 #[test]
-fn a_stream_is_asked_for_its_usage_and_nobody_notices() {
+fn include_usage_is_added_and_its_chunk_removed() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let asked = received.text().contains("\"include_usage\":true");
@@ -868,7 +868,7 @@ fn a_stream_is_asked_for_its_usage_and_nobody_notices() {
 }
 
 #[test]
-fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
+fn new_results_behind_a_held_history_are_shortened() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let id = format!("resp_{}", received.text().matches("function_call_output").count());
@@ -909,7 +909,7 @@ fn a_history_that_the_provider_keeps_has_its_new_results_shortened() {
 /// If a server refuses the additions to requests, they are omitted from then on. Edits sent together with them are not
 /// blamed, and a thread whose original was sent stays unedited. A single refusal may have another reason.
 #[test]
-fn what_is_refused_is_not_added_again() {
+fn a_refused_addition_is_not_repeated() {
     for lines in [1, 4_000] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|received| {
@@ -951,7 +951,7 @@ fn what_is_refused_is_not_added_again() {
 
 /// Additions that were accepted once are not blamed for a later refusal: the edit is.
 #[test]
-fn what_is_taken_is_not_to_blame() {
+fn an_accepted_addition_is_not_blamed() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         if received.text().contains("plimsoll:") {
@@ -980,7 +980,7 @@ fn what_is_taken_is_not_to_blame() {
 }
 
 #[test]
-fn requests_have_the_cache_key_that_is_wanted() {
+fn requests_have_the_configured_cache_key() {
     let hi = json!({"role": "user", "content": "hi"});
     let more = json!([hi, {"role": "assistant", "content": "ho"}, hi]);
     let bodies = [
@@ -1014,7 +1014,7 @@ fn requests_have_the_cache_key_that_is_wanted() {
 /// For Gemini, instructions and tools are counted only in requests inside an envelope. A profile that matches on the
 /// envelope's members applies there too.
 #[test]
-fn a_request_within_another_body_is_counted_as_it_would_be_sent() {
+fn an_enveloped_token_count_is_edited_like_its_request() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, "{}".to_owned()));
     let url = upstream.url();
@@ -1046,7 +1046,7 @@ fn a_request_within_another_body_is_counted_as_it_would_be_sent() {
 
 /// A profile applies to the conversations whose first request matches it, and to no others.
 #[test]
-fn profiles_have_settings_of_their_own() {
+fn a_profile_applies_to_conversations_that_begin_with_a_match() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let config = format!("{CONFIG}[profile.raw]\nmatch.model = '*haiku*'\npreset = 'passthrough'\n");

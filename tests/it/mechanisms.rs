@@ -33,7 +33,7 @@ fn row(line: &str) -> Row<'_> {
 }
 
 #[test]
-fn every_row_is_held_by_tests_that_exist() {
+fn every_row_names_existing_tests() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/mechanisms.tsv");
     let text = fs::read_to_string(file).unwrap();
     let rows = rows(&text);

@@ -30,7 +30,7 @@ fn id_of(output: &Value) -> &str {
 
 /// The texts of a demonstration, listed and printed.
 #[test]
-fn what_was_cut_is_listed_and_printed_byte_for_byte() {
+fn full_outputs_are_listed_and_printed_byte_for_byte() {
     let home = tempfile::tempdir().unwrap();
     done(home.path(), &["demo", "--keep", "kept"]);
     let listed = outputs(home.path(), &[]);
@@ -83,7 +83,7 @@ fn requests(inspected: &Value, id: &str) -> Vec<u64> {
 
 /// Nothing but full texts is printed, and errors are explained.
 #[test]
-fn what_is_not_there_is_told() {
+fn a_missing_output_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let nothing = run(home.path(), &["outputs", "0"]);
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
@@ -138,7 +138,7 @@ fn what_is_not_there_is_told() {
 
 /// This works while a gateway has the store open, too.
 #[test]
-fn a_running_gateways_texts_are_read() {
+fn outputs_of_a_running_gateway_are_read() {
     let home = tempfile::tempdir().unwrap();
     let answer = json!({"type": "message", "role": "assistant", "model": "m", "content": [],
         "usage": {"input_tokens": 7, "output_tokens": 1}});
@@ -169,7 +169,7 @@ fn a_running_gateways_texts_are_read() {
 /// Texts that were removed while a conversation was idle are saved again when it continues: those of shortened results,
 /// and those of omitted messages.
 #[test]
-fn what_is_gone_is_kept_again_when_its_conversation_goes_on() {
+fn a_removed_output_is_saved_again_when_its_conversation_continues() {
     const CONFIG: &str = "[listen]\nadmin = 'off'\n[truncate]\nmax_lines = 10\n[ladder]\n";
     let call = |at: usize| {
         let function = json!({"name": "Bash", "arguments": "{}"});

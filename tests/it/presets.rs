@@ -67,7 +67,7 @@ fn ends(tuning: &Tuning, tool: &str, bytes: usize) -> Option<(usize, usize)> {
 }
 
 #[test]
-fn results_are_cut_as_there() {
+fn presets_truncate_results_like_their_systems() {
     for (name, tool, bytes, expected) in [
         ("opencode", "grep", 51_200, None),
         ("opencode", "grep", 60_000, Some((51_200, 0))),
@@ -107,7 +107,7 @@ fn results_are_cut_as_there() {
 }
 
 #[test]
-fn cuts_say_what_they_say_there() {
+fn presets_use_the_markers_of_their_systems() {
     for (name, tool, expected) in [
         (
             "opencode",
@@ -125,7 +125,7 @@ fn cuts_say_what_they_say_there() {
 }
 
 #[test]
-fn lines_are_cut_as_there() {
+fn presets_truncate_by_lines_like_their_systems() {
     let line = "0123456789\n";
     for (lines, expected) in [(2_000, None), (2_500, Some(2_000))] {
         let shaped = shaped(&preset("opencode"), "grep", &line.repeat(lines));
@@ -144,7 +144,7 @@ fn gauge(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings)
 
 /// The first prompt size at which room is made, by window and output limit.
 #[test]
-fn room_is_made_where_it_is_there() {
+fn presets_clear_at_the_thresholds_of_their_systems() {
     for (text, window, max_output, first) in [
         ("preset = 'opencode'", 200_000, Some(64_000), 168_001),
         ("preset = 'opencode-2026'", 200_000, Some(64_000), 168_000),
@@ -189,7 +189,7 @@ fn a_window_manager_acts_in_steps() {
 }
 
 #[test]
-fn messages_are_counted_as_there() {
+fn presets_limit_messages_like_their_systems() {
     for (name, few, many) in [("temporal", 249, 250), ("picoclaw", 20, 21)] {
         let window = preset(name).policy.window;
         let level = |messages| Level {
@@ -224,7 +224,7 @@ fn talk(turns: &[(usize, &str)]) -> Vec<Message> {
 
 /// What the user and the model are made to say around a summary.
 #[test]
-fn layouts_have_the_words_of_their_systems() {
+fn presets_lay_out_summaries_in_the_words_of_their_systems() {
     let asked = || Layout::Asked("What did we do so far?".into());
     let thanks = || Layout::Acknowledged("Got it. Thanks for the context!".into());
     for (name, expected) in [
@@ -240,7 +240,7 @@ fn layouts_have_the_words_of_their_systems() {
 
 /// The first message that is kept after a summary.
 #[test]
-fn histories_are_cut_as_there() {
+fn presets_cut_histories_like_their_systems() {
     for (name, turns, expected) in [
         ("pulse", &[(10, "u400 m19200")][..], Some(8)),
         ("pulse-2026", &[(20, "u400 m9600")], Some(32)),
@@ -268,7 +268,7 @@ fn histories_are_cut_as_there() {
 
 /// How often a summary is requested from a model that does not answer, or answers in the wrong form.
 #[test]
-fn writers_are_asked_as_often_as_there() {
+fn presets_ask_for_summaries_as_often_as_their_systems() {
     for (name, attempts) in [
         ("opencode", 1),
         ("opencode-2026", 1),
@@ -320,7 +320,7 @@ fn answer(received: &Received) -> (u16, String) {
 }
 
 #[test]
-fn an_empty_history_goes_as_it_came() {
+fn an_empty_history_is_sent_unchanged() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let gateway = Gateway::start(home.path(), "preset = 'pulse'\n[listen]\nadmin = 'off'\n", &upstream.url());

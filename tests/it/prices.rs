@@ -27,7 +27,7 @@ cache_read = 0.2
 
 /// A name is looked up by the rules by which its requests are billed.
 #[test]
-fn what_is_said_is_what_is_billed() {
+fn the_prices_command_shows_billed_prices() {
     let home = tempfile::tempdir().unwrap();
     let names = [
         "claude-haiku-4-5-20251001",
@@ -86,7 +86,7 @@ fn what_is_said_is_what_is_billed() {
 
 /// The command needs neither a store nor a gateway, and creates none.
 #[test]
-fn a_list_has_all_that_have_a_price() {
+fn the_price_list_is_complete() {
     let home = tempfile::tempdir().unwrap();
     let list = printed(home.path(), &["prices", "--json"]);
     let models: Vec<&str> =
@@ -133,7 +133,7 @@ fn a_list_has_all_that_have_a_price() {
 
 /// If one model has no price, the others are still shown.
 #[test]
-fn what_has_no_price_is_told_beside_what_has() {
+fn models_without_a_price_are_listed_as_such() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("gateway.toml"), CONFIG).unwrap();
     let null = "its requests are booked with a cost of null\n  hint: ";
@@ -222,7 +222,7 @@ fn what_has_no_price_is_told_beside_what_has() {
 /// The cost that OpenRouter states is booked. If it states none, the configuration's prices apply, or known list
 /// prices. The cost without the gateway is in proportion.
 #[test]
-fn what_a_router_serves_costs_what_is_known_of_it() {
+fn models_of_a_router_have_known_prices() {
     const HALF_A_CENT: i64 = 5_000_000_000;
     let log = (0..4000).map(|at| format!("line {at} of a long log\n")).collect::<Vec<_>>().concat();
     // The model requested, the one that answered and the stated cost in dollars; the model booked, its cost, and

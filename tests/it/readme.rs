@@ -10,7 +10,7 @@ fn lines<'t>(text: &'t str, margin: &str, start: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn an_image_is_built_and_run_as_its_file_says() {
+fn the_readme_builds_and_runs_the_image_of_the_dockerfile() {
     for start in ["docker build ", "docker run "] {
         let typed = lines(README, "    ", start);
         assert_eq!((typed.len(), &typed), (1, &lines(DOCKERFILE, "#   ", start)));
@@ -19,7 +19,7 @@ fn an_image_is_built_and_run_as_its_file_says() {
 
 /// The repository contains no recordings.
 #[test]
-fn what_is_replayed_is_the_readers_own() {
+fn the_readme_replays_the_readers_own_recordings() {
     let typed = lines(README, "    ", "plimsoll replay ");
     let of_home = |line: &&str| line.split(' ').next_back().is_some_and(|path| path.starts_with("~/"));
     assert!(typed.len() == 3 && typed.iter().all(of_home), "{typed:?}");

@@ -29,7 +29,7 @@ fn serve(mut stream: TcpStream) {
 }
 
 #[test]
-fn they_lead_through_the_gateway() {
+fn redirects_are_rewritten_to_stay_behind_the_gateway() {
     let home = tempfile::tempdir().unwrap();
     let own = format!("http://{}", upstream());
     let config = format!(

@@ -39,7 +39,7 @@ fn answer(request: &Received) -> Answer {
 }
 
 #[test]
-fn a_recording_is_played_as_it_was_sent() {
+fn a_recording_is_replayed_as_it_was_sent() {
     const EAGER: &str =
         "[clear]\npolicy = 'oldest'\ngate = ['eager']\nprotect_tokens = { view = 500, other = 500 }\n";
     const WHEN_IT_PAYS: &str = "[clear]\nsettle = 2\nmost_loss = 0.5\npatience = 0.3\n";
@@ -140,7 +140,7 @@ fn chat(count: usize) -> String {
 /// Requests that would have exceeded the model's window without the gateway are left out by the ledger and by a replay
 /// alike, so both report the same savings.
 #[test]
-fn what_would_not_have_fitted_is_in_no_sum() {
+fn overflowing_requests_are_in_no_sum() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|request| {
         let usage = json!({"prompt_tokens": request.body.len() / 5, "completion_tokens": 7});
@@ -182,7 +182,7 @@ fn what_would_not_have_fitted_is_in_no_sum() {
 /// The size of a history held by the provider is not visible in any body: neither the ledger nor a replay assumes more
 /// tokens than were billed and cut.
 #[test]
-fn what_the_provider_holds_is_no_part_of_what_was_cut() {
+fn a_held_history_does_not_count_as_cut() {
     const HELD: usize = 60_000;
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|request| {

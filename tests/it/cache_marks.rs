@@ -78,7 +78,7 @@ fn grows(ends: &[usize]) -> Vec<String> {
 }
 
 #[test]
-fn histories_are_marked_where_they_go_on() {
+fn histories_that_continue_are_marked() {
     let slides =
         |stays: &[&str]| (3..8).map(|turn| body(stays, turn * 4 - 12..turn * 4 + 1)).collect::<Vec<_>>();
     for (case, requests, expected) in [
@@ -100,7 +100,7 @@ fn histories_are_marked_where_they_go_on() {
 /// What a server writes to its cache with each request and never reads may also be tools and instructions: if the
 /// history is left unmarked for that reason, so are they.
 #[test]
-fn instructions_that_are_never_read_are_not_written_on_and_on() {
+fn instructions_that_are_never_read_are_not_written_repeatedly() {
     let upstream = Upstream::start(|request| {
         let text = request.text();
         let usage = match text.rfind("cache_control") {
@@ -250,7 +250,7 @@ fn chat(model: &str, messages: usize, mark: bool) -> String {
 
 /// A router that passes marks on to Claude's provider gets them; other servers get neither marks nor anything else.
 #[test]
-fn histories_are_marked_where_a_router_passes_marks_on() {
+fn histories_are_marked_behind_routers_that_pass_marks_on() {
     const CLAUDE: &str = "anthropic/claude-sonnet-4.5";
     // The host, its settings in the file, the model, whether the client marks, and the marks received with each
     // request.

@@ -47,7 +47,7 @@ fn circling(calls: usize) -> String {
 }
 
 #[test]
-fn a_request_that_is_not_answered_is_told_with_why() {
+fn an_unanswered_request_is_logged_with_its_reason() {
     let home = tempfile::tempdir().unwrap();
     let config = format!("{CONFIG}state.dir = '{}'\n", home.path().display());
     let gateway = Gateway::start(home.path(), &config, "http://127.0.0.1:1");
@@ -71,7 +71,7 @@ enum Does {
 
 /// A provider bills an answer that it made, whether it arrived or not: its cost is unknown, not zero.
 #[test]
-fn a_request_that_has_left_and_got_no_answer_may_have_cost_something() {
+fn a_request_that_left_without_an_answer_may_have_cost_something() {
     for (does, status, expected) in [
         (None, 502, ("failed", 0)),
         (Some(Does::Nothing), 504, ("failed", 0)),
@@ -126,7 +126,7 @@ fn a_request_that_has_left_and_got_no_answer_may_have_cost_something() {
 }
 
 #[test]
-fn an_agent_that_goes_round_in_circles_is_told_with_its_tool() {
+fn a_doom_loop_is_logged_with_its_tool() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
     let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
@@ -137,7 +137,7 @@ fn an_agent_that_goes_round_in_circles_is_told_with_its_tool() {
 }
 
 #[test]
-fn an_admin_listener_that_there_is_no_place_for_is_told_with_its_key() {
+fn an_admin_address_in_use_is_logged_with_its_config_key() {
     let home = tempfile::tempdir().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = format!("listen.admin = '{}'\nlog.format = 'json'\n", taken.local_addr().unwrap());
@@ -150,7 +150,7 @@ fn an_admin_listener_that_there_is_no_place_for_is_told_with_its_key() {
 /// When the gateway is told to stop, requests under way are awaited. When it is told again, they are broken off and
 /// booked as such.
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_gateway_at_once() {
     let home = tempfile::tempdir().unwrap();
     let (begun, never) = (mpsc::channel(), mpsc::channel::<()>());
     let (begins, waits) = (Mutex::new(begun.0), Mutex::new(never.1));
@@ -190,7 +190,7 @@ fn a_second_signal_ends_it_at_once() {
 
 /// The log says who is to blame for an incomplete answer: the upstream, or the time limit.
 #[test]
-fn an_answer_that_ends_early_is_told_as_what_it_is() {
+fn a_truncated_answer_is_logged_as_one() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     for (breaks, message, field, error) in [
         (true, "an upstream broke off its answer", "error", Value::Null),

@@ -72,7 +72,7 @@ fn named(address: SocketAddr) -> String {
 }
 
 #[test]
-fn a_proxy_that_is_the_gateway_itself_is_passed_by() {
+fn a_proxy_variable_that_names_the_gateway_is_ignored() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, "{}".to_owned()));
     let config = format!("upstream.anthropic.base_url = '{}'", named(upstream.address));
@@ -94,7 +94,7 @@ fn a_proxy_that_is_the_gateway_itself_is_passed_by() {
 
 /// A loop through a name that only a resolver knows is noticed at the first request, which does not circulate.
 #[test]
-fn what_leads_back_by_another_name_is_an_error() {
+fn a_loop_through_another_name_is_an_error() {
     for (base_url, proxy, says) in [
         ("OWN", "", "(OWN): this is the gateway itself (gateway at fault)"),
         (
@@ -117,7 +117,7 @@ fn what_leads_back_by_another_name_is_an_error() {
 }
 
 #[test]
-fn a_proxy_of_the_file_that_is_the_gateway_itself_is_a_mistake() {
+fn a_configured_proxy_that_is_the_gateway_is_a_mistake() {
     let home = tempfile::tempdir().unwrap();
     let own = free();
     let config = format!("listen.address = '{own}'\nupstream.openai.proxy = 'socks5://me:secret@{own}'");
@@ -129,7 +129,7 @@ fn a_proxy_of_the_file_that_is_the_gateway_itself_is_a_mistake() {
 }
 
 #[test]
-fn two_gateways_in_a_row_are_none() {
+fn two_gateways_in_a_row_are_no_loop() {
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let upstream = Upstream::start(|_| (200, "{}".to_owned()));
     let second = Gateway::start(homes[1].path(), CONFIG, &upstream.url());

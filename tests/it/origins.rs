@@ -42,7 +42,7 @@ const EVIL: (&str, &str) = ("origin", "https://evil.test");
 const PREFLIGHT: (&str, &str) = ("access-control-request-method", "POST");
 
 #[test]
-fn pages_of_other_machines_do_not_use_the_gateways_headers() {
+fn foreign_origins_do_not_get_the_gateways_headers() {
     check(
         "",
         &[
@@ -97,7 +97,7 @@ fn pages_of_other_machines_do_not_use_the_gateways_headers() {
 }
 
 #[test]
-fn pages_that_are_named_may() {
+fn allowed_origins_get_the_gateways_headers() {
     check(
         "'https://*.evil.test', 'null'",
         &[
@@ -119,7 +119,7 @@ fn pages_that_are_named_may() {
 /// The refusal is in the caller's dialect and says which setting would allow the request. It is not booked, because
 /// nothing was sent.
 #[test]
-fn the_refusal_says_what_allows_it() {
+fn the_refusal_names_the_key_that_allows_it() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, "{}".to_owned()));
     let config = config(&upstream.url(), "")
@@ -149,7 +149,7 @@ fn the_refusal_says_what_allows_it() {
 
 /// If a page may use an upstream with its own credentials, no summaries are written with those of the gateway.
 #[test]
-fn no_summaries_are_written_for_pages_with_the_gateways_headers() {
+fn foreign_origins_get_no_summaries_with_the_gateways_headers() {
     let home = tempfile::tempdir().unwrap();
     let (told, asked) = mpsc::channel();
     let told = Mutex::new(told);

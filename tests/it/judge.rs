@@ -19,7 +19,7 @@ fn judge(received: &Received) -> String {
 }
 
 #[test]
-fn a_judge_compares_what_came_with_what_was_sent() {
+fn a_judge_compares_the_original_with_what_was_sent() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let said = if received.text().contains("stands between two lines")

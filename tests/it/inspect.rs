@@ -43,7 +43,7 @@ fn rows(records: &[Record]) -> Batch {
 const CONFIG: [&str; 2] = ["-c", "gateway.toml"];
 
 #[test]
-fn the_clients_requests_are_counted_alone() {
+fn own_calls_are_not_counted_as_requests() {
     let home = tempfile::tempdir().unwrap();
     let made = Made { message: 2, rules: "fold".to_owned(), before: 900, after: 90, ..Made::default() };
     let edited = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
@@ -100,7 +100,7 @@ fn answer(request: &Received) -> Answer {
 /// Two conversations with the same results, of another tool or shortened otherwise: for each, the commands show what
 /// was sent in it.
 #[test]
-fn what_another_conversation_was_sent_is_not_shown() {
+fn history_shows_no_edits_of_another_conversation() {
     const CLEAR: &str = "clear.gate = ['eager']\nclear.minimum_tokens = 0\nclear.settle = 1\n\
                          clear.protect_tokens = { view = 0, other = 0 }\n";
     for (what, rules, begun) in [
@@ -135,7 +135,7 @@ fn what_another_conversation_was_sent_is_not_shown() {
 
 /// Records name the tools whose new results were shortened.
 #[test]
-fn cuts_name_their_tools() {
+fn truncations_are_shown_with_their_tools() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let config = format!("[truncate]\nmax_lines = 20\n[state]\ndir = '{}'\n", home.path().display());
@@ -161,7 +161,7 @@ fn cuts_name_their_tools() {
 
 /// How full the window was depends on what was sent, not on earlier measurements.
 #[test]
-fn zones_are_those_of_what_was_sent() {
+fn zones_are_those_of_the_sent_prompt() {
     const SETTINGS: &str = "[listen]\nadmin = 'off'\n[window]\nsize = 13000\n[truncate]\nmax_lines = 20\n\
                             [clear]\ngate = ['window']\n";
     for (mode, says) in [
@@ -208,7 +208,7 @@ fn zones_are_those_of_what_was_sent() {
 
 /// An event names the preset of the settings that it was decided with. A repeated request decides nothing.
 #[test]
-fn events_name_their_preset() {
+fn events_are_shown_with_their_preset() {
     let room = "window.size = 13000\nclear.gate = ['window']\ntruncate.max_lines = 20\n";
     let profile = format!("[profile.p]\nmatch.model = '*'\npreset = 'pulse'\n{room}");
     // `opencode` keeps as many lines of command output as of other results, the default preset twice as many.
@@ -264,7 +264,7 @@ fn calling(calls: &[Called<'_>]) -> String {
 
 /// A screenshot that was cleared: nothing of it is saved, and every comparison counts it at the size of an image.
 #[test]
-fn screenshots_that_went_are_shown() {
+fn removed_screenshots_are_shown() {
     let shot = "iVBORw0KGgoAAAANSUhEUgAB".repeat(500);
     let request = |results: usize| {
         let mut messages = vec![json!({"role": "user", "content": "Book a table"})];
@@ -385,7 +385,7 @@ fn circling(calls: usize) -> String {
 
 /// Only reported: the gateway does nothing about it.
 #[test]
-fn what_a_client_does_to_itself_is_told() {
+fn changes_by_the_client_are_shown() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(answer);
     let config = format!("[state]\ndir = '{}'\n", home.path().display());
@@ -424,7 +424,7 @@ fn what_a_client_does_to_itself_is_told() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_written_is_named() {
+fn an_invalid_checkpoint_is_named() {
     let home = tempfile::tempdir().unwrap();
     let digest = Digest::of(&[b"history"]);
     let summary = Summary {
@@ -450,7 +450,7 @@ fn a_checkpoint_that_cannot_be_written_is_named() {
 
 /// A request to which only cache marks were added is shown as marked.
 #[test]
-fn marks_are_told() {
+fn marks_are_shown() {
     let home = tempfile::tempdir().unwrap();
     let edited = |marked, parts: &[(&str, u32)]| Edits {
         state: State::Edited.into(),
@@ -476,7 +476,7 @@ fn marks_are_told() {
 
 /// Additions beside the messages are shown for the requests that were sent with them, and for no others.
 #[test]
-fn what_is_added_is_told() {
+fn additions_are_shown() {
     for kept in ["usage", "full"] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|received| {
@@ -529,7 +529,7 @@ fn what_is_added_is_told() {
 
 /// A session continued under another name continues what was sent: everything shown about it agrees with its records.
 #[test]
-fn a_history_of_another_conversation_is_told() {
+fn a_history_that_began_in_another_conversation_is_shown() {
     for kept in ["usage", "full"] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(answer);
@@ -592,7 +592,7 @@ fn a_history_of_another_conversation_is_told() {
 /// A client that goes back, in the same session or in another one, gets what was sent up to there, without later
 /// decisions. Everything shown about all these requests agrees with what was sent.
 #[test]
-fn what_goes_back_is_told_as_it_was_sent() {
+fn a_rewound_request_is_shown_as_it_was_sent() {
     let forked = |results: usize, words: &[&str]| {
         let mut body: Value = serde_json::from_str(&request(results)).unwrap();
         for words in words {
@@ -650,7 +650,7 @@ fn what_goes_back_is_told_as_it_was_sent() {
 
 /// Inexact figures are marked as such row by row, and events are described in words.
 #[test]
-fn rows_say_what_they_know() {
+fn rows_show_what_is_known() {
     let home = tempfile::tempdir().unwrap();
     let cost = Cost { total: 30_000_000_000, ..Cost::default() };
     let broke = Record {

@@ -170,7 +170,7 @@ fn too_long(received: &[Received]) -> usize {
 /// Where the provider holds the history, the request's own results are cut, whether or not the refusal says by how much
 /// it is too long. A retry is sent in the same form.
 #[test]
-fn results_are_cut_where_the_provider_holds_the_history() {
+fn an_overflow_behind_a_held_history_cuts_new_results() {
     const HELD: usize = 30_000;
     let result = |at: usize| {
         let lines: Vec<String> = (0..1500).map(|line| format!("result {at} line {line}")).collect();
@@ -239,7 +239,7 @@ fn results_are_cut_where_the_provider_holds_the_history() {
 
 /// A limit that was reported once is remembered after a restart.
 #[test]
-fn what_fits_is_known_after_a_restart() {
+fn learned_windows_survive_a_restart() {
     for dialect in DIALECTS.iter().filter(|dialect| dialect.tells) {
         let home = tempfile::tempdir().unwrap();
         let upstream = provider(dialect);
@@ -355,7 +355,7 @@ fn regions_of_a_window_add_up_to_the_prompt() {
 /// The window may be smaller than assumed, and the error may be in an answer that was not checked before it was passed
 /// on, as a text or only as a code: the client's retry is answered, and so is the rest of the conversation.
 #[test]
-fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
+fn a_smaller_window_is_learned_by_the_second_request() {
     let dialect = &DIALECTS[2];
     let by_code = [
         r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"context_length_exceeded","message":"It exceeds what is set up."}}}"#,
@@ -389,7 +389,7 @@ fn a_window_that_is_smaller_than_known_is_found_at_the_second_request() {
 
 /// The limit is learned from an error within an answer too, but only if room is to be made for that request.
 #[test]
-fn what_fits_is_learned_where_that_is_wanted() {
+fn an_overflow_within_an_answer_teaches_the_window_if_enabled() {
     let dialect = &DIALECTS[1];
     for (enabled, expected) in [(true, LIMIT), (false, 128_000)] {
         let home = tempfile::tempdir().unwrap();
@@ -423,7 +423,7 @@ fn what_fits_is_learned_where_that_is_wanted() {
 
 /// Servers report an overflow in many ways, some of them as a server error.
 #[test]
-fn overflows_of_compatible_servers_are_not_seen_either() {
+fn overflows_of_compatible_servers_are_recovered_too() {
     let overflows: [fn(usize) -> Answer; 5] = [
         |_| {
             (
@@ -478,7 +478,7 @@ fn overflows_of_compatible_servers_are_not_seen_either() {
 /// Room is also made in prompts that seem far from the window, and by dropping messages. A template may not accept what
 /// remains.
 #[test]
-fn a_template_that_does_not_take_what_is_left_gets_all_of_it() {
+fn a_chat_template_that_rejects_the_rest_gets_the_original() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received: &Received| {
         if received.text().contains("plimsoll") {
@@ -507,7 +507,7 @@ fn a_template_that_does_not_take_what_is_left_gets_all_of_it() {
 
 /// If the original is refused too, the edit is not blamed: the next request is shortened again.
 #[test]
-fn a_thread_is_not_left_alone_for_what_is_refused_in_any_form() {
+fn a_refusal_of_any_form_of_a_request_does_not_end_editing() {
     let error = json!({"error": {"message": "Error rendering prompt with jinja template"}}).to_string();
     for refusal in [error.clone(), format!("event: error\ndata: {error}\n\n")] {
         let home = tempfile::tempdir().unwrap();
@@ -528,7 +528,7 @@ fn a_thread_is_not_left_alone_for_what_is_refused_in_any_form() {
 
 /// What was sent after an overflow is sent from then on, also after a restart.
 #[test]
-fn recovered_requests_grow_on() {
+fn recovered_conversations_continue_to_grow() {
     let dialect = &DIALECTS[0];
     let home = tempfile::tempdir().unwrap();
     let upstream = provider(dialect);
@@ -559,7 +559,7 @@ fn recovered_requests_grow_on() {
 
 /// If a request is under way several times at once, room is made only once, and every copy is answered.
 #[test]
-fn copies_share_the_room_that_is_made() {
+fn concurrent_copies_share_one_recovery() {
     const COPIES: usize = 4;
     let dialect = &DIALECTS[0];
     let home = tempfile::tempdir().unwrap();
@@ -595,7 +595,7 @@ fn copies_share_the_room_that_is_made() {
 
 /// If no room can be made, or none may be, the provider's error is passed on unchanged.
 #[test]
-fn what_cannot_be_helped_is_passed_on() {
+fn unrecoverable_overflows_are_passed_on() {
     const ERROR: &str =
         r#"{"type": "error",  "error":{"message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
     for (config, steps, expected) in [
@@ -638,7 +638,7 @@ fn other_refusals_are_not_overflows() {
 
 /// If an answer ends because the window is full, it is requested again with more room, unless part of it was passed on.
 #[test]
-fn a_full_window_is_made_room_in() {
+fn an_answer_cut_by_a_full_window_is_requested_again() {
     let home = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&asked);
@@ -665,7 +665,7 @@ fn spaced(body: &[u8]) -> usize {
 
 /// If a provider reports an overflow in known words, it is asked before anything is removed that might fit.
 #[test]
-fn nothing_is_lost_to_an_estimate() {
+fn nothing_is_removed_before_the_provider_refuses() {
     type Says = fn(usize) -> String;
     const WINDOW: usize = 200_000;
     let known = |tokens: usize| format!("prompt is too long: {tokens} tokens > {WINDOW} maximum");

@@ -169,7 +169,7 @@ fn near(one: u64, other: u64) -> bool {
 }
 
 #[test]
-fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
+fn cuts_count_in_all_continuations_of_a_held_history() {
     for (dialect, requests) in chains() {
         let bodies = bodies(dialect, &requests);
         let (rewritten, observed) =
@@ -188,7 +188,7 @@ fn what_was_cut_is_missing_from_all_that_goes_on_from_it() {
 
 /// It does not matter which process made the cut.
 #[test]
-fn what_was_cut_is_known_to_all_gateways_on_a_store() {
+fn cuts_of_a_held_history_are_known_to_all_gateways_on_a_store() {
     for (dialect, mut requests) in chains() {
         // If the history begins like another gateway's, it is unknown whether it was read from the cache.
         requests.truncate(11);
@@ -265,7 +265,7 @@ fn check(dialect: &str, requests: &Chains, bodies: &[String], records: &[Value])
 /// the gateway that saw the answer has been restarted. This does not hold with another API key, or if the provider does
 /// not store answers.
 #[test]
-fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
+fn a_response_chain_stays_one_conversation_across_restarts() {
     const KEYS: [(&str, &str); 2] = [("authorization", "Bearer one"), ("authorization", "Bearer two")];
     let config = format!("{CONFIG}[budget]\nconversation_tokens = 1\non_exceeded = 'refuse'\n");
     let keep = |body: String, store: bool| {
@@ -303,7 +303,7 @@ fn a_chain_is_one_conversation_whatever_becomes_of_the_gateway() {
 
 /// Requests without input of their own can be continued like any other, and can begin a history.
 #[test]
-fn a_chain_goes_on_behind_what_says_nothing() {
+fn a_response_chain_continues_behind_requests_without_input() {
     let from = |answer: usize| json!({"model": "gpt-5", "previous_response_id": format!("resp_{answer}")});
     let within = json!({"model": "gpt-5", "conversation": "conv_1"});
     let saying = |body: &Value| merged(body.clone(), &json!({"input": "go on"}));
@@ -324,7 +324,7 @@ fn a_chain_goes_on_behind_what_says_nothing() {
 
 /// If the provider compacts the history it holds, it is unknown what that would have left of what was cut.
 #[test]
-fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
+fn compaction_of_a_held_history_leaves_savings_unknown() {
     let long = log("first", 4000);
     for (threshold, results, expected) in [
         (200_000, ["none", &long, "ok"], [json!(false), json!(true), json!(true)]),
@@ -348,7 +348,7 @@ fn what_the_provider_takes_out_of_what_it_holds_is_not_told() {
 /// What was cut earlier is also missing from the prompts of background requests and of requests without messages, so
 /// their figures are not claimed as the cost without the gateway.
 #[test]
-fn what_is_told_of_a_cut_history_is_not_what_it_would_have_cost() {
+fn usage_of_a_cut_history_is_no_counterfactual() {
     for (result, is_known) in [("ok".to_owned(), true), (log("first", 4000), false)] {
         let home = tempfile::tempdir().unwrap();
         let upstream = Upstream::start(|request| {
@@ -392,7 +392,7 @@ fn what_is_told_of_a_cut_history_is_not_what_it_would_have_cost() {
 /// A client may send a summary sealed by the provider in place of the history that it summarises: the thread is found
 /// by the seal.
 #[test]
-fn what_begins_with_a_summary_of_the_providers_belongs_to_what_it_sums_up() {
+fn a_history_that_begins_with_a_provider_summary_joins_its_conversation() {
     const KEY: (&str, &str) = ("x-api-key", "one");
     let block = |member: &str, seal: &str| json!({"type": "compaction", "content": "so far", member: seal});
     let usage = json!({"input_tokens": 0, "output_tokens": 0,

@@ -47,7 +47,7 @@ fn last(upstream: &Upstream) -> (Vec<String>, Vec<bool>, usize) {
 }
 
 #[test]
-fn what_is_always_the_same_is_marked() {
+fn the_stable_part_of_instructions_is_marked() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| {
         (200, json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
@@ -102,7 +102,7 @@ fn what_is_always_the_same_is_marked() {
 /// A prefix that is the same as a whole, instructions in any form or tools without any, is marked at its end when it
 /// comes again.
 #[test]
-fn what_is_the_same_as_a_whole_is_marked_at_its_end() {
+fn stable_instructions_are_marked_at_their_end() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|request| {
         let text = request.text();

@@ -346,7 +346,7 @@ fn judge_all(taken: &[Vec<Value>], messages: &[Value], done: &Done) {
 }
 
 #[test]
-fn clearing() {
+fn clearing_keeps_bound_reasoning_valid() {
     let done = play(&ANTHROPIC, CLEARING, 3);
     assert!(done.cleared > 10 && done.reasoning > 10 && done.dropped == 0, "{done:?}");
     let done = play(&RESPONSES, CLEARING, 3);
@@ -354,7 +354,7 @@ fn clearing() {
 }
 
 #[test]
-fn the_ladder() {
+fn the_ladder_keeps_bound_reasoning_valid() {
     for (turn, rung) in [(3, "turns"), (1000, "half")] {
         let done = play(&ANTHROPIC, LADDER, turn);
         assert!(done.dropped > 20 && done.reasoning > 4 && done.rungs.contains(rung), "{done:?}");
@@ -364,7 +364,7 @@ fn the_ladder() {
 }
 
 #[test]
-fn summaries() {
+fn summaries_keep_bound_reasoning_valid() {
     for dialect in [&ANTHROPIC, &RESPONSES] {
         let done = play(dialect, SUMMARIES, 3);
         assert!(done.rungs.contains("ready"), "{}: {done:?}", dialect.model);
@@ -372,7 +372,7 @@ fn summaries() {
 }
 
 #[test]
-fn all_together() {
+fn all_edits_together_keep_bound_reasoning_valid() {
     for dialect in [&ANTHROPIC, &RESPONSES] {
         let done = play(dialect, ALL, 7);
         assert!(done.cleared > 0, "{}: {done:?}", dialect.model);

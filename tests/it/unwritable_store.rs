@@ -83,7 +83,7 @@ fn read(home: &Path, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn they_are_read_and_left_as_they_are() {
+fn unwritable_stores_are_read_and_left_unchanged() {
     let home = tempfile::tempdir().expect("a directory for the test");
     // Characters with a special meaning in a database URI.
     let kept = "100%25 kept? #1";
@@ -109,7 +109,7 @@ fn they_are_read_and_left_as_they_are() {
 }
 
 #[test]
-fn what_a_gateway_left_in_its_log_is_read_too() {
+fn records_left_in_the_wal_are_read() {
     let home = tempfile::tempdir().expect("a directory for the test");
     let answer = r#"{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}"#;
     let upstream = Upstream::start(|_| (200, answer.to_owned()));
@@ -163,7 +163,7 @@ fn what_a_gateway_left_in_its_log_is_read_too() {
 
 /// By default the system kills a program that exceeds the file size limit.
 #[test]
-fn a_limit_on_the_length_of_files_costs_records_and_no_request() {
+fn a_file_size_limit_loses_records_but_no_request() {
     const ANSWER: &str = r#"{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}"#;
     let home = tempfile::tempdir().expect("a directory for the test");
     let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
@@ -191,7 +191,7 @@ fn a_limit_on_the_length_of_files_costs_records_and_no_request() {
 }
 
 #[test]
-fn a_store_that_may_not_grow_is_refused_with_a_way_out() {
+fn a_store_at_its_size_limit_is_refused_with_a_remedy() {
     let home = tempfile::tempdir().expect("a directory for the test");
     done(home.path(), &["demo", "--keep", "kept"]);
     let mut command = limited(1);
@@ -203,7 +203,7 @@ fn a_store_that_may_not_grow_is_refused_with_a_way_out() {
 
 /// The limit still kills the agent's own programs, as it would without the gateway.
 #[test]
-fn an_agent_has_its_signals_as_they_were() {
+fn an_agent_inherits_the_original_signal_handlers() {
     const AGENT: &str = "ulimit -f 1; head -c 9999 /dev/zero > big; exit $?";
     let home = tempfile::tempdir().expect("a directory for the test");
     let mut direct = Command::new("sh");

@@ -147,7 +147,7 @@ fn records(
 
 /// The records of the observing and of the rewriting gateway agree, request by request.
 #[test]
-fn what_is_observed_is_what_rewriting_does() {
+fn observed_edits_are_those_of_rewriting() {
     for dialect in &DIALECTS {
         let results: Vec<String> = (0..40).map(result).collect();
         let mut bodies: Vec<String> =
@@ -193,7 +193,7 @@ fn messages(dialect: &Dialect, body: &str) -> Vec<Value> {
 /// Results that were shortened or cleared before the gateway began to observe stay so while the conversation grows;
 /// everything new is sent unchanged.
 #[test]
-fn what_was_cleared_stays_so_however_long_it_is_only_observed() {
+fn cleared_results_stay_cleared_in_observe_mode() {
     for dialect in &DIALECTS {
         let results: Vec<String> = (0..40).map(result).collect();
         let bodies: Vec<String> =
@@ -217,7 +217,7 @@ fn what_was_cleared_stays_so_however_long_it_is_only_observed() {
 /// The savings that are predicted are those that are made, for a provider that caches by itself and bills both the same
 /// way.
 #[test]
-fn what_it_would_have_saved_is_what_it_saves() {
+fn observed_savings_are_those_of_rewriting() {
     let dialect = &DIALECTS[1];
     let results: Vec<String> = (0..40).map(result).collect();
     let bodies: Vec<String> =
@@ -241,7 +241,7 @@ fn what_it_would_have_saved_is_what_it_saves() {
 
 /// What was sent before the gateway started is unknown, and so is the hypothetical cost of the conversation.
 #[test]
-fn what_it_would_have_saved_is_not_known_of_what_began_before() {
+fn observed_savings_are_unknown_for_older_conversations() {
     let dialect = &DIALECTS[0];
     let results: Vec<String> = (0..4).map(result).collect();
     let bodies: Vec<String> = (1..=4).map(|count| (dialect.body)(&results[..count]).to_string()).collect();
@@ -256,7 +256,7 @@ fn what_it_would_have_saved_is_not_known_of_what_began_before() {
 
 /// Every report on an observing gateway says what would have been saved.
 #[test]
-fn the_books_tell_what_it_would_have_saved() {
+fn the_report_shows_observed_savings() {
     let dialect = &DIALECTS[1];
     let results: Vec<String> = (0..40).map(result).collect();
     let bodies: Vec<String> =

@@ -88,7 +88,7 @@ fn gemini_answer(tokens: u64, served: bool) -> Value {
 }
 
 #[test]
-fn what_is_no_prompt_fills_no_window() {
+fn tokens_outside_the_prompt_do_not_fill_the_window() {
     let data = "iVBORw0KGgoAAA/+".repeat(20_000);
     let url = format!("data:image/png;base64,{data}");
     let source = json!({"type": "base64", "media_type": "application/pdf", "data": data});

@@ -356,28 +356,28 @@ fn check(dialect: &'static str, writer: Writer, turn: usize) {
 }
 
 #[test]
-fn anthropic() {
+fn anthropic_conversations_grow_without_end() {
     check("anthropic", Writer::Good, 9);
 }
 
 #[test]
-fn openai_chat() {
+fn openai_chat_conversations_grow_without_end() {
     check("openai-chat", Writer::Good, 9);
 }
 
 #[test]
-fn openai_responses() {
+fn openai_responses_conversations_grow_without_end() {
     check("openai-responses", Writer::Good, 9);
 }
 
 #[test]
-fn gemini() {
+fn gemini_conversations_grow_without_end() {
     check("gemini", Writer::Good, 9);
 }
 
 /// Envelopes are sent with the login of one program, which is used for nothing else.
 #[test]
-fn within_other_bodies() {
+fn enveloped_conversations_grow_without_end() {
     let scale = Scale::of_environment();
     let (_, records) =
         play_well(Case { dialect: ENVELOPED, writer: Writer::Good, turn: 9, clears: true, scale });
@@ -387,33 +387,33 @@ fn within_other_bodies() {
 }
 
 #[test]
-fn within_one_turn() {
+fn a_single_turn_grows_without_end() {
     check("anthropic", Writer::Good, 1000);
 }
 
 #[test]
-fn with_a_writer_that_fails_half_of_the_time() {
+fn they_survive_a_summariser_that_fails_half_of_the_time() {
     check("openai-responses", Writer::FailsHalf, 9);
 }
 
 #[test]
-fn with_a_writer_of_garbage() {
+fn they_survive_a_summariser_that_writes_garbage() {
     check("anthropic", Writer::Garbage, 9);
 }
 
 #[test]
-fn with_a_writer_that_is_slow() {
+fn they_survive_a_slow_summariser() {
     check("gemini", Writer::Late(8), 9);
 }
 
 #[test]
-fn with_a_writer_that_never_answers() {
+fn they_survive_a_summariser_that_never_answers() {
     check("openai-chat", Writer::Silent, 9);
 }
 
 /// Results are cleared in any order and as often as needed: while that makes enough room, no summary is paid for.
 #[test]
-fn with_clearing() {
+fn they_grow_without_end_with_clearing() {
     for dialect in ["anthropic", "openai-chat", "openai-responses", "gemini"] {
         let scale = Scale::of_environment();
         let case = Case { dialect, writer: Writer::Good, turn: 9, clears: true, scale };

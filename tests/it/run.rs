@@ -79,7 +79,7 @@ const CHAT: &str = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi
 const CHATTED: &str = r#"{"id":"c","model":"gpt-4o","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}"#;
 
 #[test]
-fn an_agent_is_pointed_at_a_gateway_and_its_bill_follows() {
+fn run_points_an_agent_at_a_gateway_and_prints_its_bill() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, REPLY.to_owned()));
     let agent = Agent::start(command(home.path(), &["--upstream", &upstream.url()]));
@@ -102,7 +102,7 @@ fn an_agent_is_pointed_at_a_gateway_and_its_bill_follows() {
 
 /// Requests are forwarded to the agent's own address, with the same paths.
 #[test]
-fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
+fn run_forwards_to_the_address_that_was_set_before() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, CHATTED.to_owned()));
     let mut command = command(home.path(), &[]);
@@ -131,7 +131,7 @@ fn an_agent_with_an_address_of_its_own_goes_on_to_there() {
 /// A variable that leads to the server of the configuration uses its settings; a setting that does not apply elsewhere
 /// is reported.
 #[test]
-fn settings_of_a_server_hold_where_a_variable_names_it() {
+fn upstream_settings_apply_to_an_address_from_a_variable() {
     let home = tempfile::tempdir().unwrap();
     let [own, other] = [(); 2].map(|()| Upstream::start(|_| (200, CHATTED.to_owned())));
     let config = format!("upstream.openai = {{ base_url = '{}', include_usage = true }}", own.url());
@@ -162,7 +162,7 @@ fn settings_of_a_server_hold_where_a_variable_names_it() {
 
 /// A variable set for another agent must not prevent this one from starting.
 #[test]
-fn a_server_of_this_machine_may_be_named_without_a_scheme() {
+fn local_addresses_may_omit_the_scheme() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|_| (200, CHATTED.to_owned()));
     for (host, code) in [(&upstream.url()["http://".len()..], 0), ("elsewhere.test:80", 2)] {
@@ -182,7 +182,7 @@ fn a_server_of_this_machine_may_be_named_without_a_scheme() {
 
 /// A history outlives the gateway, so no URL that is only valid for this run is written into it.
 #[test]
-fn full_texts_are_promised_at_the_address_of_the_configuration_or_not_at_all() {
+fn recall_urls_have_the_configured_address_or_are_omitted() {
     let home = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = taken.local_addr().unwrap();
@@ -205,7 +205,7 @@ const NONE: &str = "plimsoll: no request to a model came through the gateway; if
      variable, {url} in its arguments stands for the gateway's\n";
 
 #[test]
-fn an_agent_ends_as_it_does_alone() {
+fn run_exits_like_the_agent() {
     let home = tempfile::tempdir().unwrap();
     for (how, code) in [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137)] {
         let agent = Agent::start(command(home.path(), &[]));
@@ -220,7 +220,7 @@ fn an_agent_ends_as_it_does_alone() {
 
 /// There is no log for the message, and it is not written into the agent's own output.
 #[test]
-fn a_proxy_that_cannot_be_used_is_told_before_the_agent_starts() {
+fn an_unusable_proxy_is_reported_before_the_agent_starts() {
     let home = tempfile::tempdir().unwrap();
     for (variables, expected) in [
         (&[("HTTPS_PROXY", "http://me:secret@proxy.test"), ("http_proxy", "https://unused.test")][..], String::new()),
@@ -240,7 +240,7 @@ fn a_proxy_that_cannot_be_used_is_told_before_the_agent_starts() {
 
 /// Programs read one of the two spellings, in either order.
 #[test]
-fn hosts_that_no_proxy_is_asked_for_stay_so_in_either_spelling() {
+fn no_proxy_is_kept_in_either_case() {
     const BOTH: &str = "echo \"$NO_PROXY $no_proxy\"";
     let home = tempfile::tempdir().unwrap();
     for (set, expected) in [
@@ -262,7 +262,7 @@ fn hosts_that_no_proxy_is_asked_for_stay_so_in_either_spelling() {
 
 /// As with `nohup`: the signals that the gateway ignores are ignored by the agent too.
 #[test]
-fn a_signal_that_was_ignored_stays_so() {
+fn ignored_signals_stay_ignored() {
     let home = tempfile::tempdir().unwrap();
     let alone = command(home.path(), &[]);
     let mut ignoring = Command::new("sh");
@@ -275,7 +275,7 @@ fn a_signal_that_was_ignored_stays_so() {
 }
 
 #[test]
-fn what_cannot_be_run_is_named() {
+fn a_command_that_cannot_be_run_is_named() {
     let home = tempfile::tempdir().unwrap();
     for (options, variable, code, says) in [
         (&["--", "no-such-agent"][..], "", 127, "cannot run no-such-agent: No such file or directory"),
@@ -296,7 +296,7 @@ fn what_cannot_be_run_is_named() {
 
 /// The README names exactly the variables that are set.
 #[test]
-fn an_agent_is_told_in_the_variables_that_the_readme_names() {
+fn the_readme_lists_the_variables_that_run_sets() {
     const SHOW: &str = r#"env | sed -n "s|^\([A-Z_]*\)=$1|\1=|p""#;
     let home = tempfile::tempdir().unwrap();
     let mut command = command(home.path(), &[]);
