@@ -1,0 +1,361 @@
+//! What requests would have cost without the gateway.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::support::{Gateway, Upstream, records};
+
+use super::{CONFIG, answer, log, prompt, record_of_kept, request, two_requests};
+
+/// If the provider clears parts of a prompt itself, it is unknown what would have been left of the original.
+#[test]
+fn clearing_by_the_provider_is_no_saving() {
+    let clear = |from: u64| {
+        let trigger = json!({"type": "input_tokens", "value": from});
+        json!({"edits": [{"type": "clear_tool_uses_20250919", "trigger": trigger}]})
+    };
+    let cleared =
+        json!([{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 1, "cleared_input_tokens": 9}]);
+    let thoughts = json!({"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]});
+    let (long, short) = (log("long", 4000), log("short", 10));
+    for (result, asked, made, is_known) in [
+        (&long, Value::Null, json!([]), true),
+        (&long, thoughts, json!([]), true),
+        (&long, clear(1_000_000), json!([]), true),
+        (&long, clear(20_000), json!([]), false),
+        (&long, clear(1_000_000), cleared.clone(), false),
+        // An unedited request costs the same without the gateway.
+        (&short, clear(20), cleared, true),
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let applied = made.clone();
+        let upstream = Upstream::start(move |request| {
+            let usage = json!({"input_tokens": request.body.len() / 4, "output_tokens": 7});
+            let edits = json!({"applied_edits": applied});
+            let answer = json!({"id": "msg_1", "type": "message", "model": "claude-sonnet-4-6",
+                "stop_reason": "end_turn", "usage": usage, "context_management": edits});
+            (200, answer.to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut body: Value = serde_json::from_str(&request(&[result])).unwrap();
+        if !asked.is_null() {
+            body["context_management"] = asked.clone();
+        }
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        gateway.stop();
+        assert_eq!(upstream.received()[0].body.len() < body.to_string().len(), result == &long);
+        let record = &records(home.path())[0];
+        let is_told = [&record["counterfactual"], &record["net_saved"]].map(|figure| !figure.is_null());
+        assert_eq!(is_told, [is_known; 2], "{asked} {made}");
+    }
+}
+
+/// If the provider summarises what the gateway has cut, only the summary is billed, so the cost of the original is
+/// unknown.
+#[test]
+fn compaction_by_the_provider_leaves_the_counterfactual_unknown() {
+    for (result, is_known) in [(log("long", 4000), false), (log("short", 10), true)] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |request| {
+            let call =
+                json!({"type": "compaction", "input_tokens": request.body.len() / 4, "output_tokens": 300});
+            let usage = json!({"input_tokens": 0, "output_tokens": 0, "iterations": [call]});
+            let block = json!({"type": "compaction", "content": "so far", "signature": "seal"});
+            let answer = json!({"id": "msg_1", "type": "message", "model": "claude-sonnet-4-6",
+                "stop_reason": "compaction", "content": [block], "usage": usage});
+            (200, answer.to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let mut body: Value = serde_json::from_str(&request(&[&result])).unwrap();
+        body["compaction"] = json!({"type": "summarize"});
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        gateway.stop();
+        let record = &records(home.path())[0];
+        assert_eq!(record["edits"]["state"] == "unchanged", is_known, "{record}");
+        assert!(record["cost"]["total"].is_i64(), "{record}");
+        for figure in ["counterfactual", "net_saved"] {
+            assert_eq!(!record[figure].is_null(), is_known, "{record}");
+        }
+    }
+}
+
+/// An upstream that speaks Anthropic's dialect but caches prompts by itself gets no marks, and its cache hits do not
+/// count as savings of the gateway.
+#[test]
+fn automatic_caching_of_an_upstream_is_no_saving() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|request| {
+        let (tokens, read) =
+            (request.body.len() / 4, if request.text().contains("toolu_1") { 2000 } else { 0 });
+        let usage =
+            json!({"input_tokens": tokens - read, "cache_read_input_tokens": read, "output_tokens": 7});
+        (200, json!({"type": "message", "model": "deepseek-v4-pro", "usage": usage}).to_string())
+    });
+    let config =
+        format!("{CONFIG}[prices.model.'deepseek-v4-pro']\ninput = 1\noutput = 2\ncache_read = 0.1\n");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let first = "short ".repeat(2000);
+    for results in [&[&*first][..], &[&*first, "short"]] {
+        let mut body: Value = serde_json::from_str(&request(results)).unwrap();
+        body["model"] = json!("deepseek-v4-pro");
+        let last = body["messages"].as_array_mut().unwrap().last_mut().unwrap();
+        last["content"][0].as_object_mut().unwrap().remove("cache_control");
+        assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+    }
+    gateway.stop();
+    assert!(upstream.received().iter().all(|request| !request.text().contains("cache_control")));
+    assert_eq!(nets(home.path()), [json!(0), json!(0)]);
+    assert_eq!(records(home.path())[1]["counterfactual"]["tokens"]["cache_read"], 2000);
+}
+
+#[test]
+fn the_counterfactual_includes_what_was_cut() {
+    for record in two_requests("", &log("first", 4000), &log("second", 4000)) {
+        let (untouched, cost) = (&record["counterfactual"], &record["cost"]["total"]);
+        assert_eq!(untouched["estimated"], true);
+        assert!(prompt(&untouched["tokens"]) > prompt(&record["tokens"]) * 3 / 2, "{record}");
+        assert_eq!(untouched["tokens"]["output"], 7);
+        let net = record["net_saved"].as_i64().unwrap();
+        assert_eq!(untouched["cost"].as_i64().unwrap() - cost.as_i64().unwrap(), net);
+        assert!(net > 0, "{record}");
+    }
+}
+
+/// After an event the provider drops reasoning and does not bill it. Without the event it would have been read from the
+/// cache.
+#[test]
+fn the_counterfactual_includes_reasoning_lost_to_an_event() {
+    const CLEARING: &str =
+        "[window]\nsize = 20_000\n[clear]\ngate = ['window']\n[summarize]\nenabled = false\n";
+    let size = |item: &Value| {
+        let bytes = item.to_string().len();
+        if item["type"] == "reasoning" { bytes / 10 } else { bytes / 4 }
+    };
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(move |request| {
+        let body: Value = serde_json::from_str(&request.text()).unwrap();
+        let input = body["input"].as_array().unwrap();
+        let changed =
+            input.iter().position(|item| item.to_string().contains("cleared")).unwrap_or(input.len());
+        let (lost, read): (Vec<_>, Vec<_>) =
+            input.iter().enumerate().partition(|(at, item)| *at > changed && item["type"] == "reasoning");
+        let tokens: usize = read.into_iter().map(|(_, item)| size(item)).sum();
+        let removed = |(_, item): &(usize, &Value)| json!({"type": "reasoning", "id": item["id"], "action": "removed", "reason": "prefix_mismatch"});
+        let body = json!({"id": "resp_1", "object": "response", "model": "gpt-6.2-sol", "status": "completed",
+            "output": [], "input_transformations": lost.iter().map(removed).collect::<Vec<_>>(),
+            "usage": {"input_tokens": tokens, "output_tokens": 7, "total_tokens": tokens + 7}});
+        (200, body.to_string())
+    });
+    let gateway = Gateway::start(home.path(), &format!("{CLEARING}{CONFIG}"), &upstream.url());
+    let mut input = vec![json!({"role": "user", "content": "Find the bug"})];
+    let mut whole = Vec::new();
+    for at in 0..16 {
+        let (id, name) = (format!("rs_{at}"), format!("log {at}"));
+        input.extend([
+            json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": format!("{at:04}").repeat(1500)}),
+            json!({"type": "function_call", "call_id": name, "name": "exec_command", "arguments": "{}"}),
+            json!({"type": "function_call_output", "call_id": name, "output": log(&name, 120)}),
+        ]);
+        whole.push(input.iter().map(size).sum::<usize>() as u64);
+        let body = json!({"model": "gpt-6.2-sol", "store": false, "input": input}).to_string();
+        assert_eq!(gateway.post("/v1/responses", &[("session-id", "s")], &body).0, 200);
+    }
+    gateway.stop();
+    let records = records(home.path());
+    let dropped = records.iter().filter(|record| record["edits"]["reasoning_dropped"] != 0);
+    assert!(dropped.count() > 3, "{records:?}");
+    for (record, whole) in records.iter().zip(whole) {
+        let untouched = prompt(&record["counterfactual"]["tokens"]);
+        assert!(untouched.abs_diff(whole) <= whole / 50, "{untouched} is not {whole}: {record}");
+    }
+}
+
+/// The cached history depends on the rest of the request: if that changes, nothing of the history is read, edited or
+/// not.
+#[test]
+fn a_changed_prelude_writes_the_history_in_the_counterfactual_too() {
+    let instructions = "Be brief. ".repeat(2000);
+    let (whole, frame) = (log("first", 4000), instructions.len() / 4);
+    for (second, reads_messages) in [("auto", true), ("any", false)] {
+        let home = tempfile::tempdir().unwrap();
+        let before = AtomicUsize::new(0);
+        let upstream = Upstream::start(move |request| {
+            let tokens = request.body.len() / 4;
+            let read = match before.swap(tokens, Ordering::Relaxed) {
+                0 => 0,
+                before if reads_messages => before,
+                _ => frame,
+            };
+            let usage = json!({"input_tokens": 0, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": tokens - read, "output_tokens": 7});
+            (200, json!({"type": "message", "model": "claude-sonnet-4-6", "usage": usage}).to_string())
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        for (results, choice) in [(&[&*whole][..], "auto"), (&[&*whole, "short"], second)] {
+            let mut body: Value = serde_json::from_str(&request(results)).unwrap();
+            let mark = json!({"type": "ephemeral"});
+            body["system"] = json!([{"type": "text", "text": instructions, "cache_control": mark}]);
+            body["tool_choice"] = json!({"type": choice});
+            assert_eq!(gateway.post("/v1/messages", &[], &body.to_string()).0, 200);
+        }
+        gateway.stop();
+        let record = &records(home.path())[1];
+        let [sent, untouched] = [&record["tokens"], &record["counterfactual"]["tokens"]];
+        assert!(prompt(untouched) > prompt(sent) * 3 / 2, "{record}");
+        let [read, would] = [sent, untouched].map(|tokens| tokens["cache_read"].as_u64().unwrap());
+        let most = if reads_messages { u64::MAX } else { read + read / 20 };
+        let least = if reads_messages { read * 3 / 2 } else { read - read / 20 };
+        assert!((least..most).contains(&would), "{second}: {would} for {read}: {record}");
+    }
+}
+
+/// The history that the provider holds itself is not affected by edits. If its position among the messages of the body
+/// is unknown, it is also unknown what would have been read from the cache, and no saving is claimed.
+#[test]
+fn a_history_held_by_the_provider_is_no_saving() {
+    let item = json!({"type": "function_call_output", "call_id": "c1", "output": log("first", 4000)});
+    let reference = json!({"type": "item_reference", "id": "fc_1"});
+    let continued = json!({"model": "gpt-5", "previous_response_id": "resp_0", "input": [item]});
+    let referring = json!({"model": "gpt-5", "store": true, "input": [reference, item]});
+    for (hidden, read, body, is_claimed) in [
+        (100_000, 0, &continued, true),
+        (12_000, 0, &continued, true),
+        (12_000, 6000, &continued, true),
+        (12_000, 12_000, &continued, true),
+        (12_000, 0, &referring, false),
+    ] {
+        let record = record_of_kept((hidden, read), body);
+        let gone = record["bytes"]["received"].as_u64().unwrap() - record["bytes"]["sent"].as_u64().unwrap();
+        let saved = record["bytes"]["saved_tokens_estimate"].as_u64().unwrap();
+        assert!(
+            gone > 50_000 && (gone / 6..gone * 2 / 5).contains(&saved),
+            "{saved} tokens of {gone} bytes: {record}"
+        );
+        if is_claimed {
+            let claimed = prompt(&record["counterfactual"]["tokens"]) - prompt(&record["tokens"]);
+            assert!(claimed.abs_diff(saved) <= 2, "{record}");
+            // The same amount is read from the cache, and nothing of what was cut.
+            let untouched = record["counterfactual"]["tokens"]["cache_read"].as_u64().unwrap();
+            assert!(untouched.abs_diff(read) <= read / 50, "{untouched} is not {read}: {record}");
+        } else {
+            let unknown = ["counterfactual", "net_saved"].map(|key| &record[key]);
+            assert_eq!(unknown, [&Value::Null; 2], "{record}");
+        }
+    }
+}
+
+#[test]
+fn the_counterfactual_of_an_unedited_request_is_its_cost() {
+    for (config, lines) in [("", 150), ("mode = 'observe'\n", 4000)] {
+        for record in two_requests(config, &log("first", lines), &log("second", lines)) {
+            assert_eq!(record["counterfactual"]["tokens"], record["tokens"], "{record}");
+            assert_eq!(record["counterfactual"]["cost"], record["cost"]["total"]);
+            assert_eq!(
+                (&record["counterfactual"]["estimated"], &record["net_saved"]),
+                (&json!(false), &json!(0))
+            );
+        }
+    }
+}
+
+/// A refused request is in no cache, so what follows it is accounted for from its beginning.
+#[test]
+fn a_repeated_request_after_a_refusal_has_a_counterfactual() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = AtomicUsize::new(0);
+    let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 | 1 => (529, json!({"type": "error", "error": {"type": "overloaded_error"}}).to_string()),
+        _ => answer(request),
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request(&["a short result"]);
+    let statuses: Vec<u16> = (0..3).map(|_| gateway.post("/v1/messages", &[], &body).0).collect();
+    gateway.stop();
+    let found: Vec<(u16, Value)> = statuses.into_iter().zip(nets(home.path())).collect();
+    assert_eq!(found, [(529, Value::Null), (529, Value::Null), (200, json!(0))]);
+}
+
+/// Nothing counts as saved unless a request is answered, however often a client retries.
+#[test]
+fn refused_requests_save_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = AtomicUsize::new(0);
+    let upstream = Upstream::start(move |request| match asked.fetch_add(1, Ordering::Relaxed) {
+        0 => (529, json!({"type": "error", "error": {"type": "overloaded_error"}}).to_string()),
+        1 => (429, json!({"type": "error", "error": {"type": "rate_limit_error"}}).to_string()),
+        2 => {
+            let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
+            (200, format!("event: error\ndata: {error}\n\n"))
+        }
+        _ => answer(request),
+    });
+    let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+    let body = request(&[&log("a", 4_000)]);
+    let statuses: Vec<u16> = (0..4).map(|_| gateway.post("/v1/messages", &[], &body).0).collect();
+    gateway.stop();
+    let saved = |record: &Value| {
+        let bytes = &record["bytes"];
+        [&bytes["saved"], &bytes["saved_tokens_estimate"]].map(|count| count.as_u64().unwrap() > 0)
+    };
+    let found: Vec<[bool; 2]> = records(home.path()).iter().map(saved).collect();
+    assert_eq!(statuses, [529, 429, 200, 200]);
+    assert_eq!(found, [[false; 2], [false; 2], [false; 2], [true; 2]]);
+}
+
+/// After a restart the contents of the provider's cache are unknown for a conversation that was edited. For an unedited
+/// one they are what the provider reports.
+#[test]
+fn unedited_conversations_have_a_counterfactual_after_a_restart() {
+    for (lines, expected) in [(300, vec![Some(false), Some(false)]), (4_000, vec![Some(true), None])] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(answer);
+        let first = log("first", lines);
+        for body in [request(&[&first]), request(&[&first, "short"])] {
+            let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+            assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+            gateway.stop();
+        }
+        let saves: Vec<Option<bool>> = nets(home.path()).iter().map(|net| Some(net.as_i64()? != 0)).collect();
+        assert_eq!(saves, expected, "{lines}");
+    }
+}
+
+/// If a conversation continues with another model, that model has nothing cached: what the edits remove would have been
+/// paid in full. After a restart it is unknown which models it used.
+#[test]
+fn a_change_of_model_saves_uncached_tokens() {
+    for restarts in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(|request| {
+            let asked: Value = serde_json::from_slice(&request.body).unwrap();
+            let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": asked["model"],
+                "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn",
+                "usage": {"input_tokens": request.body.len() / 4, "output_tokens": 7}});
+            (200, body.to_string())
+        });
+        let (first, second) = (log("first", 4000), log("second", 4000));
+        let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        assert_eq!(gateway.post("/v1/messages", &[], &request(&[&first])).0, 200);
+        if restarts {
+            gateway.stop();
+            gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        }
+        let body = request(&[&first, &second]).replace("claude-sonnet-4-6", "claude-haiku-4-5");
+        assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+        gateway.stop();
+        let nets = nets(home.path());
+        assert!(nets[0].as_i64() > Some(0), "{nets:?}");
+        if restarts {
+            assert_eq!(nets[1], Value::Null);
+        } else {
+            // The first result is removed for it as well.
+            assert!(nets[1].as_i64() > nets[0].as_i64().map(|net| net / 2), "{nets:?}");
+        }
+    }
+}
+
+fn nets(home: &Path) -> Vec<Value> {
+    records(home).into_iter().map(|record| record["net_saved"].clone()).collect()
+}
