@@ -1,8 +1,19 @@
 //! Learns the size of each block of a prompt in the provider's own tokens.
 //!
-//! With one scale for a whole prompt, prose is taken for larger than it is and numbers for smaller, and an event
-//! leaves another mixture than it removes. But prompts grow by a few blocks at a time: the difference between the
-//! provider's figures for two consecutive prompts is the size of the blocks that are new.
+//! The provider bills a whole prompt. If that figure were spread over all blocks by one scale, prose would come out
+//! too large and numbers too small, and an event leaves another mixture of the two than it removes. But prompts grow
+//! by a few blocks at a time: the difference between the figures for two consecutive prompts is the size of the
+//! blocks that are new.
+//!
+//! For example, a prompt of two blocks, estimated at 6,000 and 4,000 tokens, is billed for 8,000. With nothing known
+//! about either, they get 4,800 and 3,200 tokens. The next prompt has one more block, estimated at 8,000 tokens, and
+//! is billed for 20,000: the new block has 12,000 tokens, and the others keep their sizes. Its density is 12,000 /
+//! 8,000 = 1.5 of the provider's tokens for each estimated token. At that density, a block that was cut from the
+//! prompt and estimated at 2,000 tokens has 3,000.
+//!
+//! Figures come without the tokens of the named prefix, which the provider holds and reads before the body
+//! ([`super::named`]). A later figure may correct its size. A block's size that was learned from the figure for a
+//! whole prompt is then wrong, too; one that was learned from the difference between two figures is not.
 
 use std::ops::RangeInclusive;
 
@@ -11,194 +22,228 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 use crate::store::Recent;
 use crate::usage::cache_model::{Block, PromptShape};
 
-/// Blocks and prompts that are remembered, each: the most recently used, about a megabyte of blocks.
+/// How many blocks are remembered: the most recently used, about a megabyte.
 const BLOCKS: u64 = 16 * 1024;
+/// How many billed prompts are remembered: the most recently used.
 const PROMPTS: u64 = 4096;
-/// How far the measured size of new blocks may be from their estimate, as a ratio. Beyond that the figure covers more
-/// than these blocks.
-const NEW: RangeInclusive<f64> = 0.4..=2.5;
-/// How far known blocks may be from what is known of them, as a ratio.
-const KNOWN: RangeInclusive<f64> = 0.7..=1.4;
-/// The fewest tokens that teach anything: the overhead around messages is larger than anything below.
-const LEAST: u64 = 256;
-/// How many times better the size of a known block is known than that of a new one.
-const SURER: f64 = 4.0;
-/// The weight of the newest correction in the learned one.
-const FOLLOW: f64 = 0.5;
+/// The plausible densities of new blocks. A figure that implies another density covers more than these blocks.
+const PLAUSIBLE_DENSITY: RangeInclusive<f64> = 0.4..=2.5;
+/// The plausible ratios of the tokens billed for blocks to those expected. Any other contradicts the known sizes.
+const PLAUSIBLE_SCALE: RangeInclusive<f64> = 0.7..=1.4;
+/// Fewer tokens than these teach nothing: the overhead around messages is larger.
+const NOISE_TOKENS: u64 = 256;
+/// How many times smaller the relative error of a known block's size is than that of a new block's.
+const KNOWN_PRECISION: f64 = 4.0;
+/// The weight of the newest density in the learned one.
+const LEARNING_RATE: f64 = 0.5;
 
 /// The sizes of blocks.
 pub(super) struct Sizes {
     blocks: Recent<u128, Size>,
-    /// The tokens billed for each prompt, by the hash of its blocks.
+    /// The tokens billed for each prompt, late blocks excluded, by the last of its [links](Self::links).
     prompts: Recent<u64, u64>,
-    /// Measured tokens of new blocks to one estimated token.
-    correction: f64,
-    /// What the provider reads before the prompt in hand because that names it; 0: nothing. The keys of blocks are combined
-    /// with this name.
-    name: u128,
-    /// Its tokens.
-    held: u64,
+    /// The density of new blocks, learned from prompts that added no others.
+    density: f64,
+    /// The named prefix of the prompt that is being sized.
+    prefix: NamedPrefix,
 }
 
-/// What a provider's figures say about the size of a prompt.
+/// What the provider holds under a name in the request and reads before the body. Both fields are 0 if there is none.
+#[derive(Clone, Copy, Default)]
+struct NamedPrefix {
+    /// Combined with the key of each block: a block's size behind one prefix says nothing about it behind another.
+    key: u128,
+    tokens: u64,
+}
+
+/// The provider's figures for the size of a prompt.
 #[derive(Clone, Copy)]
-pub(super) struct Told {
-    /// All its tokens.
+pub(super) struct Figures {
+    /// The tokens of the whole prompt, without the named prefix.
     pub(super) billed: u64,
-    /// Those up to its last mark, if that is known.
+    /// The tokens up to its last mark, if they are known.
     pub(super) marked: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Size {
     tokens: u64,
-    /// It was part of a billed prompt. The size of any other block is inferred from new blocks beside it.
+    /// Whether the block was part of a billed prompt. The size of any other block is an estimate.
     is_billed: bool,
-    /// How many tokens the named block had, if the figure for a whole prompt told this size. `None`: the difference between
-    /// two figures told it, whatever that block has.
-    held: Option<u64>,
+    /// The size of the named prefix that this size depends on, in tokens; `None` if it depends on none, because the
+    /// difference between two figures gave it.
+    assumed_prefix: Option<u64>,
+}
+
+/// An earlier prompt that a prompt begins with.
+#[derive(Clone, Copy)]
+struct Base {
+    /// How many blocks it has.
+    blocks: usize,
+    /// The tokens that it was billed for.
+    billed: u64,
+}
+
+impl Base {
+    const NONE: Self = Self { blocks: 0, billed: 0 };
+}
+
+/// What a prompt adds to its base.
+struct Added {
+    /// The tokens that the figures give it; negative if the prompt was billed for less than its base.
+    tokens: f64,
+    /// The tokens of its known blocks, as they are known.
+    known: u64,
+    /// The sum of the squares of these blocks' tokens.
+    known_squares: f64,
+    /// The tokens of its new blocks, as they are estimated.
+    new: u64,
+}
+
+/// How to estimate the size of a block that was not sent.
+#[derive(Clone, Copy)]
+struct Estimate {
+    density: f64,
+    /// See [`Size::assumed_prefix`].
+    assumed_prefix: Option<u64>,
 }
 
 impl Sizes {
     pub(super) fn new() -> Self {
         let (blocks, prompts) = (Recent::of_entries(BLOCKS), Recent::of_entries(PROMPTS));
-        Self { blocks, prompts, correction: 1.0, name: 0, held: 0 }
+        Self { blocks, prompts, density: 1.0, prefix: NamedPrefix::default() }
     }
 
-    /// Sizes the blocks of a prompt that was billed for `billed` tokens, then those of prompts that were not sent.
-    /// All come with estimates. Afterwards the first has as many tokens as were billed, but for rounding. Sizes that were
-    /// learned beside another `named` block do not count, nor do those that depend on another size of it.
+    /// Sets the tokens of all blocks, which come with estimates: first in the prompt that was `sent` and billed,
+    /// then in forms of it that were not sent. Afterwards the tokens of `sent` add up to what was billed, but for
+    /// rounding. `named` is the prefix that the provider reads before the prompt. Sizes that were learned behind
+    /// another prefix are not used, nor are those that depend on another size of this one.
     pub(super) fn size<'p>(
         &mut self,
         named: Option<Block>,
         sent: &mut PromptShape,
-        Told { billed, marked }: Told,
+        Figures { billed, marked }: Figures,
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
-        (self.name, self.held) =
-            named.map_or((0, 0), |named| (xxh3_128(&named.key.to_le_bytes()), named.tokens));
-        let overall = billed as f64 / estimated(&sent.blocks).max(1) as f64;
-        let mut correction = self.correction;
-        let last = sent.blocks.iter().rposition(|block| block.mark.is_some());
-        if let Some((last, marked)) = last.zip(marked.filter(|_| sent.automatic.is_none())) {
-            let head = sent.blocks[..=last].to_vec();
-            let mut head = PromptShape { blocks: head, ..PromptShape::default() };
-            correction = self.figure(&mut head, marked, correction);
+        self.prefix = named.map(NamedPrefix::of).unwrap_or_default();
+        let overall_density = billed as f64 / tokens_of(&sent.blocks).max(1) as f64;
+        let mut density = self.density;
+        if let Some(marked) = marked
+            && let Some(mut head) = up_to_mark(sent)
+        {
+            density = self.size_sent(&mut head, marked, density);
         }
-        correction = self.figure(sent, billed, correction);
-        // They are inferred from what is newest; if the figure that told them no longer counts, from all that was sent: the
-        // few new blocks beside known ones take all the error of the named block's size.
-        let held = sent.blocks.last().map_or(Some(self.held), |newest| self.known(newest)?.held);
+        density = self.size_sent(sent, billed, density);
+        // The density comes from the newest blocks, so what their size depends on, the estimates depend on too.
+        let newest = sent.blocks.last();
+        let assumed_prefix =
+            newest.map_or(Some(self.prefix.tokens), |newest| self.known(newest)?.assumed_prefix);
+        let unseen = Estimate { density, assumed_prefix };
+        // A few new blocks beside known ones take all the error of the prefix's size, so their density is no measure
+        // for blocks whose size has to be learned anew because that of the prefix has changed.
+        let outdated = Estimate { density: overall_density, assumed_prefix: Some(self.prefix.tokens) };
         for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
-            let told = self.blocks.get(&self.key(block));
-            let (scale, held) = told.map_or((correction, held), |_| (overall, Some(self.held)));
-            let own = Size { tokens: scaled(block.tokens, scale), is_billed: false, held };
-            let size = told.filter(|told| self.counts(told)).unwrap_or(own);
-            self.blocks.insert(self.key(block), size);
-            block.tokens = size.tokens;
+            let size = match self.blocks.get(&self.key(block)) {
+                Some(size) if self.holds(&size) => size,
+                Some(_) => outdated.size_of(block),
+                None => unseen.size_of(block),
+            };
+            self.put(block, size);
         }
     }
 
-    /// Sizes the blocks of a prompt that was billed for `billed` tokens. Returns how many of them an estimated one of other
-    /// blocks is likely to be: as many as in what the figure adds if all of that is new, otherwise `likely`.
-    fn figure(&mut self, sent: &mut PromptShape, billed: u64, likely: f64) -> f64 {
-        let late = self.late(&mut sent.late, billed);
-        let mut billed = billed.saturating_sub(late.unwrap_or(0));
-        let links: Vec<u64> = self.links(&sent.blocks).collect();
-        let kept = sent.blocks.len();
-        if late.is_none() {
-            sent.blocks.append(&mut sent.late);
-        }
-        let mut longest = links.iter().enumerate().rev();
-        let before = longest.find_map(|(at, link)| Some((at + 1, self.prompts.get(link)?)));
-        let goes_on = before.and_then(|before| self.sent(sent, before, billed as f64, likely));
-        let known = goes_on.or_else(|| self.sent(sent, (0, 0), billed as f64, likely));
-        let correction = known.unwrap_or_else(|| {
-            // The figure contradicts what is known: all blocks are scaled alike.
-            let scale = billed as f64 / estimated(&sent.blocks).max(1) as f64;
-            let held = Some(self.held);
-            self.put(&mut sent.blocks, |_, block| (scaled(block.tokens, scale), held));
-            scale
-        });
-        if late.is_none() {
-            sent.late = sent.blocks.split_off(kept);
-            billed = billed.saturating_sub(estimated(&sent.late));
-        }
+    /// Sizes a prompt that was billed for `billed` tokens. Returns the likely density of other blocks: what the figure
+    /// shows of it, otherwise `likely`.
+    fn size_sent(&mut self, prompt: &mut PromptShape, billed: u64, likely: f64) -> f64 {
+        let links: Vec<u64> = self.links(&prompt.blocks).collect();
+        let density = if let Some(late) = self.size_known_late(&mut prompt.late, billed) {
+            self.size_blocks(&mut prompt.blocks, &links, billed - late, likely)
+        } else {
+            let kept = prompt.blocks.len();
+            prompt.blocks.append(&mut prompt.late);
+            let density = self.size_blocks(&mut prompt.blocks, &links, billed, likely);
+            prompt.late = prompt.blocks.split_off(kept);
+            density
+        };
         if let Some(link) = links.last() {
-            self.prompts.insert(*link, billed);
+            self.prompts.insert(*link, billed.saturating_sub(tokens_of(&prompt.late)));
         }
-        correction
+        density
     }
 
-    /// The tokens of what stands behind all that is kept, once a prompt with it was billed: as the next one has the same there,
-    /// the figures differ by what is new before it. Where it is new, it is sized with all else that is; so it is where it has
-    /// all that was billed.
-    fn late(&self, late: &mut [Block], all: u64) -> Option<u64> {
+    /// Gives late blocks the sizes that they had in an earlier billed prompt, and returns their sum. Since the next
+    /// prompt ends with the same late blocks, the figures then differ by what is new before them. `None` if one of
+    /// them was never billed, or if they would be all that was billed: they are then sized with the other blocks.
+    fn size_known_late(&self, late: &mut [Block], billed: u64) -> Option<u64> {
         let known: Vec<u64> =
             late.iter().map(|block| Some(self.billed(block)?.tokens)).collect::<Option<_>>()?;
-        let tokens = Some(known.iter().sum()).filter(|tokens| *tokens < all)?;
+        let sum = Some(known.iter().sum()).filter(|sum| *sum < billed)?;
         late.iter_mut().zip(&known).for_each(|(block, tokens)| block.tokens = *tokens);
-        Some(tokens)
+        Some(sum)
     }
 
-    /// Sizes a prompt of `all` tokens whose first so many blocks were billed for so many tokens. Returns how many of them
-    /// an estimated one of other blocks is likely to be, which is `likely` unless all that follows is new; `None`: what is
-    /// known of the blocks is far from that.
-    fn sent(
-        &mut self,
-        prompt: &mut PromptShape,
-        (before, billed): (usize, u64),
-        all: f64,
-        likely: f64,
-    ) -> Option<f64> {
-        let known: Vec<Option<Size>> = prompt.blocks.iter().map(|block| self.billed(block)).collect();
-        let sized = prompt.blocks.iter().zip(known.iter().map(|known| known.map(|size| size.tokens)));
-        let first: u64 = sized.clone().take(before).map(|(block, known)| known.unwrap_or(block.tokens)).sum();
-        let (mut old, mut new, mut squares) = (0, 0, 0.0);
-        for (block, known) in sized.skip(before) {
-            match known {
-                Some(tokens) => {
-                    old += tokens;
-                    squares += (tokens as f64).powi(2);
-                }
-                None => new += block.tokens,
-            }
-        }
-        let tokens = all - billed as f64;
-        // Only new blocks: whatever their estimate is, this is their size. Beside known ones, what is left is theirs if
-        // there are enough of them: then they are likelier to be misjudged than all that is known.
-        let own = (tokens - old as f64) / new.max(1) as f64;
-        let is_likelier = NEW.contains(&own) && new as f64 * SURER >= squares.sqrt();
-        let is_told = new >= LEAST && (old == 0 || is_likelier);
-        let correction = if is_told { own } else { likely };
-        let expected = (old as f64 + new as f64 * correction).max(1.0);
-        let scale = tokens / expected;
-        let is_near = KNOWN.contains(&scale) || (tokens - expected).abs() < LEAST as f64;
-        if !NEW.contains(&correction) || !is_near {
-            return None;
-        }
-        // New blocks take all the error of known ones beside them: that says nothing about other blocks.
-        let learned = if old == 0 { correction } else { likely };
-        if is_told && old == 0 {
-            self.correction += FOLLOW * (correction - self.correction);
-        }
-        let of_first = billed as f64 / first.max(1) as f64;
-        let held = (before == 0).then_some(self.held);
-        self.put(&mut prompt.blocks, |at, block| {
-            let tokens = known[at].map_or(block.tokens, |size| size.tokens);
-            let scale = match known[at] {
-                _ if at < before => of_first,
-                Some(_) => scale.max(0.0),
-                None => correction * scale.max(0.0),
-            };
-            (scaled(tokens, scale), known[at].map_or(held, |size| size.held))
+    /// Sizes blocks that were billed for `billed` tokens together. The first of these assumptions holds that does not
+    /// contradict what is known of the blocks:
+    ///
+    /// 1. Behind the longest earlier prompt that the blocks begin with, they have what was billed beyond that prompt.
+    /// 2. All of them together have what was billed, the known ones about as much as is known.
+    /// 3. All of them are scaled alike, whatever is known.
+    ///
+    /// `links` are those of the blocks without late ones. Returns a density like [`Self::size_sent`].
+    fn size_blocks(&mut self, blocks: &mut [Block], links: &[u64], billed: u64, likely: f64) -> f64 {
+        let base = links.iter().enumerate().rev().find_map(|(at, link)| {
+            let billed = self.prompts.get(link)?;
+            Some(Base { blocks: at + 1, billed })
         });
-        Some(learned)
+        let mut bases = base.into_iter().chain([Base::NONE]);
+        let density = bases.find_map(|base| self.size_behind(base, blocks, billed, likely));
+        density.unwrap_or_else(|| self.size_alike(blocks, billed))
     }
 
-    /// The hash of the first block, of the first two, and so on, behind what is named.
+    /// Sizes blocks of which the first make up `base`, billed for `billed` tokens together. Returns a density like
+    /// [`Self::size_sent`], or `None`, without having sized any, if the figures contradict what is known of the
+    /// blocks.
+    fn size_behind(&mut self, base: Base, blocks: &mut [Block], billed: u64, likely: f64) -> Option<f64> {
+        let known: Vec<Option<Size>> = blocks.iter().map(|block| self.billed(block)).collect();
+        let sized = blocks.iter().zip(known.iter().map(|known| known.map(|size| size.tokens)));
+        let before: u64 =
+            sized.clone().take(base.blocks).map(|(block, known)| known.unwrap_or(block.tokens)).sum();
+        let added = Added::of(billed as f64 - base.billed as f64, sized.skip(base.blocks));
+        let measured = added.density();
+        let density = measured.unwrap_or(likely);
+        let scale = added.scale(density)?;
+        if let Some(measured) = measured.filter(|_| added.is_all_new()) {
+            self.density += LEARNING_RATE * (measured - self.density);
+        }
+        let base_scale = base.billed as f64 / before.max(1) as f64;
+        let assumed_prefix = (base.blocks == 0).then_some(self.prefix.tokens);
+        for (at, (block, known)) in blocks.iter_mut().zip(known).enumerate() {
+            let scale = match known {
+                _ if at < base.blocks => base_scale,
+                Some(_) => scale,
+                None => density * scale,
+            };
+            let size = known.unwrap_or(Size { tokens: block.tokens, is_billed: true, assumed_prefix });
+            self.put(block, Size { tokens: scaled(size.tokens, scale), ..size });
+        }
+        // Beside known blocks, new ones take all the error of these: their density says nothing about other blocks.
+        Some(if added.is_all_new() { density } else { likely })
+    }
+
+    /// Sizes blocks that were billed for `billed` tokens together by one scale, whatever is known of them, and
+    /// returns it.
+    fn size_alike(&self, blocks: &mut [Block], billed: u64) -> f64 {
+        let scale = billed as f64 / tokens_of(blocks).max(1) as f64;
+        for block in blocks {
+            let tokens = scaled(block.tokens, scale);
+            self.put(block, Size { tokens, is_billed: true, assumed_prefix: Some(self.prefix.tokens) });
+        }
+        scale
+    }
+
+    /// The hashes of the first block, of the first two, and so on. They depend on the size of the named prefix too.
     fn links(&self, blocks: &[Block]) -> impl Iterator<Item = u64> {
-        blocks.iter().scan(self.held, |link, block| {
+        blocks.iter().scan(self.prefix.tokens, |link, block| {
             let mut bytes = [0; 24];
             bytes[..8].copy_from_slice(&u64::to_le_bytes(*link));
             bytes[8..].copy_from_slice(&self.key(block).to_le_bytes());
@@ -208,34 +253,100 @@ impl Sizes {
     }
 
     fn key(&self, block: &Block) -> u128 {
-        block.key ^ self.name
+        block.key ^ self.prefix.key
     }
 
-    /// What is known of a block, as long as the named one has the size that this depends on.
+    /// The known size of a block, if it holds behind the named prefix.
     fn known(&self, block: &Block) -> Option<Size> {
-        self.blocks.get(&self.key(block)).filter(|size| self.counts(size))
+        self.blocks.get(&self.key(block)).filter(|size| self.holds(size))
     }
 
-    /// Whether a size holds beside what is named.
-    fn counts(&self, size: &Size) -> bool {
-        size.held.is_none_or(|held| held == self.held)
-    }
-
+    /// The same for a block that was part of a billed prompt; `None` for any other.
     fn billed(&self, block: &Block) -> Option<Size> {
         self.known(block).filter(|size| size.is_billed)
     }
 
-    /// `size`: a block's tokens, and what they depend on.
-    fn put(&self, blocks: &mut [Block], size: impl Fn(usize, &Block) -> (u64, Option<u64>)) {
-        for (at, block) in blocks.iter_mut().enumerate() {
-            let (tokens, held) = size(at, block);
-            block.tokens = tokens;
-            self.blocks.insert(self.key(block), Size { tokens, is_billed: true, held });
-        }
+    /// Whether the named prefix has the size that this one depends on.
+    fn holds(&self, size: &Size) -> bool {
+        size.assumed_prefix.is_none_or(|tokens| tokens == self.prefix.tokens)
+    }
+
+    /// Sets a block's tokens and remembers its size.
+    fn put(&self, block: &mut Block, size: Size) {
+        block.tokens = size.tokens;
+        self.blocks.insert(self.key(block), size);
     }
 }
 
-fn estimated(blocks: &[Block]) -> u64 {
+impl NamedPrefix {
+    fn of(block: Block) -> Self {
+        Self { key: xxh3_128(&block.key.to_le_bytes()), tokens: block.tokens }
+    }
+}
+
+impl Added {
+    /// Adds up `blocks`, each with its tokens if they are known. The figures give them `tokens` together.
+    fn of<'b>(tokens: f64, blocks: impl Iterator<Item = (&'b Block, Option<u64>)>) -> Self {
+        let mut added = Self { tokens, known: 0, known_squares: 0.0, new: 0 };
+        for (block, known) in blocks {
+            match known {
+                Some(tokens) => {
+                    added.known += tokens;
+                    added.known_squares += (tokens as f64).powi(2);
+                }
+                None => added.new += block.tokens,
+            }
+        }
+        added
+    }
+
+    fn is_all_new(&self) -> bool {
+        self.known == 0
+    }
+
+    /// The density of the new blocks if the known ones keep their sizes; `None` if the figures do not tell it. If
+    /// all blocks are new, the figures are their size, however unlikely the density. Otherwise the density must be
+    /// plausible, and the estimates of the new blocks must be likelier to be wrong than the sizes of the known ones.
+    fn density(&self) -> Option<f64> {
+        let density = (self.tokens - self.known as f64) / self.new.max(1) as f64;
+        let is_likely = || {
+            // In units of a known block's relative error. Independent errors add up by their squares.
+            let (error_of_new, error_of_known) =
+                (self.new as f64 * KNOWN_PRECISION, self.known_squares.sqrt());
+            PLAUSIBLE_DENSITY.contains(&density) && error_of_new >= error_of_known
+        };
+        (self.new >= NOISE_TOKENS && (self.is_all_new() || is_likely())).then_some(density)
+    }
+
+    /// The factor that makes the sizes of all blocks add up to the figures, with new blocks at `density`; `None` if
+    /// it is so far from 1, or the density so unlikely, that the figures contradict what is known.
+    fn scale(&self, density: f64) -> Option<f64> {
+        let expected = (self.known as f64 + self.new as f64 * density).max(1.0);
+        let scale = self.tokens / expected;
+        let is_near =
+            PLAUSIBLE_SCALE.contains(&scale) || (self.tokens - expected).abs() < NOISE_TOKENS as f64;
+        (PLAUSIBLE_DENSITY.contains(&density) && is_near).then_some(scale.max(0.0))
+    }
+}
+
+impl Estimate {
+    fn size_of(self, block: &Block) -> Size {
+        let tokens = scaled(block.tokens, self.density);
+        Size { tokens, is_billed: false, assumed_prefix: self.assumed_prefix }
+    }
+}
+
+/// The beginning of a prompt up to its last mark, with estimates; `None` if it has no mark, or one that the provider
+/// sets itself.
+fn up_to_mark(prompt: &PromptShape) -> Option<PromptShape> {
+    if prompt.automatic.is_some() {
+        return None;
+    }
+    let last = prompt.blocks.iter().rposition(|block| block.mark.is_some())?;
+    Some(PromptShape { blocks: prompt.blocks[..=last].to_vec(), ..PromptShape::default() })
+}
+
+fn tokens_of(blocks: &[Block]) -> u64 {
     blocks.iter().map(|block| block.tokens).sum()
 }
 
@@ -325,8 +436,8 @@ mod tests {
         ];
         for (what, sent, billed, expected, original, sized) in requests {
             let (mut sent, mut original) = (prompt(sent), prompt(original));
-            let told = Told { billed, marked: None };
-            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
+            let figures = Figures { billed, marked: None };
+            sizes.size(None, &mut sent, figures, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");
         }
@@ -343,12 +454,13 @@ mod tests {
         ];
         for (what, sent, billed, expected) in requests {
             let mut sent = prompt(sent);
-            sizes.size(None, &mut sent, Told { billed, marked: None }, std::iter::empty());
+            sizes.size(None, &mut sent, Figures { billed, marked: None }, std::iter::empty());
             assert_eq!(tokens(&sent), expected, "{what}");
         }
     }
 
-    /// A note that replaces most of a history is new beside a few known blocks, and need not be as dense as the history.
+    /// A note that replaces most of a history is new beside a few known blocks, and need not be as dense as the
+    /// history.
     #[test]
     fn what_is_new_beside_known_blocks_says_nothing_about_others() {
         let mut sizes = Sizes::new();
@@ -360,8 +472,8 @@ mod tests {
         for (at, (what, sent, billed, expected)) in requests.into_iter().enumerate() {
             let (mut sent, mut original) = (prompt(sent), prompt(&[]));
             original.blocks.push(Block { key: 100 + at as u128, tokens: 50_000, mark: None, bound: 0 });
-            let told = Told { billed, marked: None };
-            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
+            let figures = Figures { billed, marked: None };
+            sizes.size(None, &mut sent, figures, std::iter::once(&mut original));
             assert_eq!(tokens(&original), [expected], "{what}");
         }
     }
@@ -405,8 +517,8 @@ mod tests {
         for (what, mut sent, (billed, marked), expected, unsent, sized) in requests {
             let mut original = prompt(&[]);
             original.blocks.push(Block { key: unsent.0, tokens: unsent.1, mark: None, bound: 0 });
-            let told = Told { billed, marked: Some(marked) };
-            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
+            let figures = Figures { billed, marked: Some(marked) };
+            sizes.size(None, &mut sent, figures, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), [sized], "{what}: as it came");
         }
@@ -427,8 +539,8 @@ mod tests {
             if billed > 0 {
                 sent = prompt(&[(1, 2000), (2, 2000)]);
             }
-            let told = Told { billed, marked: None };
-            sizes.size(named, &mut sent, told, std::iter::once(&mut unsent));
+            let figures = Figures { billed, marked: None };
+            sizes.size(named, &mut sent, figures, std::iter::once(&mut unsent));
             assert_eq!(tokens(&unsent), [expected], "{what}");
         }
     }
@@ -464,8 +576,8 @@ mod tests {
         for (what, held, sent, billed, expected, original, sized) in requests {
             let (mut sent, mut original) = (prompt(sent), prompt(original));
             let named = Some(Block { key: 7, tokens: held, mark: None, bound: 0 });
-            let told = Told { billed, marked: None };
-            sizes.size(named, &mut sent, told, std::iter::once(&mut original));
+            let figures = Figures { billed, marked: None };
+            sizes.size(named, &mut sent, figures, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");
         }
@@ -498,8 +610,8 @@ mod tests {
         ];
         for (what, mut sent, billed, expected, original, sized) in requests {
             let mut original = late(original, &[(9, 1000)]);
-            let told = Told { billed, marked: None };
-            sizes.size(None, &mut sent, told, std::iter::once(&mut original));
+            let figures = Figures { billed, marked: None };
+            sizes.size(None, &mut sent, figures, std::iter::once(&mut original));
             let of_late: Vec<u64> = sent.late.iter().map(|block| block.tokens).collect();
             assert_eq!([&*tokens(&sent), &*of_late], expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");

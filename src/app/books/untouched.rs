@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::named::{Figure, Named};
-use super::sizes::{Sizes, Told};
+use super::sizes::{Figures, Sizes};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
 use crate::conversation::PartId;
@@ -236,7 +236,7 @@ impl Caches {
         if billed > 0 {
             let marked = marked.filter(|_| self.is_marked);
             let unsent = [Some(&mut original), planned.as_mut()].into_iter().flatten();
-            self.sizes.size(named, &mut sent, Told { billed, marked }, unsent);
+            self.sizes.size(named, &mut sent, Figures { billed, marked }, unsent);
         }
         // Instructions that were sent as two blocks are as large as both.
         if let Some(at) = forms.sent.splits(&forms.original) {
