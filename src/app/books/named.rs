@@ -1,7 +1,9 @@
-//! What providers hold under a name and read before everything in the body: a cached prefix, a stored prompt.
+//! Named prefixes: what providers hold under a name and read before everything in the body, such as a cached prefix or
+//! a stored prompt.
 //!
-//! Its tokens are billed with the prompt, but no block stands for them. Without a block of their own they would count
-//! as the blocks', and less of them with each block that is cut.
+//! The tokens of a named prefix are billed with the prompt, but no block in the body stands for them. Without a block
+//! of its own they would be spread over the body's blocks, and each block that is cut would seem to take a share of
+//! them with it.
 
 use std::ops::RangeInclusive;
 
@@ -12,33 +14,42 @@ use crate::protocol::Prompt;
 use crate::store::Recent;
 use crate::usage::cache_model::Block;
 
-/// How many names are remembered, and how many threads that have them: the most recently used.
-const NAMES: u64 = 1024;
-const THREADS: u64 = 4096;
-/// A body that is so much shorter than another, in tokens and in proportion, shows better what is not in it.
-const LESS: u64 = 1024;
-const SHORTER: f64 = 0.75;
-/// Plausible tokens of the provider's for one that is estimated.
-const PLAUSIBLE: RangeInclusive<f64> = 0.7..=2.0;
+/// How many named prefixes are remembered: the most recently used.
+const MAX_PREFIXES: u64 = 1024;
+/// How many pairs of a thread and a name are remembered: the most recently used.
+const MAX_THREADS: u64 = 4096;
+/// How much shorter than another body one must be, in tokens, to show the size of the prefix better.
+const MIN_TOKENS_LESS: u64 = 1024;
+/// The most that it may have of the other body's tokens, as a share.
+const MAX_SHARE: f64 = 0.75;
+/// The plausible densities of a text: the provider's tokens for each estimated token.
+const PLAUSIBLE_DENSITY: RangeInclusive<f64> = 0.7..=2.0;
 
-/// The tokens of what providers hold, by the hash of its name and of whose it is.
+/// The sizes of named prefixes.
 pub(super) struct Named {
-    held: Recent<u64, Held>,
-    /// The longest body that a thread has sent with a name.
+    /// By the hash of its name and of whose it is.
+    prefixes: Recent<u64, Prefix>,
+    /// The longest body that a thread has sent with a name, by both.
     longest: Recent<u64, Body>,
 }
 
-/// The size of what is held under a name.
+/// The size of a named prefix.
 #[derive(Clone, Copy)]
-struct Held {
+struct Prefix {
     tokens: u64,
-    /// The estimated tokens of the body that shows it; 0: the provider has stated it.
-    body: u64,
-    /// The provider's tokens for an estimated one of that body.
-    density: f64,
+    source: Source,
 }
 
-/// The estimated tokens of a body, and those billed for it and for what is held.
+/// Where the size of a named prefix comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// The provider has stated it: it billed so much as read from a cache, or for an empty body.
+    Stated,
+    /// It is what was billed beyond a body of so many estimated tokens, at that density.
+    BeyondBody { tokens: u64, density: f64 },
+}
+
+/// The estimated tokens of a body, and the tokens that were billed for it and for the named prefix.
 #[derive(Clone, Copy)]
 struct Body {
     tokens: u64,
@@ -50,21 +61,22 @@ struct Body {
 pub(super) struct Figure {
     /// All its tokens.
     pub(super) billed: u64,
-    /// Those of them that were read from a cache, if that is what names stand for: at least all that is held.
+    /// Those of them that were read from a cache, if names stand for caches: at least all tokens of the named prefix.
     pub(super) read: u64,
 }
 
 impl Default for Named {
     fn default() -> Self {
-        Self { held: Recent::of_entries(NAMES), longest: Recent::of_entries(THREADS) }
+        Self { prefixes: Recent::of_entries(MAX_PREFIXES), longest: Recent::of_entries(MAX_THREADS) }
     }
 }
 
 impl Named {
-    /// What the provider reads before a prompt with this figure, as a block; `None` if the prompt names nothing. As long as
-    /// no figure has shown its size it has no tokens, but it is there: entries of the cache begin with it. It keeps the
-    /// size that the first figure shows until one contradicts it, the provider states it, or a much shorter body shows it
-    /// better. `hides`: the provider holds a part of the history as well, so that the figure says nothing about either.
+    /// The named prefix of the prompt that was `sent` and billed with this figure, as a block; `None` if the prompt
+    /// names nothing. As long as no figure has shown its size it has no tokens, but the block is there, since entries
+    /// of the cache begin with it. The size that the first figure shows is kept until another figure contradicts it,
+    /// the provider states it, or a much shorter body shows it better. `hides`: the provider holds a part of the
+    /// history as well, so that the figure does not show how large either is.
     pub(super) fn of(
         &self,
         record: &Record,
@@ -75,65 +87,99 @@ impl Named {
     ) -> Option<Block> {
         let name = key(record, scope, sent.named?);
         let is_told = figure.billed > 0 && !hides;
-        let fits = |held: &Held| {
-            let rest = figure.billed.saturating_sub(held.tokens);
+        let fits = |prefix: &Prefix| {
+            let rest = figure.billed.saturating_sub(prefix.tokens);
             !is_told || (rest > 0 && sent.held(rest, false).1 == 0)
         };
-        let known = self.held.get(&name).filter(fits);
+        let known = self.prefixes.get(&name).filter(fits);
         let shown = if is_told { self.shown(record, name, sent, figure, known) } else { None };
-        if let Some(held) = shown {
-            self.held.insert(name, held);
+        if let Some(prefix) = shown {
+            self.prefixes.insert(name, prefix);
         }
-        let tokens = shown.or(known).map_or(0, |held| held.tokens);
+        let tokens = shown.or(known).map_or(0, |prefix| prefix.tokens);
         Some(Block { key: name.into(), tokens, mark: None, bound: 0 })
     }
 
-    /// What a figure shows that is not known, or not as well.
+    /// The size that a figure shows, if it shows it better than what is `known`.
     fn shown(
         &self,
         record: &Record,
         name: u64,
         sent: &Prompt,
-        Figure { billed, read }: Figure,
-        known: Option<Held>,
-    ) -> Option<Held> {
-        let tokens = sent.tokens(sent.scale(0));
-        let density = |more: u64, tokens: u64| more as f64 / tokens.max(1) as f64;
-        let stated = density(billed.saturating_sub(read), tokens);
-        let is_less = known.is_none_or(|known| known.body > 0 || read < known.tokens);
-        if read > 0 && is_less && PLAUSIBLE.contains(&stated) {
-            return Some(Held { tokens: read, body: 0, density: stated });
+        figure: Figure,
+        known: Option<Prefix>,
+    ) -> Option<Prefix> {
+        let body = Body { tokens: sent.tokens(sent.scale(0)), billed: figure.billed };
+        if let Some(stated) = stated(figure, body, known) {
+            return Some(stated);
         }
+        let longest = self.longer_body(record, name, body);
+        let usual = match known.map(|known| known.source) {
+            None => 1.0,
+            Some(Source::BeyondBody { tokens, density }) if body.is_much_shorter_than(tokens) => density,
+            Some(_) => return None,
+        };
+        let density = longest.and_then(|longest| longest.density_beyond(body)).unwrap_or(usual);
+        let rest = body.billed.saturating_sub((body.tokens as f64 * density).round() as u64);
+        let source = match body.tokens {
+            0 => Source::Stated,
+            tokens => Source::BeyondBody { tokens, density },
+        };
+        (rest > 0).then_some(Prefix { tokens: rest, source })
+    }
+
+    /// The longest body that the thread has sent with a name so far, if it is longer than this one. Otherwise this one
+    /// is remembered as the longest.
+    fn longer_body(&self, record: &Record, name: u64, body: Body) -> Option<Body> {
         let mut hash = Xxh3::new();
         hash.update(&name.to_le_bytes());
         hash.update(record.thread.as_deref().unwrap_or_default().as_bytes());
         let thread = hash.digest();
-        let longest = self.longest.get(&thread).filter(|longest| longest.tokens > tokens);
+        let longest = self.longest.get(&thread).filter(|longest| longest.tokens > body.tokens);
         if longest.is_none() {
-            self.longest.insert(thread, Body { tokens, billed });
+            self.longest.insert(thread, body);
         }
-        let is_better = |known: Held| {
-            tokens.saturating_add(LESS) < known.body && (tokens as f64) < known.body as f64 * SHORTER
-        };
-        if !known.is_none_or(is_better) {
-            return None;
-        }
-        // Two bodies of a thread tell how dense its text is.
-        let more = longest.filter(|longest| longest.tokens - tokens >= LESS);
-        let told =
-            more.map(|longest| density(longest.billed.saturating_sub(billed), longest.tokens - tokens));
-        let usual = known.map_or(1.0, |known| known.density);
-        let density = told.filter(|told| PLAUSIBLE.contains(told)).unwrap_or(usual);
-        let rest = billed.saturating_sub((tokens as f64 * density).round() as u64);
-        (rest > 0).then_some(Held { tokens: rest, body: tokens, density })
+        longest
     }
 }
 
-/// Names are the account's, and models count their tokens differently.
+/// All that was read from a cache, as the size of the prefix. `None` if nothing was read, if the prefix is known to be
+/// no larger, or if that does not leave a plausible figure for the body.
+fn stated(figure: Figure, body: Body, known: Option<Prefix>) -> Option<Prefix> {
+    let is_better = match known {
+        Some(Prefix { tokens, source: Source::Stated }) => figure.read < tokens,
+        _ => true,
+    };
+    let density_of_body = density(figure.billed.saturating_sub(figure.read), body.tokens);
+    let is_stated = figure.read > 0 && is_better && PLAUSIBLE_DENSITY.contains(&density_of_body);
+    is_stated.then_some(Prefix { tokens: figure.read, source: Source::Stated })
+}
+
+impl Body {
+    fn is_much_shorter_than(&self, tokens: u64) -> bool {
+        self.tokens.saturating_add(MIN_TOKENS_LESS) < tokens
+            && (self.tokens as f64) < tokens as f64 * MAX_SHARE
+    }
+
+    /// The density of the text that this body has beyond a shorter one of its thread; `None` if there is too little of
+    /// it, or if the two cannot be of one text.
+    fn density_beyond(&self, shorter: Self) -> Option<f64> {
+        let tokens = self.tokens - shorter.tokens;
+        let density = density(self.billed.saturating_sub(shorter.billed), tokens);
+        (tokens >= MIN_TOKENS_LESS && PLAUSIBLE_DENSITY.contains(&density)).then_some(density)
+    }
+}
+
+/// The provider's tokens for each estimated token.
+fn density(billed: u64, estimated: u64) -> f64 {
+    billed as f64 / estimated.max(1) as f64
+}
+
+/// The key of a named prefix. Names belong to an account, and models count tokens differently.
 fn key(record: &Record, scope: u64, named: u64) -> u64 {
     let mut hash = Xxh3::new();
-    for said in [&record.upstream, record.model.as_deref().unwrap_or_default()] {
-        hash.update(said.as_bytes());
+    for text in [&record.upstream, record.model.as_deref().unwrap_or_default()] {
+        hash.update(text.as_bytes());
         hash.update(&[0]);
     }
     hash.update(&scope.to_le_bytes());
