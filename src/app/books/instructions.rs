@@ -9,14 +9,16 @@ use hashlink::LruCache;
 use crate::conversation::Conversation;
 use crate::protocol::Prompt;
 
-/// Bytes of instructions that are remembered; beyond that the least recently sent are dropped.
-const BYTES: usize = 8 << 20;
-/// Threads that are remembered.
-const THREADS: usize = 4096;
+/// How many bytes of instructions are remembered: the most recently sent.
+const MAX_BYTES: usize = 8 << 20;
+/// How many threads are remembered: the most recently seen.
+const MAX_THREADS: usize = 4096;
 
 /// The instructions of all threads.
 pub(super) struct Instructions {
+    /// The texts, by the keys of the instructions.
     texts: LruCache<u128, Box<str>>,
+    /// The length of all texts together.
     bytes: usize,
     /// The key of the instructions in each thread's last request.
     threads: LruCache<String, u128>,
@@ -24,7 +26,7 @@ pub(super) struct Instructions {
 
 impl Default for Instructions {
     fn default() -> Self {
-        Self { texts: LruCache::new_unbounded(), bytes: 0, threads: LruCache::new(THREADS) }
+        Self { texts: LruCache::new_unbounded(), bytes: 0, threads: LruCache::new(MAX_THREADS) }
     }
 }
 
@@ -44,11 +46,11 @@ impl Instructions {
         let key = prompt.instructions_key(body)?;
         if self.texts.get(&key).is_none() {
             let text = prompt.instructions(body);
-            if text.len() <= BYTES {
+            if text.len() <= MAX_BYTES {
                 self.bytes += text.len();
                 self.texts.insert(key, text.into());
             }
-            while self.bytes > BYTES
+            while self.bytes > MAX_BYTES
                 && let Some((_, oldest)) = self.texts.remove_lru()
             {
                 self.bytes -= oldest.len();
@@ -57,8 +59,9 @@ impl Instructions {
         Some(key)
     }
 
-    /// Where the instructions of a thread's next request first differ from the last ones; `None` if they do not, or
-    /// the last ones are not known. A thread that has just branched is compared with its parent.
+    /// Records the key of a thread's instructions in its newest request, and returns where they first differ from those
+    /// of the request before; `None` if they do not, or if one of the two texts is not known. A thread that has just
+    /// branched is compared with its parent.
     pub(super) fn change(&mut self, thread: &str, parent: Option<&str>, now: u128) -> Option<Change> {
         let parents = parent.and_then(|parent| self.threads.get(parent)).copied();
         let before = self.threads.insert(thread.to_owned(), now).or(parents)?;
@@ -67,6 +70,7 @@ impl Instructions {
     }
 }
 
+/// Where a text first differs from the one before; `None` if both are the same.
 fn change(before: &str, now: &str) -> Option<Change> {
     let same = before.bytes().zip(now.bytes()).take_while(|(one, other)| one == other).count();
     let line = memchr::memchr_iter(b'\n', &now.as_bytes()[..same]).count() as u64 + 1;
@@ -173,11 +177,13 @@ mod tests {
             let key = read(&mut known, at);
             assert_eq!(read(&mut known, 0), first);
             assert!(
-                known.bytes <= BYTES && known.texts.contains_key(&first) && known.texts.contains_key(&key)
+                known.bytes <= MAX_BYTES
+                    && known.texts.contains_key(&first)
+                    && known.texts.contains_key(&key)
             );
         }
         assert_eq!(known.texts.len(), 7, "of a little more than a MiB each");
-        (0..=THREADS).for_each(|at| assert_eq!(known.change(&at.to_string(), None, first), None));
-        assert!(known.threads.len() == THREADS && known.threads.contains_key("1"));
+        (0..=MAX_THREADS).for_each(|at| assert_eq!(known.change(&at.to_string(), None, first), None));
+        assert!(known.threads.len() == MAX_THREADS && known.threads.contains_key("1"));
     }
 }

@@ -14,12 +14,13 @@ use crate::strategy::doom::{self, DoomLoop};
 use crate::usage;
 
 /// How many new results are matched with their tools.
-const RESULTS: usize = 64;
-/// How many files one record lists, and how long a path may be, in bytes.
-const FILES: usize = 32;
-const PATH: usize = 300;
+const MAX_RESULTS: usize = 64;
+/// How many files a record lists.
+const MAX_FILES: usize = 32;
+/// The longest path that a record lists, in bytes.
+const MAX_PATH: usize = 300;
 
-/// What was measured.
+/// What was measured of a request.
 pub(in crate::app) struct Measured {
     /// Hash of the account: caches are not shared between accounts.
     pub(super) scope: u64,
@@ -29,13 +30,13 @@ pub(in crate::app) struct Measured {
     pub(super) sent: Option<Prompt>,
     /// The prompt as an observing gateway would have sent it, if that is known.
     pub(super) planned: Option<Prompt>,
-    /// The provider honours cache marks.
+    /// Whether the provider honours cache marks.
     pub(super) reads_marks: bool,
     /// The prompt size in tokens from which the client asked the provider to remove parts of the history itself.
     pub(super) edits_from: Option<u64>,
-    /// The provider holds a part of the history that is not in the body.
+    /// Whether the provider holds a part of the history that is not in the body.
     pub(super) hides: bool,
-    /// Some of that part stands between messages of the body.
+    /// Whether some of that part stands between messages of the body.
     pub(super) refers: bool,
     /// The user's turn that the request belongs to, from 1.
     pub(super) turn: u32,
@@ -65,29 +66,29 @@ pub(super) fn measure(
 ) -> Measured {
     let Reading { protocol, conversation, edited, root, prior, planned, .. } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
-    let (turn, step) = place(conversation);
+    let (turn, step) = turn_and_step(conversation);
     let doom_loop = doom::of(conversation);
     let (mut original, prior) = (prompt(*protocol, conversation), *prior as u32);
     let instructions = known.read(&original, conversation);
     let mut sent = edited.as_ref().map(|edited| prompt(*protocol, edited));
-    let form = planned.as_ref().and_then(Planned::edited);
-    let mut would = form.map(|form| prompt(*protocol, form));
+    let edited_plan = planned.as_ref().and_then(Planned::edited);
+    let mut planned_prompt = edited_plan.map(|edited| prompt(*protocol, edited));
     if let Some(counter) = counter {
         counter.count(&mut original, &conversation.body);
         if let (Some(sent), Some(edited)) = (&mut sent, edited) {
             counter.count(sent, &edited.body);
         }
-        if let (Some(would), Some(form)) = (&mut would, form) {
-            counter.count(would, &form.body);
+        if let (Some(planned), Some(edited)) = (&mut planned_prompt, edited_plan) {
+            counter.count(planned, &edited.body);
         }
     }
-    let planned = would.or_else(|| planned.as_ref().map(|_| original.clone()));
+    let planned = planned_prompt.or_else(|| planned.as_ref().map(|_| original.clone()));
     let paired = conversation.calls();
-    let mut tools = tools(conversation);
-    tools.extend(tools_of(conversation, &paired, &decided(reading)));
-    let files = files(conversation, &paired, prior);
-    let calls = states(conversation, &paired, |_| true, &HashSet::new());
-    let calls_sent = edited.as_ref().map(|_| states_sent(reading, &paired));
+    let mut tools = tools_of_new_results(conversation);
+    tools.extend(tools_of(conversation, &paired, &old_parts_decided(reading)));
+    let files = written_files(conversation, &paired, prior);
+    let calls = count_states(conversation, &paired, |_| true, &HashSet::new());
+    let calls_sent = edited.as_ref().map(|_| count_states_sent(reading, &paired));
     Measured {
         scope,
         original,
@@ -121,70 +122,70 @@ fn prompt(protocol: &dyn Protocol, conversation: &Conversation) -> Prompt {
 /// Calls, each with its result if there is one.
 type Paired = [(PartId, Option<PartId>)];
 
-/// The states of the calls in the form that was sent.
-fn states_sent(reading: &Reading, calls: &Paired) -> Calls {
+/// Counts the states of the calls in the form that was sent.
+fn count_states_sent(reading: &Reading, calls: &Paired) -> Calls {
     let cleared = reading.applied.iter().filter(|applied| applied.decision.is_clearing());
     let cleared = cleared.map(|applied| applied.part).collect();
     let is_sent =
         |call: PartId| !reading.splice.as_ref().is_some_and(|splice| splice.drops(call.message as usize));
-    states(&reading.conversation, calls, is_sent, &cleared)
+    count_states(&reading.conversation, calls, is_sent, &cleared)
 }
 
-/// The states of those calls for which `is_sent` holds.
-fn states(
+/// Counts the states of those calls for which `is_sent` holds. `cleared`: the results that are cleared.
+fn count_states(
     conversation: &Conversation,
     calls: &Paired,
     is_sent: impl Fn(PartId) -> bool,
     cleared: &HashSet<PartId>,
 ) -> Calls {
-    let mut all = Calls::default();
+    let mut states = Calls::default();
     for (_, result) in calls.iter().filter(|(call, _)| is_sent(*call)) {
         let count = match result {
-            None => &mut all.pending,
-            Some(result) if cleared.contains(result) => &mut all.cleared,
-            Some(result) if failed(conversation, *result) => &mut all.error,
-            Some(_) => &mut all.completed,
+            None => &mut states.pending,
+            Some(result) if cleared.contains(result) => &mut states.cleared,
+            Some(result) if is_error(conversation, *result) => &mut states.error,
+            Some(_) => &mut states.completed,
         };
         *count += 1;
     }
-    all
+    states
 }
 
-fn failed(conversation: &Conversation, result: PartId) -> bool {
+fn is_error(conversation: &Conversation, result: PartId) -> bool {
     conversation.part(result).is_some_and(Part::is_error)
 }
 
 /// The files written by calls after the first `prior` messages, each once; failed calls are left out.
-fn files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String> {
+fn written_files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec<String> {
     let new = calls.iter().skip(calls.partition_point(|(call, _)| call.message < prior));
-    let done = new.filter(|(_, result)| !result.is_some_and(|result| failed(conversation, result)));
+    let done = new.filter(|(_, result)| !result.is_some_and(|result| is_error(conversation, result)));
     let mut all: Vec<String> = Vec::new();
     for (call, _) in done {
         let tool = conversation.part(*call).and_then(|part| part.tool()).unwrap_or_default();
         let arguments = conversation.arguments(*call).unwrap_or_default();
         for path in planner::written_files(tool, &arguments) {
-            if path.len() <= PATH && !path.trim().is_empty() && !all.contains(&path) {
+            if path.len() <= MAX_PATH && !path.trim().is_empty() && !all.contains(&path) {
                 all.push(path);
             }
         }
-        if all.len() >= FILES {
+        if all.len() >= MAX_FILES {
             break;
         }
     }
-    all.truncate(FILES);
+    all.truncate(MAX_FILES);
     all
 }
 
 /// The tools of results that are new with a request. A result without a call costs a scan of the whole history, so
-/// the number is bounded.
-fn tools(conversation: &Conversation) -> Vec<(PartId, Box<str>)> {
+/// the number of results is bounded.
+fn tools_of_new_results(conversation: &Conversation) -> Vec<(PartId, Box<str>)> {
     let new = (conversation.tail()..conversation.messages.len()).flat_map(|at| conversation.parts_of(at));
-    let results = new.filter(|(_, part)| part.kind() == PartKind::ToolResult).take(RESULTS);
+    let results = new.filter(|(_, part)| part.kind() == PartKind::ToolResult).take(MAX_RESULTS);
     results.filter_map(|(id, _)| Some((id, conversation.tool_of(id)?.into()))).collect()
 }
 
-/// The older results and calls that were decided about with a request.
-fn decided(reading: &Reading) -> HashSet<PartId> {
+/// The old results and calls that were decided about with a request.
+fn old_parts_decided(reading: &Reading) -> HashSet<PartId> {
     let Reading { conversation, applied, fresh, .. } = reading;
     let tail = conversation.tail();
     let parts = applied.iter().rev().take(*fresh).map(|applied| applied.part);
@@ -205,8 +206,8 @@ fn tools_of(
     wanted.filter_map(|(half, call)| Some((half, conversation.part(call)?.tool()?.into()))).collect()
 }
 
-/// The turn and step of a request. Consecutive messages of the model are one step.
-fn place(conversation: &Conversation) -> (u32, u32) {
+/// The turn and the step of a request. Consecutive messages of the model are one step.
+fn turn_and_step(conversation: &Conversation) -> (u32, u32) {
     let (mut turn, mut step, mut answering) = (0, 1, false);
     for message in &conversation.messages {
         let is_answer = message.index.role == Role::Assistant;
@@ -221,20 +222,21 @@ fn place(conversation: &Conversation) -> (u32, u32) {
     (turn, step)
 }
 
-/// Splits `tokens` by what the prompt is made of; with 0 the blocks' own sum is used. The shares add up to the total:
-/// the overhead around blocks is spread over them.
+/// Splits `tokens` by what the prompt is made of; if they are 0, its blocks' own sum. The shares add up to the total,
+/// so the overhead around blocks is spread over them.
 pub(super) fn shares(prompt: &Prompt, scale: Scale, tokens: u64) -> Shares {
     const ALL: [Share; 6] =
         [Share::Tools, Share::System, Share::User, Share::Assistant, Share::Reasoning, Share::Results];
     let parts = ALL.map(|share| prompt.tokens_of(share, scale));
     let all: u64 = parts.iter().sum();
     let tokens = if tokens > 0 { tokens } else { all };
-    let (mut before, mut given) = (0, 0);
+    // The running sum is rounded, not each share, so no token is lost.
+    let (mut sum, mut assigned) = (0, 0);
     let [tools, system, user, assistant, reasoning, results] = parts.map(|part| {
-        before += part;
-        let up_to = (u128::from(tokens) * u128::from(before) / u128::from(all.max(1))) as u64;
-        let share = up_to - given;
-        given = up_to;
+        sum += part;
+        let end = (u128::from(tokens) * u128::from(sum) / u128::from(all.max(1))) as u64;
+        let share = end - assigned;
+        assigned = end;
         share
     });
     Shares { tools, system, user, assistant, reasoning, results, ..Shares::default() }
@@ -267,18 +269,22 @@ mod tests {
     /// Of the first so many messages, another record tells.
     #[test]
     fn files_of_a_record_are_few_and_new() {
-        let many: Vec<String> = (0..2 * FILES).map(|at| format!("{at}.rs")).collect();
+        let many: Vec<String> = (0..2 * MAX_FILES).map(|at| format!("{at}.rs")).collect();
         let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let (long, longest) = ("x".repeat(PATH + 1), "x".repeat(PATH));
+        let (long, longest) = ("x".repeat(MAX_PATH + 1), "x".repeat(MAX_PATH));
         for (paths, prior, expected) in [
             (named(&["b", "a", "b"]), 0, named(&["b", "a"])),
             (named(&["b", "a", "b"]), 1, named(&["a", "b"])),
             (named(&["b", "a", "b"]), 5, named(&[])),
             (named(&[&long, " ", &longest]), 0, named(&[&longest])),
-            (many.clone(), 0, many[..FILES].to_vec()),
+            (many.clone(), 0, many[..MAX_FILES].to_vec()),
         ] {
             let conversation = conversation(&paths);
-            assert_eq!(files(&conversation, &conversation.calls(), prior), expected, "{paths:?} {prior}");
+            assert_eq!(
+                written_files(&conversation, &conversation.calls(), prior),
+                expected,
+                "{paths:?} {prior}"
+            );
         }
     }
 
@@ -302,9 +308,9 @@ mod tests {
         let conversation = conversation(&["a", "b", "c"].map(str::to_owned));
         let calls = conversation.calls();
         let cleared = calls.iter().take(1).filter_map(|(_, result)| *result).collect();
-        let all = states(&conversation, &calls, |_| true, &cleared);
+        let all = count_states(&conversation, &calls, |_| true, &cleared);
         assert_eq!(all, Calls { pending: 1, completed: 1, cleared: 1, ..Calls::default() });
-        let rest = states(&conversation, &calls, |call| call.message > 0, &HashSet::new());
+        let rest = count_states(&conversation, &calls, |call| call.message > 0, &HashSet::new());
         assert_eq!(rest, Calls { pending: 1, completed: 1, ..Calls::default() });
     }
 

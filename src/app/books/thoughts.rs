@@ -2,8 +2,8 @@
 //!
 //! Some providers leave a reasoning block, and all reasoning after it, out of the prompt if the block does not follow
 //! the prefix that it was generated behind. They report how many blocks they left out and do not bill them, so these
-//! must not count as sent. How many they would have left out of the original is modelled in the same way as their
-//! caches, and corrected by what they report for the form that was sent.
+//! must not count as sent. How many they would have left out of the original is modelled like their caches: the
+//! number that they report for what was sent, plus the difference between what the model says of the two forms.
 
 use std::borrow::Cow;
 
@@ -16,22 +16,22 @@ use crate::store::Recent;
 use crate::usage::{self, Binding};
 
 /// How many reasoning blocks are remembered for each form: the most recently read, about a megabyte.
-const THOUGHTS: u64 = 16 * 1024;
-/// The key of a prefix that is not the present one.
-const ANOTHER: u64 = 0;
+const MAX_THOUGHTS: u64 = 16 * 1024;
+/// The key of a prefix that differs from every other.
+const ANOTHER_PREFIX: u64 = 0;
 
 /// The prefixes that reasoning blocks were generated behind, in the two forms of each conversation.
 pub(super) struct Thoughts {
-    /// As clients sent it.
-    came: Bonds,
-    /// As it was sent to providers.
+    /// In the form that clients sent.
+    original: Bonds,
+    /// In the form that was sent to providers.
     sent: Bonds,
 }
 
 impl Default for Thoughts {
     fn default() -> Self {
-        let new = || Bonds(Recent::of_entries(THOUGHTS));
-        Self { came: new(), sent: new() }
+        let new = || Bonds(Recent::of_entries(MAX_THOUGHTS));
+        Self { original: new(), sent: new() }
     }
 }
 
@@ -43,7 +43,8 @@ pub(super) struct Forms<'m> {
 }
 
 impl Thoughts {
-    /// The forms of a request that was sent as `sent`.
+    /// The forms of a request of which the provider has received `sent`, each without the reasoning that the provider
+    /// leaves out of it.
     pub(super) fn read<'m>(&self, ended: &Ended, measured: &'m Measured, sent: &'m Prompt) -> Forms<'m> {
         let mut forms = Forms {
             original: Cow::Borrowed(&measured.original),
@@ -54,11 +55,12 @@ impl Thoughts {
         if unbound == 0 && !is_bound(record) {
             return forms;
         }
-        let (came, went) = (measured.original.thoughts(), sent.thoughts());
-        let of_came = self.left_out(&came, &went, SentAs::of(record), unbound);
+        let [in_original, in_sent] = [&measured.original, sent].map(Prompt::thoughts);
+        // Also called if nothing was left out, for the prefixes to be remembered.
+        let unbound_in_original = self.left_out(&in_original, &in_sent, SentAs::of(record), unbound);
         if unbound > 0 {
-            forms.original.to_mut().keep_thoughts(came.len().saturating_sub(of_came));
-            forms.sent.to_mut().keep_thoughts(went.len().saturating_sub(unbound));
+            forms.original.to_mut().keep_thoughts(in_original.len().saturating_sub(unbound_in_original));
+            forms.sent.to_mut().keep_thoughts(in_sent.len().saturating_sub(unbound));
             if let Some(planned) = &mut forms.planned {
                 let all = planned.thoughts().len();
                 planned.to_mut().keep_thoughts(all.saturating_sub(unbound));
@@ -69,15 +71,17 @@ impl Thoughts {
 
     /// How many trailing reasoning blocks would have been left out of the original if `unbound` were left out of the
     /// form that was sent.
-    fn left_out(&self, came: &[Thought], sent: &[Thought], sent_as: SentAs, unbound: usize) -> usize {
-        // Reasoning that comes with an event is older than it, and so is the unknown reasoning of a history with one.
+    fn left_out(&self, original: &[Thought], sent: &[Thought], sent_as: SentAs, unbound: usize) -> usize {
+        // Blocks that are seen for the first time in a rewritten prompt were generated before it was rewritten. So were
+        // those of a history with an event of which none was seen before.
         let is_older = match sent_as {
             SentAs::Rewritten => true,
             SentAs::ExtensionAfterEvent => !self.sent.knows(sent),
             SentAs::Extension => false,
         };
-        let [of_came, of_sent] = [self.came.broken(came, false), self.sent.broken(sent, is_older)];
-        (unbound + of_came).saturating_sub(of_sent)
+        let broken_in_original = self.original.broken(original, false);
+        let broken_in_sent = self.sent.broken(sent, is_older);
+        (unbound + broken_in_original).saturating_sub(broken_in_sent)
     }
 }
 
@@ -95,10 +99,10 @@ enum SentAs {
 impl SentAs {
     fn of(record: &Record) -> Self {
         let edits = &record.edits;
-        let of_event = |rule: &&str| edits.parts.contains_key(*rule);
+        let has_parts_of = |rule: &&str| edits.parts.contains_key(*rule);
         if record.breaks_prefix() {
             Self::Rewritten
-        } else if edits.splice.is_some() || [CLEAR, REASONING, ARGUMENTS].iter().any(of_event) {
+        } else if edits.splice.is_some() || [CLEAR, REASONING, ARGUMENTS].iter().any(has_parts_of) {
             Self::ExtensionAfterEvent
         } else {
             Self::Extension
@@ -115,14 +119,14 @@ impl Bonds {
         thoughts.iter().any(|thought| self.0.get(&thought.key).is_some())
     }
 
-    /// How many of these reasoning blocks, from the first one on that follows another prefix than the one it was
-    /// generated behind. Blocks that were never seen before were generated behind their present prefix, unless they are
-    /// older than it (`is_older`).
+    /// The number of reasoning blocks from the first one on that does not follow the prefix it was generated behind.
+    /// Blocks that were never seen before are remembered as generated behind their present prefix, or, if `is_older`,
+    /// behind another one.
     fn broken(&self, thoughts: &[Thought], is_older: bool) -> usize {
         let mut first = thoughts.len();
         for (at, thought) in thoughts.iter().enumerate() {
-            let born = if is_older { ANOTHER } else { thought.before };
-            if self.0.get_or_insert(thought.key, born) != thought.before {
+            let unseen = if is_older { ANOTHER_PREFIX } else { thought.before };
+            if self.0.get_or_insert(thought.key, unseen) != thought.before {
                 first = first.min(at);
             }
         }
