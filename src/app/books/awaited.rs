@@ -11,24 +11,26 @@ use crate::protocol;
 use crate::store::Store;
 use crate::usage::{self, Catalogue};
 
-/// Requests that are remembered; beyond that the oldest are dropped. A record takes two or three kilobytes.
-const MOST: usize = 512;
+/// How many requests are remembered: the newest. A record takes two or three kilobytes.
+const MAX_RECORDS: usize = 512;
 
-/// The records with the times of their requests, by upstream and answer id; `None`: the record is complete.
+/// The records that wait for their usage, by upstream and answer id. `None` stands for one that waits no longer, so
+/// that it is neither looked up in the store again nor booked twice before the store has it.
 pub(super) struct Awaited(LruCache<(String, String), Option<Waiting>>);
 
-/// A record and when its request came.
+/// A record that waits for its usage.
 #[derive(Clone)]
 pub(super) struct Waiting {
     pub(super) record: Box<Record>,
+    /// When its request came, in milliseconds since 1970.
     pub(super) at_ms: i64,
-    /// This process booked it before, not only another one.
-    pub(super) is_known: bool,
+    /// Whether this process is known to have booked it before.
+    pub(super) was_booked_here: bool,
 }
 
 impl Default for Awaited {
     fn default() -> Self {
-        Self(LruCache::new(MOST))
+        Self(LruCache::new(MAX_RECORDS))
     }
 }
 
@@ -36,13 +38,13 @@ impl Awaited {
     /// Remembers a booked record whose usage may still be reported.
     pub(super) fn remember(&mut self, record: &Record, at_ms: i64) {
         if let Some(id) = record.answer.as_ref().filter(|_| is_awaited(record)) {
-            let waiting = Waiting { record: Box::new(record.clone()), at_ms, is_known: true };
+            let waiting = Waiting { record: Box::new(record.clone()), at_ms, was_booked_here: true };
             self.0.insert((record.upstream.clone(), id.clone()), Some(waiting));
         }
     }
 
-    /// Completes the record that `told` is about, to be booked in place of the incomplete one. `None` if no such
-    /// record is waiting.
+    /// Completes the record that `told` is about, and returns it to be booked in place of the incomplete one. `None` if
+    /// no such record is waiting, or if `told` adds nothing to it.
     pub(super) fn complete(&mut self, told: &Told, prices: &Catalogue, store: &dyn Store) -> Option<Waiting> {
         let key = (told.upstream.clone(), told.id.clone());
         let known = match self.0.remove(&key) {
@@ -50,18 +52,17 @@ impl Awaited {
             None => Some(stored(told, store)?),
         };
         let Some(mut waiting) = known.filter(|waiting| is_awaited(&waiting.record)) else {
-            // So that it is neither looked up again nor booked twice before the store has it.
             self.0.insert(key, None);
             return None;
         };
-        let before = waiting.record.outcome.clone();
+        let outcome_before = waiting.record.outcome.clone();
         complete(&mut waiting.record, told, prices);
-        let (has_ended, is_told) = (before != waiting.record.outcome, told.answer.usage.is_some());
-        let is_booked = has_ended || is_told;
-        // Its usage may still be reported.
-        let is_known = waiting.is_known || is_booked;
-        self.0.insert(key, (!is_told).then(|| Waiting { is_known, ..waiting.clone() }));
-        is_booked.then_some(waiting)
+        let has_usage = told.answer.usage.is_some();
+        let has_changed = has_usage || waiting.record.outcome != outcome_before;
+        // Without usage, it still waits for it.
+        let was_booked_here = waiting.was_booked_here || has_changed;
+        self.0.insert(key, (!has_usage).then(|| Waiting { was_booked_here, ..waiting.clone() }));
+        has_changed.then_some(waiting)
     }
 }
 
@@ -73,13 +74,14 @@ fn is_awaited(record: &Record) -> bool {
     is_taken && record.tokens.is_none() && is_told_later()
 }
 
-/// The record as another process booked it.
+/// The record as stored: another process has booked it, or this one has forgotten that it did.
 fn stored(told: &Told, store: &dyn Store) -> Option<Waiting> {
     let (record, at_ms) = store.record(told.conversation.as_deref()?, &told.id).ok()??;
     let record: Box<Record> = serde_json::from_str(&record).ok()?;
-    (record.upstream == told.upstream).then_some(Waiting { record, at_ms, is_known: false })
+    (record.upstream == told.upstream).then_some(Waiting { record, at_ms, was_booked_here: false })
 }
 
+/// Adds what `told` reports to a record.
 fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     let answer = &told.answer;
     record.outcome = Outcome::Complete.into();
@@ -92,9 +94,9 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     let bill = usage::bill(prices, usage, billed.as_deref().unwrap_or_default(), told.vendor);
     record.model = billed;
     record.put_usage(usage, bill.as_ref(), answer.complete);
-    // Not for an edited prompt: it went through the cache model before its usage was known.
+    // An edited prompt went through the cache model before its usage was known: its counterfactual stays unknown.
     if !record.edits.were_sent() && !record.breaks_prefix() {
-        untouched::as_it_came(record);
+        untouched::complete_as_it_came(record);
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
     fn the_oldest_of_too_many_are_given_up() {
         let home = tempfile::tempdir().unwrap();
         let mut awaited = Awaited::default();
-        for at in 0..=MOST {
+        for at in 0..=MAX_RECORDS {
             awaited.remember(&record(&at.to_string()), 1000);
         }
         let told = [told("0", DONE), told("1", DONE)];

@@ -20,19 +20,22 @@ use crate::protocol::Prompt;
 use crate::usage::BYTES_PER_TOKEN;
 
 /// The longest piece that is tokenized at once, in bytes.
-const PIECE: usize = 4096;
-/// How far before its end a piece may be cut to meet white space, in bytes.
-const NEAR: usize = 256;
-/// Texts longer than this, in bytes, are sampled: every eighth piece is counted.
-const WHOLE: usize = 256 << 10;
-const SAMPLED: usize = 8;
-/// Texts whose counts are remembered, in each of two generations.
-const TEXTS: usize = 1 << 16;
+const MAX_PIECE: usize = 4096;
+/// How many bytes shorter a piece may be to end at white space.
+const MAX_BACKTRACK: usize = 256;
+/// The longest text that is counted whole, in bytes. Of longer ones, every [`SAMPLING_STEP`]th piece is counted.
+const MAX_WHOLE: usize = 256 << 10;
+const SAMPLING_STEP: usize = 8;
+/// How many counts each of the two generations remembers.
+const MAX_COUNTS: usize = 1 << 16;
 
 /// The vocabulary, packed by `build.rs`.
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.deflate"));
 
-/// Counts tokens, and remembers the counts.
+/// Counts tokens, and remembers the counts by the keys of the texts.
+///
+/// If the young generation is full, it replaces the old one. A count that is asked for in the old one moves to the
+/// young one.
 #[derive(Default)]
 pub(super) struct Counter {
     tokenizer: Option<CoreBPE>,
@@ -41,36 +44,36 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Counts the blocks of a prompt, which spans `body`.
+    /// Sets the `counted` tokens of all blocks of a prompt, which was read from `body`.
     pub(super) fn count(&mut self, prompt: &mut Prompt, body: &[u8]) {
         for block in &mut prompt.blocks {
             block.counted = Some(match block.text(body) {
-                Some(text) => self.text(block.key, text),
+                Some(text) => self.count_text(block.key, text),
                 None => assumed(block.bytes),
             });
         }
     }
 
     /// Drops the tokenizer; it is loaded again when it is next needed.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn drop_tokenizer(&mut self) {
         self.tokenizer = None;
     }
 
-    fn text(&mut self, key: u128, text: &str) -> u32 {
+    fn count_text(&mut self, key: u128, text: &str) -> u32 {
         if let Some(known) = self.young.get(&key) {
             return *known;
         }
-        let tokens = self.old.get(&key).copied().unwrap_or_else(|| self.fresh(text));
-        if self.young.len() >= TEXTS {
+        let tokens = self.old.get(&key).copied().unwrap_or_else(|| self.tokenize(text));
+        if self.young.len() >= MAX_COUNTS {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(key, tokens);
         tokens
     }
 
-    fn fresh(&mut self, text: &str) -> u32 {
+    fn tokenize(&mut self, text: &str) -> u32 {
         if self.tokenizer.is_none() {
-            self.tokenizer = tokenizer();
+            self.tokenizer = load_tokenizer();
         }
         let text = unescaped(text);
         let counted = self.tokenizer.as_ref().and_then(|tokenizer| count(tokenizer, &text));
@@ -83,8 +86,9 @@ fn assumed(bytes: u32) -> u32 {
     (bytes / BYTES_PER_TOKEN as u32).max(1)
 }
 
-/// `tiktoken_rs::o200k_base`, without special tokens.
-fn tokenizer() -> Option<CoreBPE> {
+/// Loads `tiktoken_rs::o200k_base`, without special tokens. The packed vocabulary is a list of the tokens' lengths,
+/// which a zero ends, then the tokens, in the order of their ranks.
+fn load_tokenizer() -> Option<CoreBPE> {
     let mut tokens = BufReader::new(DeflateDecoder::new(TOKENS));
     let mut lengths = Vec::new();
     tokens.read_until(0, &mut lengths).ok()?;
@@ -99,19 +103,19 @@ fn tokenizer() -> Option<CoreBPE> {
     CoreBPE::new(ranks, HashMap::default(), O200K_BASE_PAT_STR).ok()
 }
 
-/// The tokens of a text; `None` if the tokenizer failed.
+/// The tokens of a text, extrapolated from a sample if it is long; `None` if the tokenizer failed.
 fn count(tokenizer: &CoreBPE, text: &str) -> Option<u32> {
-    let sampled = if text.len() > WHOLE { SAMPLED } else { 1 };
-    let (mut tokens, mut counted) = (0, 0);
-    for piece in pieces(text).step_by(sampled) {
+    let step = if text.len() > MAX_WHOLE { SAMPLING_STEP } else { 1 };
+    let (mut tokens, mut counted_bytes) = (0, 0);
+    for piece in pieces(text).step_by(step) {
         tokens += catch_unwind(AssertUnwindSafe(|| tokenizer.count_ordinary(piece))).ok()?;
-        counted += piece.len();
+        counted_bytes += piece.len();
     }
-    let all = tokens as f64 / counted.max(1) as f64 * text.len() as f64;
+    let all = tokens as f64 / counted_bytes.max(1) as f64 * text.len() as f64;
     Some(all.round() as u32)
 }
 
-/// Splits a text into pieces, in front of white space where there is some.
+/// Splits a text into pieces of at most [`MAX_PIECE`] bytes, before white space if there is some near the end.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -121,17 +125,18 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Where the first piece of a text ends.
 fn end_of_piece(text: &str) -> usize {
-    if text.len() <= PIECE {
+    if text.len() <= MAX_PIECE {
         return text.len();
     }
     let bytes = text.as_bytes();
     let is_end = |at: &usize| bytes[*at].is_ascii_whitespace() && !bytes[at - 1].is_ascii_whitespace();
-    let space = (PIECE - NEAR..PIECE).rev().find(is_end);
-    space.unwrap_or_else(|| boundary::floor(text, PIECE))
+    let space = (MAX_PIECE - MAX_BACKTRACK..MAX_PIECE).rev().find(is_end);
+    space.unwrap_or_else(|| boundary::floor(text, MAX_PIECE))
 }
 
-/// JSON as a model reads it: with escapes undone, wherever they stand.
+/// The text of JSON as a model reads it: with all escapes undone, in strings or not.
 fn unescaped(json: &str) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', json.as_bytes()) else { return Cow::Borrowed(json) };
     let mut text = String::with_capacity(json.len());
@@ -175,18 +180,18 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let found = counter.text(at as u128, text);
+            let found = counter.count_text(at as u128, text);
             let near = found.abs_diff(tokens) <= tokens / 3;
             assert!(near, "{}: {found} is not {tokens}", &text[..text.len().min(20)]);
-            assert_eq!(counter.text(at as u128, "something else"), found, "counted once");
+            assert_eq!(counter.count_text(at as u128, "something else"), found, "counted once");
         }
-        counter.rest();
-        assert_eq!(counter.text(99, "hello world"), 2);
+        counter.drop_tokenizer();
+        assert_eq!(counter.count_text(99, "hello world"), 2);
     }
 
     #[test]
     fn the_vocabulary_is_whole() {
-        let (ours, theirs) = (tokenizer().unwrap(), tiktoken_rs::o200k_base().unwrap());
+        let (ours, theirs) = (load_tokenizer().unwrap(), tiktoken_rs::o200k_base().unwrap());
         let tokens =
             |of: &CoreBPE| (0..199_999).map(|rank| of.decode_bytes(&[rank]).ok()).collect::<Vec<_>>();
         assert!(tokens(&ours) == tokens(&theirs));
@@ -197,13 +202,13 @@ mod tests {
     #[test]
     fn what_was_not_asked_for_lately_is_forgotten() {
         let mut counter = Counter::default();
-        let last = TEXTS as u128 * 3;
+        let last = MAX_COUNTS as u128 * 3;
         for key in 0..=last {
-            counter.text(key, "");
+            counter.count_text(key, "");
         }
-        assert!(counter.young.len() + counter.old.len() <= 2 * TEXTS);
+        assert!(counter.young.len() + counter.old.len() <= 2 * MAX_COUNTS);
         let knows = |key| counter.young.contains_key(&key) || counter.old.contains_key(&key);
-        assert_eq!([0, last - TEXTS as u128, last].map(knows), [false, true, true]);
+        assert_eq!([0, last - MAX_COUNTS as u128, last].map(knows), [false, true, true]);
     }
 
     /// The prompt of a request with some ordinary text and a result.
@@ -283,7 +288,7 @@ mod tests {
         fn pieces_are_the_text_and_short(text in "([a-z ]{0,20}|é{0,3000}|\\s{0,5000}|x{0,5000}){0,4}") {
             let all: Vec<&str> = pieces(&text).collect();
             prop_assert_eq!(all.concat(), text.as_str());
-            prop_assert!(all.iter().all(|piece| !piece.is_empty() && piece.len() <= PIECE));
+            prop_assert!(all.iter().all(|piece| !piece.is_empty() && piece.len() <= MAX_PIECE));
         }
 
         #[test]

@@ -42,9 +42,9 @@ use measure::Measured;
 use untouched::Untouched;
 
 /// The tokenizer is dropped after this long without a request.
-const REST: Duration = Duration::from_secs(60);
-/// Bytes of requests that may wait at a time.
-const WAITING: usize = 16 << 20;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many bytes of requests may wait at a time.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A request as it was read.
 pub(super) struct Reading {
@@ -62,7 +62,7 @@ pub(super) struct Reading {
     pub(super) prior: usize,
     /// The id of its thread, if that is known.
     pub(super) thread: Option<String>,
-    /// The form an observing gateway would have sent; `None` if it was edited, or if that is not known.
+    /// The form that an observing gateway would have sent; `None` if the request was edited, or if that is not known.
     pub(super) planned: Option<Planned>,
 }
 
@@ -95,13 +95,13 @@ pub(super) struct Ended {
     pub(super) window: Option<u64>,
     /// `None`: the request was not read, and so was sent as it came.
     pub(super) slot: Option<Slot>,
-    /// The id of the history that it continues, if that is held by the provider.
+    /// The id of the history that it continues, if the provider holds that history.
     pub(super) continues: Option<Box<str>>,
-    /// The history with that id grows with this request.
+    /// Whether the history with that id grows with this request.
     pub(super) grows: bool,
     /// Trailing reasoning blocks that the provider left out of the prompt, and so of its usage figures.
     pub(super) unbound: u32,
-    /// It was answered before, and the gateway sent it again.
+    /// Whether it was answered before, and the gateway sent it again.
     pub(super) asked_again: bool,
 }
 
@@ -146,11 +146,12 @@ struct Held {
 }
 
 impl Held {
-    /// Reserves `bytes` if there is room for them. Also returns how many are reserved then.
-    fn of(bytes: usize, waiting: &Arc<AtomicUsize>) -> Option<(Self, usize)> {
+    /// Reserves `bytes` if there is room for them. Also returns how many bytes are then reserved for all jobs.
+    fn reserve(bytes: usize, waiting: &Arc<AtomicUsize>) -> Option<(Self, usize)> {
         let all = waiting.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         let held = Self { bytes, waiting: Arc::clone(waiting) };
-        (all <= WAITING).then_some((held, all))
+        // Without room, dropping it releases the bytes again.
+        (all <= MAX_WAITING_BYTES).then_some((held, all))
     }
 }
 
@@ -188,13 +189,14 @@ impl Books {
         Ok(Self { jobs: Some(jobs), thread: Some(thread), waiting, store, tally, budget })
     }
 
-    /// Hands over a request that is leaving; `sent` is the edited body.
+    /// Hands over a request that is leaving; `sent` is the edited body. Returns where its measurements will be; they
+    /// never come if too much is waiting already.
     pub(super) fn left(&self, name: Name, reading: Box<Reading>, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
-        if let Some((held, waiting)) = Held::of(weight(&reading, sent.as_ref()), &self.waiting) {
+        if let Some((held, waiting)) = Held::reserve(weight(&reading, sent.as_ref()), &self.waiting) {
             let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot), held };
             // Without room for it, the record will lack what the prompt is made of.
-            drop(self.hand_over(job, waiting > WAITING / 4));
+            drop(self.hand_over(job, waiting > MAX_WAITING_BYTES / 4));
         }
         slot
     }
@@ -203,13 +205,13 @@ impl Books {
     pub(super) fn ended(&self, ended: Ended) {
         self.budget.book(&ended.record, ended.at_ms);
         if let Err(Job::Ended(ended)) = self.hand_over(Job::Ended(Box::new(ended)), false) {
-            let lacking = lacking::unseen(&ended);
-            store(&*self.store, &self.tally, *ended, lacking);
+            let lacking = lacking::of_unmeasured(&ended);
+            book(&*self.store, &self.tally, *ended, lacking);
         }
     }
 
-    /// Books usage that was reported late, if its request is waiting for it. If the queue is full it is dropped: the
-    /// provider reports it again to whoever asks again.
+    /// Books usage that was reported late, if the record of its request waits for it. If the queue is full, the report
+    /// is dropped: the provider gives it again to whoever asks again.
     pub(super) fn told(&self, told: Told) {
         drop(self.hand_over(Job::Told(Box::new(told)), false));
     }
@@ -231,6 +233,7 @@ impl Drop for Books {
     }
 }
 
+/// The bytes of all forms of a request.
 fn weight(reading: &Reading, sent: Option<&Bytes>) -> usize {
     let planned = reading.planned.as_ref().and_then(Planned::edited).map_or(0, |edited| edited.body.len());
     reading.conversation.body.len() + sent.map_or(0, Bytes::len) + planned
@@ -245,12 +248,12 @@ impl Planned {
     }
 }
 
-fn store(store: &dyn Store, tally: &Tally, ended: Ended, lacking: Vec<StoredLacking>) {
+/// Counts and stores a record. `lacking`: what its request leaves missing from histories that the provider holds.
+fn book(store: &dyn Store, tally: &Tally, ended: Ended, lacking: Vec<StoredLacking>) {
     tally.book(&ended.record);
     put(store, tally, ended.record, ended.at_ms, lacking);
 }
 
-/// Stores a record. `lacking`: what its request leaves missing from histories that the provider holds.
 fn put(store: &dyn Store, tally: &Tally, record: Box<Record>, at_ms: i64, lacking: Vec<StoredLacking>) {
     let ledger = vec![record.into_row(at_ms)];
     tally.stored(store.later(Batch { lacking, ledger, at_ms, ..Batch::default() }));
@@ -270,10 +273,10 @@ impl Bookkeeper {
     fn run(mut self, inbox: &Outlet<Job>) {
         let mut jobs = Vec::new();
         loop {
-            if !inbox.wait(REST)
+            if !inbox.wait(IDLE_TIMEOUT)
                 && let Some(counter) = &mut self.counter
             {
-                counter.rest();
+                counter.drop_tokenizer();
             }
             // Blocks until there is something to do.
             if !inbox.take(&mut jobs) {
@@ -308,16 +311,16 @@ impl Bookkeeper {
     fn work(&mut self, job: Job) {
         match job {
             Job::Left { name, reading, sent, slot, held: _held } => {
-                self.left(&reading, &slot);
+                self.measure(&reading, &slot);
                 self.untouched.left(&reading);
-                self.keep(&name, &reading, sent.as_ref());
+                self.save_bodies(&name, &reading, sent.as_ref());
             }
-            Job::Ended(ended) => self.ended(ended),
-            Job::Told(told) => self.told(&told),
+            Job::Ended(ended) => self.book(ended),
+            Job::Told(told) => self.book_late(&told),
         }
     }
 
-    fn left(&mut self, reading: &Reading, slot: &Slot) {
+    fn measure(&mut self, reading: &Reading, slot: &Slot) {
         let (counter, known) = (self.counter.as_mut(), &mut self.instructions);
         let measured = catch_unwind(AssertUnwindSafe(|| measure::measure(reading, counter, known)));
         if let Ok(measured) = measured {
@@ -325,7 +328,7 @@ impl Bookkeeper {
         }
     }
 
-    fn keep(&mut self, name: &Name, reading: &Reading, sent: Option<&Bytes>) {
+    fn save_bodies(&mut self, name: &Name, reading: &Reading, sent: Option<&Bytes>) {
         let Some(bodies) = &self.means.bodies else { return };
         let forms = [(Form::Came, Some(&reading.conversation.body)), (Form::Sent, sent)];
         for (form, body) in forms {
@@ -337,29 +340,30 @@ impl Bookkeeper {
         }
     }
 
-    fn ended(&mut self, mut ended: Box<Ended>) {
+    /// Completes the record of a request that has ended, as far as possible, and books it.
+    fn book(&mut self, mut ended: Box<Ended>) {
         let _ = catch_unwind(AssertUnwindSafe(|| self.untouched.complete(&mut ended, &self.means.prices)));
-        self.compare(&mut ended);
+        self.compare_instructions(&mut ended);
         self.awaited.remember(&ended.record, ended.at_ms);
-        store(&*self.means.store, &self.means.tally, *ended, self.untouched.lacking());
+        book(&*self.means.store, &self.means.tally, *ended, self.untouched.take_lacking());
     }
 
     /// Completes an earlier record with figures that were reported late, and books it in place of the incomplete one.
-    fn told(&mut self, told: &Told) {
+    fn book_late(&mut self, told: &Told) {
         let Means { prices, store, .. } = &self.means;
-        let Some(told) = self.awaited.complete(told, prices, &**store) else { return };
-        let Waiting { mut record, at_ms, is_known } = told;
-        self.untouched.told(&mut record, at_ms);
+        let Some(waiting) = self.awaited.complete(told, prices, &**store) else { return };
+        let Waiting { mut record, at_ms, was_booked_here } = waiting;
+        self.untouched.complete_late(&mut record, at_ms);
         self.means.budget.book_late(&record, at_ms);
-        self.means.tally.book_late(&record, is_known);
+        self.means.tally.book_late(&record, was_booked_here);
         put(&*self.means.store, &self.means.tally, record, at_ms, Vec::new());
     }
 
     /// Records where a request's instructions differ from those of the thread's last request.
-    fn compare(&mut self, ended: &mut Ended) {
-        let named =
-            ended.slot.as_ref().and_then(|slot| slot.get()).and_then(|measured| measured.instructions);
-        let (Some(now), Some(thread)) = (named, &ended.record.thread) else { return };
+    fn compare_instructions(&mut self, ended: &mut Ended) {
+        let measured = ended.slot.as_ref().and_then(|slot| slot.get());
+        let key = measured.and_then(|measured| measured.instructions);
+        let (Some(now), Some(thread)) = (key, &ended.record.thread) else { return };
         let change = self.instructions.change(thread, ended.record.parent.as_deref(), now);
         if let (Some(change), Some(prompt)) = (change, &mut ended.record.prompt) {
             (prompt.volatile_at, prompt.volatile_line) = (Some(change.byte), Some(change.line));
@@ -375,11 +379,11 @@ mod tests {
     fn what_waits_is_bounded_however_it_ends() {
         let waiting: Arc<AtomicUsize> = Arc::default();
         let all = || waiting.load(Ordering::Relaxed);
-        let (held, found) = Held::of(WAITING - 1, &waiting).unwrap();
-        assert_eq!((found, all()), (WAITING - 1, WAITING - 1));
-        assert!(Held::of(2, &waiting).is_none());
-        let (other, _) = Held::of(1, &waiting).unwrap();
-        assert_eq!(all(), WAITING);
+        let (held, found) = Held::reserve(MAX_WAITING_BYTES - 1, &waiting).unwrap();
+        assert_eq!((found, all()), (MAX_WAITING_BYTES - 1, MAX_WAITING_BYTES - 1));
+        assert!(Held::reserve(2, &waiting).is_none());
+        let (other, _) = Held::reserve(1, &waiting).unwrap();
+        assert_eq!(all(), MAX_WAITING_BYTES);
         let worked = catch_unwind(AssertUnwindSafe(move || {
             let _held = held;
             panic!("a fault");

@@ -1,8 +1,8 @@
 //! Counterfactual costs: what requests would have cost without the gateway.
 //!
-//! For each provider two cache models are kept: one is fed what clients sent, the other what the gateway sent. The
-//! difference between the two is applied to the provider's own figures; see [`usage::untouched`]. An observing
-//! gateway feeds a third one what it would have sent, and compares that in the same way.
+//! For each model of a provider two models of its cache are kept: one is fed what clients sent, the other what the
+//! gateway sent. The difference between the two is applied to the provider's own figures; see [`usage::untouched`]. An
+//! observing gateway feeds a third one what it would have sent, and compares that in the same way.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::sizes::{Figures, Sizes};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
 use crate::conversation::PartId;
-use crate::ledger::{Counterfactual, DoomLoop, Record, Shares};
+use crate::ledger::{Counterfactual, DoomLoop, Record};
 use crate::protocol::{Prompt, Scale};
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
@@ -22,12 +22,12 @@ use crate::strategy::window::{Taken, history_budget};
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, Flight, PromptShape};
 use crate::usage::{self, Catalogue, Tokens, Usage};
 
-/// Cache models that are kept, one for each provider's cache. Each takes two or three megabytes at most.
-const MOST: usize = 16;
-/// Threads that are remembered: the most recently seen.
-const THREADS: u64 = 4096;
+/// How many models' caches are kept: the most recently used. Each takes two or three megabytes at most.
+const MAX_CACHES: usize = 16;
+/// How many threads are remembered: the most recently seen.
+const MAX_THREADS: u64 = 4096;
 
-/// The caches of the models in use.
+/// The modelled caches of all models in use, and what else a counterfactual depends on.
 pub(super) struct Untouched {
     observes: bool,
     /// The zero of the clock by which requests are sent and answered.
@@ -47,10 +47,11 @@ pub(super) struct Untouched {
 /// Threads by id.
 type Threads = Recent<String, ()>;
 
+/// The caches of one model at one upstream.
 struct Caches {
     upstream: String,
     model: String,
-    /// They work by marks.
+    /// Whether they work by marks.
     is_marked: bool,
     original: CacheModel,
     sent: CacheModel,
@@ -65,18 +66,19 @@ struct Caches {
 impl Untouched {
     /// `observes`: also models what would have been sent.
     pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
-        let (followed, histories) = (Threads::of_entries(THREADS), Histories::of(store));
+        let (followed, histories) = (Threads::of_entries(MAX_THREADS), Histories::of(store));
         let begun_at = Instant::now();
         let (thoughts, named) = (Thoughts::default(), Named::default());
         Self { observes, begun_at, caches: Vec::new(), followed, histories, thoughts, named }
     }
 
     /// Takes what is to be stored with the records that were completed last.
-    pub(super) fn lacking(&mut self) -> Vec<StoredLacking> {
-        self.histories.fresh()
+    pub(super) fn take_lacking(&mut self) -> Vec<StoredLacking> {
+        self.histories.take_unstored()
     }
 
-    /// Follows the thread of a request that is its first: others of the thread may end before it.
+    /// Notes the thread of a request that leaves as followed if the request is its first one. A later request of the
+    /// thread may end before this one.
     pub(super) fn left(&self, reading: &Reading) {
         let first = reading.thread.as_ref().filter(|_| reading.prior == 0);
         if let Some(thread) = first {
@@ -84,98 +86,107 @@ impl Untouched {
         }
     }
 
-    /// Adds the counterfactual to the record of a request.
+    /// Adds the counterfactual to the record of a request, and what else follows from its measurements.
     pub(super) fn complete(&mut self, ended: &mut Ended, prices: &Catalogue) {
-        let Some(slot) = ended.slot.clone() else { return self.unread(ended) };
+        let Some(slot) = ended.slot.clone() else { return self.complete_unread(ended) };
         let Some(measured) = slot.get() else {
-            self.unmeasured(ended);
+            self.carry_lacking(ended);
             return;
         };
-        let resent = ended.record.edits.original_resent;
-        let whole = measured.sent.as_ref().filter(|_| !resent).unwrap_or(&measured.original);
+        let is_resent = ended.record.edits.original_resent;
+        // What was sent, including reasoning that the provider left out.
+        let whole = measured.sent.as_ref().filter(|_| !is_resent).unwrap_or(&measured.original);
         let forms = self.thoughts.read(ended, measured, whole);
-        let sent = &*forms.sent;
-        let known = ended.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
-        let billed = known.map_or(0, Usage::asked_tokens);
+        let size = self.size_of(ended, measured, &forms.sent);
         describe(&mut ended.record, measured);
-        let shares = shares(sent, sent.scale(billed), billed);
-        ended.record.prompt = Some(shares);
-        budget_of_history(&mut ended.record, shares);
-        let figure = Figure { billed, read: read_by_name(sent, known) };
-        let named = self.named.of(&ended.record, measured.scope, sent, figure, measured.hides);
-        let held = named.map_or(0, |named| named.tokens);
-        let billed = billed.saturating_sub(held);
-        let (scale, hidden) = sent.held(billed, measured.hides);
-        estimate_savings(&mut ended.record, measured, whole, scale);
-        let is_followed = self.follows(ended, measured.prior);
+        describe_prompt(&mut ended.record, &forms.sent, size.total);
+        estimate_savings(&mut ended.record, measured, whole, size.scale);
+        let is_followed = self.follow(ended, measured.prior);
         // A refused request is in no cache.
         if !is_answered(&ended.record) {
             return;
         }
-        let continues = ended.continues.as_deref();
-        let before = self.histories.before(&ended.record, continues, ended.at_ms);
+
+        let before = self.histories.before(&ended.record, ended.continues.as_deref(), ended.at_ms);
         let lacking = before.unwrap_or_default();
         let flight = self.flight(ended);
         let caches = self.caches(ended, measured.reads_marks, prices);
-        // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
-        let is_untold = measured.refers || before.is_none();
-        let is_known = (caches.knows(&ended.record) || is_followed) && !is_untold;
-        let marked = known.and_then(|usage| up_to_mark(usage, billed));
-        let asked = Asked { forms: &forms, billed, marked, scale, hidden, lacking, named, flight };
+        let has_whole_past = caches.follow(&ended.record) || is_followed;
+        let asked = Asked { forms: &forms, size, lacking, flight };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
-        let unseen = hidden.saturating_add(held).saturating_add(lacking.sent);
-        let is_cut = is_cut(measured, ended.usage.as_ref(), scale, unseen);
-        // The provider may have removed some of what is missing by itself.
-        let left = uses.lacking();
-        let is_left = before.is_some() && (!is_cut || left == Lacking::NOTHING);
-        let grown = ended.continues.as_deref().filter(|_| ended.grows).map(|name| (name, before));
-        self.histories.keep(&ended.record, grown, is_left.then_some(left), ended.at_ms);
+        let unseen = size.hidden.saturating_add(size.named_tokens()).saturating_add(lacking.sent);
+        let is_cut = is_cut(measured, ended.usage.as_ref(), size.scale, unseen);
+        // If the provider removes parts itself, it may have removed some of what is missing.
+        let after = Some(uses.lacking()).filter(|after| !is_cut || *after == Lacking::NOTHING);
+        self.keep_lacking(ended, before, before.and(after));
+
+        // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
+        let is_known = has_whole_past && !measured.refers && before.is_some();
         // A request sent as it came, continuing a history sent as it came, costs what it costs.
-        let goes_on = !ended.record.breaks_prefix() && before.is_some_and(|before| before.sent == 0);
-        let has_figure = is_known || (measured.sent.is_none() && goes_on);
-        let known = |usage: &&Usage| has_figure && !usage.prompt_is_unknown;
-        let Some(real) = ended.usage.as_ref().filter(known) else { return };
-        if is_known && !resent && !is_cut {
+        let is_as_it_came = measured.sent.is_none()
+            && !ended.record.breaks_prefix()
+            && before.is_some_and(|before| before.sent == 0);
+        if !is_known && !is_as_it_came {
+            return;
+        }
+        let Some(real) = with_known_prompt(ended.usage.as_ref()) else { return };
+        if is_known && !is_resent && !is_cut {
             ended.record.would_have_saved_estimate = would_have_saved(ended, real, &uses, prices);
         }
         ended.record.counterfactual = counterfactual(ended, real, &uses, is_cut, prices);
-        net(&mut ended.record);
+        set_net_saved(&mut ended.record);
     }
 
     /// Completes the record of a request that was not read. If something is missing from its history, its original
     /// size is unknown.
-    fn unread(&mut self, ended: &mut Ended) {
-        as_it_came(&mut ended.record);
-        let before = self.unmeasured(ended);
-        doubt(&mut ended.record, before);
+    fn complete_unread(&mut self, ended: &mut Ended) {
+        complete_as_it_came(&mut ended.record);
+        let before = self.carry_lacking(ended);
+        withdraw_if_lacking(&mut ended.record, before);
     }
 
     /// Carries forward what is missing before a request that was not measured, and returns it. If something is
     /// missing, or the request was edited, what is missing behind it is unknown: the request may be a compaction.
-    fn unmeasured(&mut self, ended: &Ended) -> Option<Lacking> {
-        let name = ended.continues.as_deref();
-        let before = self.histories.before(&ended.record, name, ended.at_ms);
+    fn carry_lacking(&mut self, ended: &Ended) -> Option<Lacking> {
+        let before = self.histories.before(&ended.record, ended.continues.as_deref(), ended.at_ms);
         let is_whole = before == Some(Lacking::NOTHING) && !ended.record.edits.were_sent();
-        let grown = name.filter(|_| ended.grows && is_answered(&ended.record)).map(|name| (name, before));
-        self.histories.keep(&ended.record, grown, is_whole.then_some(Lacking::NOTHING), ended.at_ms);
+        self.keep_lacking(ended, before, is_whole.then_some(Lacking::NOTHING));
         before
     }
 
+    /// Records what is missing from the history behind a request, and what was missing before it; `None`: unknown.
+    fn keep_lacking(&mut self, ended: &Ended, before: Option<Lacking>, after: Option<Lacking>) {
+        let grows = ended.grows && is_answered(&ended.record);
+        let grown = ended.continues.as_deref().filter(|_| grows).map(|name| (name, before));
+        self.histories.keep(&ended.record, grown, after, ended.at_ms);
+    }
+
     /// Completes the record of a request whose figures were reported late.
-    pub(super) fn told(&self, record: &mut Record, now_ms: i64) {
+    pub(super) fn complete_late(&self, record: &mut Record, now_ms: i64) {
         if let Some(answer) = &record.answer {
-            doubt(record, self.histories.lacking(&record.upstream, answer, now_ms));
+            withdraw_if_lacking(record, self.histories.lacking(&record.upstream, answer, now_ms));
         }
     }
 
-    /// Whether a request's whole thread has been followed, by whatever models; from now on the thread counts as
-    /// followed.
-    fn follows(&self, ended: &Ended, prior: u32) -> bool {
-        let follows = prior == 0 || is_of(&ended.record, &self.followed);
-        if follows {
+    /// Sizes the prompt that was sent, without the reasoning that the provider left out.
+    fn size_of(&self, ended: &Ended, measured: &Measured, sent: &Prompt) -> PromptSize {
+        let usage = with_known_prompt(ended.usage.as_ref());
+        let total = usage.map_or(0, Usage::asked_tokens);
+        let figure = Figure { billed: total, read: read_by_name(sent, usage) };
+        let named = self.named.of(&ended.record, measured.scope, sent, figure, measured.hides);
+        let billed = total.saturating_sub(named.map_or(0, |named| named.tokens));
+        let marked = usage.and_then(|usage| up_to_mark(usage, billed));
+        let (scale, hidden) = sent.held(billed, measured.hides);
+        PromptSize { total, named, billed, marked, scale, hidden }
+    }
+
+    /// Notes the thread of a request as followed if its whole past was, by whatever models. Returns whether it was.
+    fn follow(&self, ended: &Ended, prior: u32) -> bool {
+        let is_followed = prior == 0 || is_of(&ended.record, &self.followed);
+        if is_followed {
             remember(&ended.record, &self.followed);
         }
-        follows
+        is_followed
     }
 
     /// When a request was sent and when its answer began, in microseconds.
@@ -185,15 +196,16 @@ impl Untouched {
         Flight { sent, answered: ended.answered_at.map_or(sent, since) }
     }
 
+    /// The caches of the model that a request was sent to.
     fn caches(&mut self, ended: &Ended, reads_marks: bool, prices: &Catalogue) -> &mut Caches {
         let (upstream, model) = (&ended.record.upstream, ended.record.model.as_deref().unwrap_or_default());
         let known = self.caches.iter().position(|one| one.upstream == *upstream && one.model == model);
         let caches = if let Some(at) = known {
             self.caches.remove(at)
         } else {
-            if self.caches.len() >= MOST {
+            if self.caches.len() >= MAX_CACHES {
                 self.caches.remove(0);
-                self.followed = Threads::of_entries(THREADS);
+                self.followed = Threads::of_entries(MAX_THREADS);
             }
             let priced = prices.find(model, ended.vendor);
             let price = priced.as_ref().map(|priced| &*priced.price);
@@ -206,7 +218,7 @@ impl Untouched {
                 sent: CacheModel::new(kind),
                 planned: self.observes.then(|| CacheModel::new(kind)),
                 sizes: Sizes::new(),
-                threads: Threads::of_entries(THREADS),
+                threads: Threads::of_entries(MAX_THREADS),
             }
         };
         self.caches.push(caches);
@@ -215,9 +227,9 @@ impl Untouched {
 }
 
 impl Caches {
-    /// Whether the history that a request continues went through these caches. If not, as after a restart, what would
-    /// have been read without the gateway is unknown.
-    fn knows(&self, record: &Record) -> bool {
+    /// Remembers the thread of a request. Returns whether the history that the request continues went through these
+    /// caches before. If it did not, as after a restart, it is unknown what would have been read without the gateway.
+    fn follow(&self, record: &Record) -> bool {
         let is_known = is_of(record, &self.threads);
         remember(record, &self.threads);
         is_known
@@ -225,32 +237,18 @@ impl Caches {
 
     /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
     fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
-        let Asked { forms, billed, marked, scale, hidden, lacking, named, flight } = *asked;
+        let Asked { forms, size, lacking, flight } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);
-        // A figure that covers more than the body says nothing about single blocks.
-        let billed = if hidden == 0 { billed } else { 0 };
-        let scale = if billed > 0 { forms.sent.scale(0) } else { scale };
-        let mut sent = forms.sent.shape(scale);
-        let mut original = forms.original.shape(scale);
-        let mut planned = forms.planned.as_ref().map(|planned| planned.shape(scale));
-        if billed > 0 {
-            let marked = marked.filter(|_| self.is_marked);
-            let unsent = [Some(&mut original), planned.as_mut()].into_iter().flatten();
-            self.sizes.size(named, &mut sent, Figures { billed, marked }, unsent);
-        }
-        // Instructions that were sent as two blocks are as large as both.
-        if let Some(at) = forms.sent.splits(&forms.original) {
-            original.blocks[at].tokens = sent.blocks[at..=at + 1].iter().map(|half| half.tokens).sum();
-        }
+        let Shapes { original, sent, planned } = self.shapes(forms, size);
         // If something is missing from a history, there is a history, however much of it the body seems to hold.
-        let hidden = if lacking == Lacking::NOTHING { hidden } else { hidden.max(1) };
+        let hidden = if lacking == Lacking::NOTHING { size.hidden } else { size.hidden.max(1) };
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
             let mut shape = shape.clone();
             let hides = (hidden > 0).then(|| Block::hidden(hidden));
-            shape.blocks.splice(..0, named.into_iter().chain(hides));
+            shape.blocks.splice(..0, size.named.into_iter().chain(hides));
             let used = cache.observe_in_flight(scope, &shape, now_ms, flight);
-            // The model cannot tell how long a history that it has never seen is kept: assumed as for what was sent,
-            // in proportion.
+            // The model cannot tell how long a history that it has never seen is kept. The same share of it is assumed
+            // to have been kept as of the one that was sent.
             CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
         };
         Uses {
@@ -262,6 +260,26 @@ impl Caches {
                 use_of(cache, planned, hidden.saturating_sub(lacking.planned))
             }),
         }
+    }
+
+    /// The forms of a prompt as their caches see them. If the figure for what was sent covers nothing but its blocks,
+    /// each block has the size that it shows.
+    fn shapes(&mut self, forms: &Forms<'_>, size: PromptSize) -> Shapes {
+        let is_of_blocks = size.billed > 0 && size.hidden == 0;
+        let scale = if is_of_blocks { forms.sent.scale(0) } else { size.scale };
+        let mut sent = forms.sent.shape(scale);
+        let mut original = forms.original.shape(scale);
+        let mut planned = forms.planned.as_ref().map(|planned| planned.shape(scale));
+        if is_of_blocks {
+            let figures = Figures { billed: size.billed, marked: size.marked.filter(|_| self.is_marked) };
+            let unsent = [Some(&mut original), planned.as_mut()].into_iter().flatten();
+            self.sizes.size(size.named, &mut sent, figures, unsent);
+        }
+        // Instructions that were sent as two blocks are as large as both.
+        if let Some(at) = forms.sent.splits(&forms.original) {
+            original.blocks[at].tokens = sent.blocks[at..=at + 1].iter().map(|half| half.tokens).sum();
+        }
+        Shapes { original, sent, planned }
     }
 }
 
@@ -277,31 +295,58 @@ fn remember(record: &Record, threads: &Threads) {
     }
 }
 
-/// A prompt in its forms, and what is known of its size.
+/// A prompt in its forms, and what is known of the history that it continues.
 struct Asked<'a> {
     forms: &'a Forms<'a>,
-    /// The tokens billed for what was sent; 0 if unknown.
-    billed: u64,
-    /// The tokens up to the last mark, if the provider caches by marks.
-    marked: Option<u64>,
-    /// The scale for what the bodies hold.
-    scale: Scale,
-    /// The tokens of the history that no body holds.
-    hidden: u64,
-    /// What is missing from that history, compared with the original's.
+    size: PromptSize,
+    /// What is missing from the history that no body holds.
     lacking: Lacking,
-    /// What the provider reads before everything in the body because the request names it.
-    named: Option<Block>,
     flight: Flight,
 }
 
-/// The tokens read from a cache that a prompt names, which are at least all that is held in it; 0: unknown.
+/// What is known of the size of a prompt that was sent.
+#[derive(Clone, Copy)]
+struct PromptSize {
+    /// The tokens billed for it, those of the named prefix included; 0 if unknown.
+    total: u64,
+    /// The named prefix: what the provider holds under a name in the request and reads before the body.
+    named: Option<Block>,
+    /// The tokens billed for it, those of the named prefix excluded; 0 if unknown.
+    billed: u64,
+    /// The tokens up to the last mark, if the figures tell them.
+    marked: Option<u64>,
+    /// The scale for what the body holds.
+    scale: Scale,
+    /// The tokens of the history that no body holds.
+    hidden: u64,
+}
+
+impl PromptSize {
+    fn named_tokens(&self) -> u64 {
+        self.named.map_or(0, |named| named.tokens)
+    }
+}
+
+/// The forms of a prompt as their caches see them.
+struct Shapes {
+    original: PromptShape,
+    sent: PromptShape,
+    planned: Option<PromptShape>,
+}
+
+/// The usage of a request, if it tells the length of the prompt.
+fn with_known_prompt(usage: Option<&Usage>) -> Option<&Usage> {
+    usage.filter(|usage| !usage.prompt_is_unknown)
+}
+
+/// The tokens that were read from caches, if the prompt names a cache: at least all tokens of that one. 0: unknown.
 fn read_by_name(prompt: &Prompt, usage: Option<&Usage>) -> u64 {
     usage.filter(|_| prompt.named_is_cached).map_or(0, |usage| usage.tokens.cache_read)
 }
 
-/// The tokens that were read and written by marks, of a prompt billed for `billed` tokens. Where nothing was written,
-/// what was read may be all that the request before left, as at servers that honour no marks, or do not tell of writes.
+/// The tokens up to the last mark of a prompt that was billed for `billed` tokens: those that were read from the cache
+/// or written to it. `None` if the usage covers other tokens than these, or if nothing was written. In that case, what
+/// was read may end before the mark, as at servers that ignore marks or do not report writes.
 fn up_to_mark(usage: &Usage, billed: u64) -> Option<u64> {
     let Tokens { input, .. } = usage.tokens;
     let is_told =
@@ -319,49 +364,50 @@ struct Uses {
 impl Uses {
     /// What is missing from a history that ends with these prompts.
     fn lacking(&self) -> Lacking {
-        let tokens = |said: CacheUse| said.with_output(0, 0).prompt();
+        let prompt_tokens = |used: CacheUse| used.with_output(0, 0).prompt();
         let [original, sent, planned] =
-            [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(tokens);
+            [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(prompt_tokens);
         Lacking { sent: original.saturating_sub(sent), planned: sent.saturating_sub(planned) }
     }
 }
 
 /// Withdraws the counterfactual of a request that was booked as it came, if something is missing from its history, or
 /// may be.
-fn doubt(record: &mut Record, lacking: Option<Lacking>) {
+fn withdraw_if_lacking(record: &mut Record, lacking: Option<Lacking>) {
     if lacking.is_none_or(|lacking| lacking.sent > 0) {
         (record.counterfactual, record.net_saved) = (None, None);
     }
 }
 
-/// Books a request for what it cost: it was sent as it came.
-pub(super) fn as_it_came(record: &mut Record) {
+/// Completes the record of a request that was sent as it came: without the gateway it would have cost the same.
+pub(super) fn complete_as_it_came(record: &mut Record) {
     let cost = record.cost.as_ref().map(|cost| cost.total);
     let tokens = record.tokens.filter(|_| !record.prompt_is_unknown);
     record.counterfactual = tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
-    net(record);
+    set_net_saved(record);
 }
 
 /// The usage as it would have been with these tokens.
-fn untouched(real: &Usage, tokens: Tokens) -> Usage {
+fn with_tokens(real: &Usage, tokens: Tokens) -> Usage {
     let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
     let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
     Usage { tokens, last_prompt, ..real.clone() }
 }
 
-/// Whether the provider has itself removed parts of the prompt, as it was asked to, or would have done so with the
-/// original: then what would have been left of that is unknown.
-fn is_cut(measured: &Measured, real: Option<&Usage>, scale: Scale, hidden: u64) -> bool {
-    let came = measured.original.tokens(scale).saturating_add(hidden);
+/// Whether the provider itself removed parts of the prompt, as it was asked to, or would have removed some of the
+/// original. What would have been left of the original is then unknown. `unseen`: the tokens of the original that are
+/// not in the body.
+fn is_cut(measured: &Measured, real: Option<&Usage>, scale: Scale, unseen: u64) -> bool {
+    let came = measured.original.tokens(scale).saturating_add(unseen);
     let asked = real.map_or(0, Usage::asked_tokens);
     let is_told = real.is_some_and(|real| real.prompt_is_cut);
     is_told || measured.edits_from.is_some_and(|from| came.max(asked) > from)
 }
 
-/// Whether the original is longer than the model's window: what the client would have done then is unknown. If even
-/// what was sent is longer, the catalogue is wrong about the window; a prompt that was refused even in a shorter form
-/// is certainly too long.
-fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> bool {
+/// Whether the original is longer than the model's window: the provider would have refused it, and what the client
+/// would have done then is unknown. If even what was sent is longer, the catalogue is wrong about the window. If the
+/// provider refused a shorter form of it, the original is certainly too long.
+fn is_too_long(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> bool {
     let model = ended.record.model.as_deref().unwrap_or_default();
     let listed = || prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
     let window = ended.window.or_else(listed);
@@ -371,7 +417,7 @@ fn is_refused(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue
 
 /// The counterfactual cost: the real cost plus the difference at list prices, in proportion if the provider states a
 /// cost of its own.
-fn cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
+fn counterfactual_cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
     let known = ended.record.cost.as_ref()?.total;
     // What the provider did not charge for, it would not have charged for either.
     if untouched.tokens == real.tokens || (real.provider_cost.is_some() && known == 0) {
@@ -406,7 +452,7 @@ fn doom_loop(found: &doom::DoomLoop) -> DoomLoop {
     DoomLoop { tool: found.tool.to_string(), calls: found.calls, same_results: found.same_results }
 }
 
-/// Adds the figures of a request that do not depend on the provider's cache.
+/// Adds what was measured and depends neither on the provider's figures nor on its cache.
 fn describe(record: &mut Record, measured: &Measured) {
     let resent = record.edits.original_resent;
     (record.turn, record.step, record.prior) = (measured.turn, measured.step, measured.prior);
@@ -437,7 +483,7 @@ fn is_answered(record: &Record) -> bool {
 /// gateway does not observe, or if either cost is unknown.
 fn would_have_saved(ended: &Ended, real: &Usage, uses: &Uses, prices: &Catalogue) -> Option<i64> {
     let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.planned?, false);
-    let cost = cost(ended, real, &untouched(real, would), prices)?;
+    let cost = counterfactual_cost(ended, real, &with_tokens(real, would), prices)?;
     Some(ended.record.cost.as_ref()?.total.saturating_sub(cost))
 }
 
@@ -458,23 +504,26 @@ fn counterfactual(
     let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
     let estimated = tokens != real.tokens;
     // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
-    let is_taken_up = real.tokens.prompt() == 0 && uses.lacking().sent > 0;
-    let untouched = untouched(real, tokens);
-    if is_taken_up || (estimated && (is_cut || is_refused(ended, real, &untouched, prices))) {
+    let is_all_beside = real.tokens.prompt() == 0 && uses.lacking().sent > 0;
+    let untouched = with_tokens(real, tokens);
+    if is_all_beside || (estimated && (is_cut || is_too_long(ended, real, &untouched, prices))) {
         return None;
     }
-    let cost = cost(ended, real, &untouched, prices);
+    let cost = counterfactual_cost(ended, real, &untouched, prices);
     Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
 }
 
-fn net(record: &mut Record) {
+fn set_net_saved(record: &mut Record) {
     let untouched = record.counterfactual.as_ref().and_then(|one| one.cost);
     let cost = record.cost.as_ref().map(|cost| cost.total);
     record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
 }
 
-/// The tokens of the window left for the history, after instructions, tools, a summary and the answer.
-fn budget_of_history(record: &mut Record, shares: Shares) {
+/// Adds what the prompt was made of when it was sent, and how many tokens of the window that leaves for the history.
+/// `billed`: the tokens that were billed for it.
+fn describe_prompt(record: &mut Record, sent: &Prompt, billed: u64) {
+    let shares = shares(sent, sent.scale(billed), billed);
+    record.prompt = Some(shares);
     let summary = record.memory();
     if let Some(window) = &mut record.window
         && let (Some(tokens), Some(reserved)) = (window.tokens, window.reserved)
@@ -526,9 +575,9 @@ mod tests {
             let record =
                 Record { answer: Some(answer.to_owned()), status: Some(200), edits, ..Record::default() };
             let mut ended = Ended { continues: continues.map(Into::into), grows, ..ended(record) };
-            let unseen = lacking::unseen(&ended).len();
+            let unseen = lacking::of_unmeasured(&ended).len();
             untouched.complete(&mut ended, &Catalogue::embedded());
-            let stored = untouched.lacking().len();
+            let stored = untouched.take_lacking().len();
             let known = |name: &str| untouched.histories.lacking("", name, 0).is_some();
             (known(answer), known(continues.unwrap_or_default()), stored, unseen)
         };
@@ -573,7 +622,7 @@ mod tests {
                 planned: None,
             });
             let ended = ended(Record { thread: Some("ours".to_owned()), ..Record::default() });
-            assert_eq!(untouched.follows(&ended, 1), expected, "{what}");
+            assert_eq!(untouched.follow(&ended, 1), expected, "{what}");
         }
     }
 
@@ -599,11 +648,11 @@ mod tests {
 
     #[test]
     fn a_thread_that_goes_on_is_known_however_many_others_there_are() {
-        let threads = Threads::of_entries(THREADS);
+        let threads = Threads::of_entries(MAX_THREADS);
         let record = |id: String| Record { thread: Some(id), ..Record::default() };
         let (ours, first) = (record("ours".to_owned()), record("0".to_owned()));
         remember(&ours, &threads);
-        for other in 0..2 * THREADS {
+        for other in 0..2 * MAX_THREADS {
             remember(&record(other.to_string()), &threads);
             assert!(is_of(&ours, &threads), "{other}");
         }
