@@ -4,7 +4,7 @@
 
 use hashlink::LruCache;
 
-use super::{Told, untouched};
+use super::{Told, counterfactual};
 use crate::ledger::Record;
 use crate::ledger::words::Outcome;
 use crate::protocol;
@@ -96,7 +96,7 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     record.put_usage(usage, bill.as_ref(), answer.complete);
     // An edited prompt went through the cache model before its usage was known: its counterfactual stays unknown.
     if !record.edits.were_sent() && !record.breaks_prefix() {
-        untouched::complete_as_it_came(record);
+        counterfactual::complete_as_it_came(record);
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod awaited;
 mod count;
+mod counterfactual;
 mod instructions;
 mod lacking;
 mod measure;

@@ -1,12 +1,16 @@
-//! Counterfactual costs: what requests would have cost without the gateway.
+//! Completes the records of requests, above all with what they would have cost without the gateway.
 //!
 //! For each model of a provider two models of its cache are kept: one is fed what clients sent, the other what the
-//! gateway sent. The difference between the two is applied to the provider's own figures; see [`usage::untouched`]. An
-//! observing gateway feeds a third one what it would have sent, and compares that in the same way.
+//! gateway sent. The difference between the two is applied to the provider's own figures; see
+//! [`super::counterfactual`]. An observing gateway feeds a third one what it would have sent, and compares that in the
+//! same way.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::counterfactual::{
+    Uses, complete_as_it_came, counterfactual, set_net_saved, withdraw_if_lacking, would_have_saved,
+};
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::named::{Figure, Named};
@@ -14,13 +18,13 @@ use super::sizes::{Figures, Sizes};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
 use crate::conversation::PartId;
-use crate::ledger::{Counterfactual, DoomLoop, Record};
+use crate::ledger::{DoomLoop, Record};
 use crate::protocol::{Prompt, Scale};
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
 use crate::strategy::window::{Taken, history_budget};
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, Flight, PromptShape};
-use crate::usage::{self, Catalogue, Tokens, Usage};
+use crate::usage::{Catalogue, Tokens, Usage};
 
 /// How many models' caches are kept: the most recently used. Each takes two or three megabytes at most.
 const MAX_CACHES: usize = 16;
@@ -354,46 +358,6 @@ fn up_to_mark(usage: &Usage, billed: u64) -> Option<u64> {
     is_told.then(|| billed.saturating_sub(input))
 }
 
-/// How the caches would serve each form of the prompt.
-struct Uses {
-    original: CacheUse,
-    sent: CacheUse,
-    planned: Option<CacheUse>,
-}
-
-impl Uses {
-    /// What is missing from a history that ends with these prompts.
-    fn lacking(&self) -> Lacking {
-        let prompt_tokens = |used: CacheUse| used.with_output(0, 0).prompt();
-        let [original, sent, planned] =
-            [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(prompt_tokens);
-        Lacking { sent: original.saturating_sub(sent), planned: sent.saturating_sub(planned) }
-    }
-}
-
-/// Withdraws the counterfactual of a request that was booked as it came, if something is missing from its history, or
-/// may be.
-fn withdraw_if_lacking(record: &mut Record, lacking: Option<Lacking>) {
-    if lacking.is_none_or(|lacking| lacking.sent > 0) {
-        (record.counterfactual, record.net_saved) = (None, None);
-    }
-}
-
-/// Completes the record of a request that was sent as it came: without the gateway it would have cost the same.
-pub(super) fn complete_as_it_came(record: &mut Record) {
-    let cost = record.cost.as_ref().map(|cost| cost.total);
-    let tokens = record.tokens.filter(|_| !record.prompt_is_unknown);
-    record.counterfactual = tokens.map(|tokens| Counterfactual { tokens, cost, estimated: false });
-    set_net_saved(record);
-}
-
-/// The usage as it would have been with these tokens.
-fn with_tokens(real: &Usage, tokens: Tokens) -> Usage {
-    let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
-    let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
-    Usage { tokens, last_prompt, ..real.clone() }
-}
-
 /// Whether the provider itself removed parts of the prompt, as it was asked to, or would have removed some of the
 /// original. What would have been left of the original is then unknown. `unseen`: the tokens of the original that are
 /// not in the body.
@@ -402,42 +366,6 @@ fn is_cut(measured: &Measured, real: Option<&Usage>, scale: Scale, unseen: u64) 
     let asked = real.map_or(0, Usage::asked_tokens);
     let is_told = real.is_some_and(|real| real.prompt_is_cut);
     is_told || measured.edits_from.is_some_and(|from| came.max(asked) > from)
-}
-
-/// Whether the original is longer than the model's window: the provider would have refused it, and what the client
-/// would have done then is unknown. If even what was sent is longer, the catalogue is wrong about the window. If the
-/// provider refused a shorter form of it, the original is certainly too long.
-fn is_too_long(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> bool {
-    let model = ended.record.model.as_deref().unwrap_or_default();
-    let listed = || prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
-    let window = ended.window.or_else(listed);
-    let is_longer = |window| (real.context_tokens()..untouched.context_tokens()).contains(&window);
-    ended.record.attempt > 0 || window.is_some_and(is_longer)
-}
-
-/// The counterfactual cost: the real cost plus the difference at list prices, in proportion if the provider states a
-/// cost of its own.
-fn counterfactual_cost(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogue) -> Option<i64> {
-    let known = ended.record.cost.as_ref()?.total;
-    // What the provider did not charge for, it would not have charged for either.
-    if untouched.tokens == real.tokens || (real.provider_cost.is_some() && known == 0) {
-        return Some(known);
-    }
-    let model = ended.record.model.as_deref().unwrap_or_default();
-    let listed = |usage: &Usage| -> Option<i128> {
-        let total = match usage.provider_cost {
-            None => usage::bill(prices, usage, model, ended.vendor)?.total,
-            // For a proportion it matters little whose price list it is.
-            Some(_) => usage::cost(usage, &prices.in_proportion(model, ended.vendor)?.price)?.total(),
-        };
-        Some(total.picodollars())
-    };
-    let (before, after) = (listed(real)?, listed(untouched)?);
-    let more = match real.provider_cost {
-        None => after - before,
-        Some(_) => (after - before).checked_mul(i128::from(known))?.checked_div(before)?,
-    };
-    i64::try_from(more).ok().map(|more| known.saturating_add(more))
 }
 
 /// Adds the tools of the results that were edited.
@@ -477,46 +405,6 @@ fn estimate_savings(record: &mut Record, measured: &Measured, sent: &Prompt, sca
 /// Whether the provider answered the request with a status of success.
 fn is_answered(record: &Record) -> bool {
     record.status.is_some_and(|status| (200..300).contains(&status))
-}
-
-/// How much less a request would have cost in the form that an observing gateway would have sent; `None` if the
-/// gateway does not observe, or if either cost is unknown.
-fn would_have_saved(ended: &Ended, real: &Usage, uses: &Uses, prices: &Catalogue) -> Option<i64> {
-    let would = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.planned?, false);
-    let cost = counterfactual_cost(ended, real, &with_tokens(real, would), prices)?;
-    Some(ended.record.cost.as_ref()?.total.saturating_sub(cost))
-}
-
-/// What a request would have cost without the gateway; `None` if that is unknown. `is_cut`: the provider removed parts
-/// of the prompt itself, or would have removed some of the original.
-fn counterfactual(
-    ended: &Ended,
-    real: &Usage,
-    uses: &Uses,
-    is_cut: bool,
-    prices: &Catalogue,
-) -> Option<Counterfactual> {
-    if ended.asked_again {
-        // The first answer would have been the only one.
-        return Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false });
-    }
-    let is_event = ended.record.breaks_prefix();
-    let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
-    let estimated = tokens != real.tokens;
-    // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
-    let is_all_beside = real.tokens.prompt() == 0 && uses.lacking().sent > 0;
-    let untouched = with_tokens(real, tokens);
-    if is_all_beside || (estimated && (is_cut || is_too_long(ended, real, &untouched, prices))) {
-        return None;
-    }
-    let cost = counterfactual_cost(ended, real, &untouched, prices);
-    Some(Counterfactual { tokens: untouched.billed_tokens(), cost, estimated })
-}
-
-fn set_net_saved(record: &mut Record) {
-    let untouched = record.counterfactual.as_ref().and_then(|one| one.cost);
-    let cost = record.cost.as_ref().map(|cost| cost.total);
-    record.net_saved = untouched.zip(cost).map(|(untouched, cost)| untouched.saturating_sub(cost));
 }
 
 /// Adds what the prompt was made of when it was sent, and how many tokens of the window that leaves for the history.
