@@ -1,4 +1,4 @@
-//! What outlives a process: histories, decisions, full texts, the rows of the ledger.
+//! Keeps what outlives a process: histories, decisions, full texts, the rows of the ledger.
 //!
 //! Reads happen on the calling thread; writes go through one writer thread, which groups them into transactions. A
 //! decision is committed before the request that made it leaves. Bodies are stored only if the configuration says so,
@@ -28,6 +28,7 @@ mod splices;
 pub mod sqlite;
 pub mod summaries;
 mod sweep;
+mod tables;
 mod underway;
 mod unlogged;
 mod uses;
@@ -61,9 +62,9 @@ pub use windows::BELIEVED as WINDOW_BELIEVED;
 
 /// A store, whatever it is made of.
 pub trait Store: Send + Sync {
-    /// The threads that sent the first of these histories that any thread has sent, in the order of their ids; `None`
-    /// stands for one that is forgotten. Of many, only the newest are returned and those of `session` that were in use
-    /// last; their number is bounded.
+    /// Finds the first of these histories that any thread has sent. Returns the threads that sent it, in the order of
+    /// their ids, each with `None` if the thread itself is no longer stored. Their number is bounded: of many, the newest
+    /// are returned, and those of `session` that were in use last.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
@@ -73,7 +74,7 @@ pub trait Store: Send + Sync {
         session: Option<&str>,
     ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError>;
 
-    /// The decisions about the messages that these histories end with.
+    /// The decisions about the last messages of these histories.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
@@ -133,30 +134,30 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] when it cannot be read.
     fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError>;
 
-    /// What the requests of a conversation, or of all, have spent that came within this time, in milliseconds since
-    /// 1970.
+    /// What requests have spent that came within a period, in milliseconds since 1970: those of one conversation, or of
+    /// all.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError>;
 
-    /// Among the newest records of a conversation, the one that names the answer with this id, with the time its
-    /// request came, in milliseconds since 1970.
+    /// The record of the answer with this id, and when its request came, in milliseconds since 1970. Only the newest
+    /// records of the conversation are searched.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
-    /// Commits a batch. The returned future completes once the batch would survive the death of the process. Dropping
-    /// it earlier withdraws the batch: then none of its decisions and splices takes effect, even if writing had begun.
-    /// It fails with a [`CommitError`].
+    /// Commits a batch. The returned future completes once the batch would survive the death of the process, or with a
+    /// [`CommitError`]. Dropping it earlier withdraws the batch: then none of its decisions and splices takes effect, even
+    /// if writing had begun.
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` if the queue was full and the batch was dropped.
     #[must_use]
     fn later(&self, batch: Batch) -> bool;
 
-    /// Counts a record as lost that never reached the store. Its request came at this time, in milliseconds since 1970.
+    /// Counts a record that never reached the store as lost. Its request came at this time, in milliseconds since 1970.
     fn count_lost(&self, _at_ms: i64) {}
 
     /// The number of records lost since the process began: because the queue was full, because the store failed, or
@@ -186,7 +187,7 @@ pub enum StoreError {
     /// The file was changed although it was opened as one that nobody writes to.
     #[error("the store was changed while it was read; ask again")]
     Changed,
-    /// There is a write-ahead log, but its index cannot be created beside it.
+    /// There is a write-ahead log, but its index file cannot be created next to it.
     #[error(
         "the newest records are in the `-wal` file beside it, which cannot be read where no file can be made\n  \
          hint: copy both to a folder that can be written to"
@@ -203,7 +204,7 @@ pub enum CommitError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Another gateway has stored a decision about the same part before; its decision holds.
+    /// Another gateway has already stored a decision about the same part or range; its decision holds.
     #[error("another gateway on the same store was first")]
     Raced,
     /// The queue of writes is full.
@@ -226,7 +227,7 @@ impl From<rusqlite::Error> for CommitError {
     }
 }
 
-// What to do about a store that cannot be opened.
+// Hints about a store that cannot be opened.
 const UNWRITABLE: &str =
     "\n  hint: a gateway has to write there: give it the permission, or name another `state.dir`";
 const NO_DIRECTORY: &str =

@@ -15,12 +15,12 @@ pub(super) const VERSION: i64 = 3;
 
 /// Bytes of a page of a new store. Records take a kilobyte or two: less space is left empty than with the usual 4096,
 /// and half as many pages are written.
-const PAGE: u32 = 8192;
+const PAGE_SIZE: u32 = 8192;
 
 /// How long to wait for others that have locked the store.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The same, if nothing depends on it.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How long to wait where it does not matter whether the lock is obtained.
+const SHORT_PATIENCE: Duration = Duration::from_millis(100);
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS threads (
@@ -133,13 +133,14 @@ CREATE TABLE IF NOT EXISTS lacking (
 );
 ";
 
-/// Creates the tables of a new store, and those that an older one lacks. Returns the version. A store that cannot be
-/// written to is an error. WAL lets several gateways share a store; a commit survives the process.
+/// Creates the tables of a new store, and those that an older one lacks. Returns the version, or an error if the store
+/// cannot be written to. The write-ahead log lets several gateways share a store, and a commit survives the death of the
+/// process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     tell_of_lock(connection)?;
     connection.busy_timeout(PATIENCE)?;
     // An existing store keeps its page size.
-    connection.pragma_update(None, "page_size", PAGE)?;
+    connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     // In an existing store this would write, and wait for whoever is writing.
     if connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))? == 0 {
         connection.pragma_update(None, "auto_vacuum", spare::INCREMENTAL)?;
@@ -158,18 +159,18 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Logs a warning if the store cannot even be read until others are done.
 pub(super) fn tell_of_lock(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(GLANCE)?;
+    connection.busy_timeout(SHORT_PATIENCE)?;
     if version(connection).is_err_and(|error| is_locked(&error)) {
         tracing::warn!(at_most = ?PATIENCE, "the store is locked by another process, which is waited for");
     }
     Ok(())
 }
 
-/// Writes a value that is already stored: a disk that is full or read-only is noticed now and not by the first request.
-/// If somebody else is writing this does not wait, because that proves as much. Returns the version, which a newer
-/// gateway may have raised in the meantime.
+/// Writes a value that is already stored, so that a disk that is full or read-only is noticed now and not by the first
+/// request. Does not wait for somebody else who is writing, because that proves as much. Returns the version, which a
+/// newer gateway may have raised in the meantime.
 pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.busy_timeout(GLANCE)?;
+    connection.busy_timeout(SHORT_PATIENCE)?;
     let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
     connection.busy_timeout(PATIENCE)?;
     let transaction = match begun {
@@ -183,16 +184,17 @@ pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(version)
 }
 
-/// Begins to write, as soon as others have unlocked the store. Waits for them as usual, but only as long as `goes_on`.
+/// Begins a transaction that writes. Waits up to [`PATIENCE`] for others that have locked the store, but only as long as
+/// `may_wait`.
 pub(super) fn begin_while<'c>(
     connection: &'c Connection,
-    goes_on: &dyn Fn() -> bool,
+    may_wait: &dyn Fn() -> bool,
 ) -> rusqlite::Result<Transaction<'c>> {
     let begun = Instant::now();
-    connection.busy_timeout(GLANCE)?;
+    connection.busy_timeout(SHORT_PATIENCE)?;
     let transaction = loop {
         match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {
-            Err(error) if is_locked(&error) && goes_on() && begun.elapsed() < PATIENCE => {}
+            Err(error) if is_locked(&error) && may_wait() && begun.elapsed() < PATIENCE => {}
             begun => break begun,
         }
     };
@@ -209,8 +211,8 @@ fn is_locked(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
-/// Whether the store has all tables that stores of this version may lack: gateways that do not know these can continue
-/// with a store that has them.
+/// Whether the store has the tables that were added without a new version: gateways that do not know these can use a
+/// store that has them.
 fn has_all(connection: &Connection) -> rusqlite::Result<bool> {
     let mut has_all = true;
     for table in ["uses", "unlogged", "refusals", "windows", "lacking"] {

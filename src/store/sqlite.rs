@@ -1,6 +1,6 @@
 //! The store in one SQLite file.
 //!
-//! It reads; all writing is done by one thread (`writer`).
+//! The calling threads read; one thread does all writing (`writer`).
 
 use std::fs::{File, TryLockError};
 use std::ops::Range;
@@ -22,25 +22,25 @@ use crate::conversation::{Chain, Digest};
 use crate::plan::LeafEdit;
 use crate::planner::{Cause, Decision, PartKey};
 
-/// Decisions with the texts that they are sent as; the columns are in the order in which [`decision`] reads them.
+/// Selects decisions with their replacements; the columns are in the order in which [`decision`] reads them.
 pub(super) const DECISIONS: &str =
     "SELECT chain, part, since, root, part_key, content, rules, leaves, bytes_before, bytes_after, output
      FROM decisions JOIN replacements ON replacements.id = decisions.replacement";
 
-/// Restricts these to the newest decision about a part in any history of a sender; of several made at once, always the
-/// same one.
-pub(super) const NEWEST: &str = "WHERE root = ?1 AND part_key = ?2
+/// Restricts [`DECISIONS`] to the newest decision about a part in any history of a sender; of several made at the same
+/// time, always the same one.
+pub(super) const NEWEST_OF_PART: &str = "WHERE root = ?1 AND part_key = ?2
                                  ORDER BY at_ms DESC, chain DESC, part DESC, since DESC LIMIT 1";
 
-/// Threads; the columns are in the order in which [`thread`] reads them.
+/// Selects threads; the columns are in the order in which [`thread`] reads them.
 const THREADS: &str = "SELECT id, conversation, session, parent, head, observe, at_ms, since
                        FROM threads LEFT JOIN refusals ON thread = id";
 
 /// A SQLite file, read by the calling threads and written by a thread of its own.
 pub struct Sqlite {
     path: PathBuf,
-    /// Idle readers; there are as many as were in use at once. They are closed before the writer, which tidies the file
-    /// up when it is the last to close.
+    /// Idle readers, as many as were in use at the same time. As the field comes first, they are closed before the writer:
+    /// the last connection to close tidies up the file.
     readers: Mutex<Vec<Connection>>,
     writer: Writer,
     health: Arc<Health>,
@@ -56,7 +56,7 @@ impl Sqlite {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         create_private(dir)?;
         let turn = wait_for_turn(dir);
-        // The files next to it get the same mode.
+        // SQLite gives the files next to it the same mode.
         create_private_file(path)?;
         let is_new = std::fs::metadata(path)?.len() == 0;
         let connection = Connection::open(path)?;
@@ -65,7 +65,7 @@ impl Sqlite {
         }
         drop(turn);
         if !is_new {
-            health::look(&connection)?;
+            health::look_for_damage(&connection)?;
         }
         let health = Arc::new(Health::of(path));
         let writer = Writer::start(connection, path, outputs, logs, queue, Arc::clone(&health))?;
@@ -89,7 +89,7 @@ impl Sqlite {
         answer
     }
 
-    /// The same for several queries, which all see the same state of the file and take its locks once.
+    /// Reads with several queries, which all see the same state of the file and take its locks once.
     fn read_at_once<T>(
         &self,
         queries: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -103,8 +103,9 @@ impl Sqlite {
     }
 }
 
-/// Gateways that start at the same time create the file one after the other: SQLite does not wait for the lock that the
-/// first use of a write-ahead log needs. If the folder cannot be locked, this is left to luck.
+/// Locks the folder, so that gateways that start at the same time create the file one after the other: SQLite does not
+/// wait for the lock that the first use of a write-ahead log needs. Returns `None` if the folder cannot be locked; then
+/// starting at the same time may fail.
 fn wait_for_turn(dir: &Path) -> Option<File> {
     let folder = File::open(dir).ok()?;
     if matches!(folder.try_lock(), Err(TryLockError::WouldBlock)) {
@@ -156,7 +157,7 @@ impl Store for Sqlite {
         keys: &[PartKey],
     ) -> Result<Vec<Option<StoredDecision>>, StoreError> {
         self.read_at_once(|connection| {
-            let mut statement = connection.prepare_cached(&format!("{DECISIONS} {NEWEST}"))?;
+            let mut statement = connection.prepare_cached(&format!("{DECISIONS} {NEWEST_OF_PART}"))?;
             let mut newest = |key: &PartKey| {
                 let mut rows = statement.query([root.0.0, key.0.0])?;
                 // A row that cannot be read affects its own part, not all others.
@@ -268,7 +269,7 @@ pub(super) fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
     })
 }
 
-/// Leaves as `[[leaf, text or null], …]`; null: the leaf is removed.
+/// Leaves as JSON, `[[leaf, text or null], …]`; null means that the leaf is removed.
 pub(super) fn leaves_to(leaves: &[(u32, LeafEdit)]) -> String {
     let rows: Vec<(u32, Option<&str>)> = leaves
         .iter()

@@ -1,8 +1,8 @@
 //! Removes what is too old, a little at a time.
 //!
-//! This is done by the writing thread in short turns; between two of them it writes what requests wait for. What cannot
-//! be removed stays and is tried again with the next sweep; it never keeps the rest. Finally the database gives its
-//! free space back, in steps that are as short.
+//! The writing thread does this in short turns, and writes between two of them what requests wait for. What cannot be
+//! removed does not keep the rest from being removed, and is tried again with the next sweep. Finally the database gives
+//! its free space back, in steps that are as short.
 
 use std::fs::{self, DirEntry, ReadDir};
 use std::io;
@@ -17,13 +17,13 @@ use super::outputs::{self, Outputs};
 use super::{Batch, StoreError, spare};
 
 /// The most files that one turn removes or examines.
-const TURN: usize = 50;
+const FILES_PER_TURN: usize = 50;
 /// The most outputs whose age one turn looks up.
-const OUTPUTS: usize = 1_000;
+const OUTPUTS_PER_TURN: usize = 1_000;
 /// The most records that one turn removes.
-const RECORDS: usize = 500;
+const RECORDS_PER_TURN: usize = 500;
 /// The pause between two steps of giving space back.
-const REST: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What is left to remove.
 #[derive(Default)]
@@ -39,7 +39,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Begins what a batch asks for. A later batch overrides an earlier one.
+    /// Begins the removals that a batch asks for. A later batch overrides an earlier one.
     pub(super) fn begin(&mut self, batch: &Batch, outputs: &Outputs, logs: &Logs) {
         if let Some(before) = batch.forget_outputs {
             self.outputs = Some(OldOutputs { before, ..OldOutputs::default() });
@@ -66,13 +66,14 @@ impl Sweep {
         files && self.records.is_none() && self.idle.is_none()
     }
 
-    /// How long others can write to the database before the next turn: nobody waits for space to be given back.
-    pub(super) fn rest(&self) -> Duration {
-        if self.leaves_free && self.has_removed() { REST } else { Duration::ZERO }
+    /// How long to pause before the next turn, so that others can write to the database. Only giving space back has
+    /// pauses: nobody waits for it.
+    pub(super) fn pause(&self) -> Duration {
+        if self.leaves_free && self.has_removed() { PAUSE } else { Duration::ZERO }
     }
 
-    /// Takes a turn at one of the tasks.
-    pub(super) fn go_on(&mut self, connection: &mut Connection, outputs: &Outputs) {
+    /// Takes a turn: removes some records, and some of one other kind of thing. Once all is removed, gives some space back.
+    pub(super) fn take_turn(&mut self, connection: &mut Connection, outputs: &Outputs) {
         self.records = self.records.filter(|before| {
             forget_records(connection, *before).unwrap_or_else(|error| {
                 tracing::warn!(%error, "old records could not be removed");
@@ -80,11 +81,11 @@ impl Sweep {
             })
         });
         if let Some(old) = &mut self.outputs {
-            let goes_on = old.turn(connection, outputs).unwrap_or_else(|error| {
+            let has_more = old.turn(connection, outputs).unwrap_or_else(|error| {
                 tracing::warn!(%error, "old outputs could not be removed");
                 false
             });
-            if !goes_on {
+            if !has_more {
                 old.kept.tell("old outputs could not be removed");
                 self.outputs = None;
             }
@@ -99,11 +100,11 @@ impl Sweep {
                 self.logs = None;
             }
         } else if let Some(idle) = &mut self.idle {
-            let goes_on = idle.turn(connection).unwrap_or_else(|error| {
+            let has_more = idle.turn(connection).unwrap_or_else(|error| {
                 tracing::warn!(%error, "what was decided about idle threads could not be removed");
                 false
             });
-            if !goes_on {
+            if !has_more {
                 self.idle = None;
             }
         }
@@ -122,8 +123,8 @@ pub(super) fn forget_records(connection: &Connection, before: i64) -> rusqlite::
         .prepare_cached(
             "DELETE FROM ledger WHERE rowid IN (SELECT rowid FROM ledger WHERE at_ms < ?1 LIMIT ?2)",
         )?
-        .execute(params![before, RECORDS as u64])?;
-    Ok(removed == RECORDS)
+        .execute(params![before, RECORDS_PER_TURN as u64])?;
+    Ok(removed == RECORDS_PER_TURN)
 }
 
 /// The number of files that could not be removed, and the first error.
@@ -142,13 +143,13 @@ impl Kept {
     }
 }
 
-/// The files of a folder to which nothing was added since a time.
+/// The removal of a folder's files to which nothing was added since a time.
 struct OldFiles {
     before: SystemTime,
     dir: PathBuf,
     /// Removes one of them, if it is of the right kind and old enough.
     remove: fn(&DirEntry, SystemTime) -> io::Result<()>,
-    /// The remaining entries of the folder, once it has been opened.
+    /// The remaining entries of the folder; `None` until it is opened.
     entries: Option<ReadDir>,
     kept: Kept,
 }
@@ -159,7 +160,7 @@ impl OldFiles {
         Self { before, dir, remove, entries: None, kept: Kept::default() }
     }
 
-    /// Examines some. Returns whether there may be more.
+    /// Examines some files. Returns whether there may be more.
     fn turn(&mut self) -> bool {
         let entries = match &mut self.entries {
             Some(entries) => entries,
@@ -174,7 +175,7 @@ impl OldFiles {
                 }
             },
         };
-        for _ in 0..TURN {
+        for _ in 0..FILES_PER_TURN {
             let Some(entry) = entries.next() else { return false };
             // A folder that cannot be read would return errors for ever.
             let Ok(entry) = entry.map_err(|error| self.kept.add(error)) else { return false };
@@ -186,7 +187,7 @@ impl OldFiles {
     }
 }
 
-/// Full texts that were last used before a time.
+/// The removal of full texts that were last used before a time.
 #[derive(Default)]
 struct OldOutputs {
     before: i64,
@@ -196,19 +197,19 @@ struct OldOutputs {
 }
 
 impl OldOutputs {
-    /// Removes some. Returns whether there may be more. The transaction keeps others from recording a use of one of
+    /// Removes some texts. Returns whether there may be more. The transaction keeps others from recording a use of one of
     /// them in the meantime.
     fn turn(&mut self, connection: &mut Connection, outputs: &Outputs) -> Result<bool, StoreError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // The old ones may be few and far between: the rows of a turn are limited, not only what it removes.
+        // Old texts may be few and far between, so the number of examined rows is limited too.
         let rows: Vec<(String, bool)> = transaction
             .prepare_cached("SELECT id, at_ms < ?2 FROM outputs WHERE id > ?1 ORDER BY id LIMIT ?3")?
-            .query_map(params![self.after, self.before, OUTPUTS as u64], |row| {
+            .query_map(params![self.after, self.before, OUTPUTS_PER_TURN as u64], |row| {
                 Ok((row.get(0)?, row.get(1)?))
             })?
             .collect::<Result<_, _>>()?;
         let old: Vec<&String> =
-            rows.iter().filter(|(_, is_old)| *is_old).map(|(id, _)| id).take(TURN).collect();
+            rows.iter().filter(|(_, is_old)| *is_old).map(|(id, _)| id).take(FILES_PER_TURN).collect();
         for id in &old {
             match outputs.remove(id) {
                 Ok(()) => {
@@ -218,9 +219,10 @@ impl OldOutputs {
             }
         }
         transaction.commit()?;
-        let last = if old.len() == TURN { old.last().copied() } else { rows.last().map(|(id, _)| id) };
+        let last =
+            if old.len() == FILES_PER_TURN { old.last().copied() } else { rows.last().map(|(id, _)| id) };
         self.after = last.cloned().unwrap_or_default();
-        Ok(old.len() == TURN || rows.len() == OUTPUTS)
+        Ok(old.len() == FILES_PER_TURN || rows.len() == OUTPUTS_PER_TURN)
     }
 }
 
@@ -263,14 +265,14 @@ mod tests {
     #[test]
     fn outputs_go_in_turns() {
         let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
-        let ids: Vec<String> = (0..2 * TURN + 2).map(|n| format!("{n:032x}")).collect();
+        let ids: Vec<String> = (0..2 * FILES_PER_TURN + 2).map(|n| format!("{n:032x}")).collect();
         for (at, id) in ids.iter().enumerate() {
             outputs.save(id, "text").unwrap();
             // The last one is in use.
             let at_ms = if at + 1 == ids.len() { 7 } else { 6 };
             list(&connection, id, at_ms);
         }
-        for stuck in [0, TURN + 3] {
+        for stuck in [0, FILES_PER_TURN + 3] {
             std::fs::remove_file(outputs.path(&ids[stuck])).unwrap();
             std::fs::create_dir(outputs.path(&ids[stuck])).unwrap();
         }
@@ -280,13 +282,16 @@ mod tests {
         sweep.begin(&Batch { forget_outputs: Some(7), ..Batch::default() }, &outputs, &logs);
         let all = ids.len();
         // When no text is left to remove, unfinished files are.
-        for (left, is_done) in
-            [(all, false), (all - TURN + 1, false), (all - 2 * TURN + 2, false), (3, false)]
-        {
+        for (left, is_done) in [
+            (all, false),
+            (all - FILES_PER_TURN + 1, false),
+            (all - 2 * FILES_PER_TURN + 2, false),
+            (3, false),
+        ] {
             let listed = count(&connection, "outputs");
             let there = ids.iter().filter(|id| outputs.path(id).exists()).count();
             assert_eq!((listed, there, sweep.is_done()), (left, left, is_done));
-            sweep.go_on(&mut connection, &outputs);
+            sweep.take_turn(&mut connection, &outputs);
         }
     }
 
@@ -294,14 +299,14 @@ mod tests {
     #[test]
     fn few_old_outputs_are_found_in_turns() {
         let Rig { home: _home, mut connection, outputs, .. } = Rig::new();
-        let all = 2 * OUTPUTS + 1;
+        let all = 2 * OUTPUTS_PER_TURN + 1;
         for at in 0..all {
             let at_ms = if at + 1 == all { 6 } else { 7 };
             list(&connection, &format!("{at:032x}"), at_ms);
         }
         let mut old = OldOutputs { before: 7, ..OldOutputs::default() };
-        for (goes_on, left) in [(true, all), (true, all), (false, all - 1)] {
-            assert_eq!(old.turn(&mut connection, &outputs).unwrap(), goes_on);
+        for (has_more, left) in [(true, all), (true, all), (false, all - 1)] {
+            assert_eq!(old.turn(&mut connection, &outputs).unwrap(), has_more);
             let listed = count(&connection, "outputs");
             assert_eq!(listed, left);
         }
@@ -324,7 +329,7 @@ mod tests {
             let mut sweep = Sweep::default();
             sweep.begin(&Batch { forget_outputs: Some(before), ..Batch::default() }, &outputs, &logs);
             for is_done in [false, true] {
-                sweep.go_on(&mut connection, &outputs);
+                sweep.take_turn(&mut connection, &outputs);
                 assert_eq!(sweep.is_done(), is_done);
             }
             assert_eq!(named("71.part").exists(), is_left);
@@ -336,7 +341,7 @@ mod tests {
     #[test]
     fn records_go_in_turns() {
         let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
-        let all = 3 * RECORDS + 2;
+        let all = 3 * RECORDS_PER_TURN + 2;
         for n in 0..all {
             // The last one is recent.
             let at_ms = if n + 1 == all { 7 } else { 6 };
@@ -349,11 +354,12 @@ mod tests {
         }
         let mut sweep = Sweep::default();
         sweep.begin(&Batch { forget_ledger: Some(7), ..Batch::default() }, &outputs, &logs);
-        for (left, is_done) in
-            [all, all - RECORDS, all - 2 * RECORDS, 2, 1].into_iter().zip([false, false, false, false, true])
+        for (left, is_done) in [all, all - RECORDS_PER_TURN, all - 2 * RECORDS_PER_TURN, 2, 1]
+            .into_iter()
+            .zip([false, false, false, false, true])
         {
             assert_eq!((count(&connection, "ledger"), sweep.is_done()), (left, is_done));
-            sweep.go_on(&mut connection, &outputs);
+            sweep.take_turn(&mut connection, &outputs);
         }
     }
 
@@ -365,13 +371,13 @@ mod tests {
         let mut sweep = Sweep::default();
         let count = || fs::read_dir(home.path().join("logs")).map_or(0, Iterator::count);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
-        let all = 2 * TURN + 1;
+        let all = 2 * FILES_PER_TURN + 1;
         for (before, left) in
-            [(now + 60_000, [0; 3]), (now - 60_000, [all; 3]), (now + 60_000, [all - TURN, 1, 0])]
+            [(now + 60_000, [0; 3]), (now - 60_000, [all; 3]), (now + 60_000, [all - FILES_PER_TURN, 1, 0])]
         {
             sweep.begin(&Batch { forget_ledger: Some(before), ..Batch::default() }, &outputs, &logs);
             for left in left {
-                sweep.go_on(&mut connection, &outputs);
+                sweep.take_turn(&mut connection, &outputs);
                 assert_eq!(count(), left);
             }
             assert!(sweep.is_done());

@@ -1,13 +1,18 @@
-//! Records on their way from the database to the logs of their conversations.
+//! A write-ahead file for records on their way to the database and to the logs of their conversations.
 //!
-//! A record is stored first and logged afterwards. So that one that is stored does not lack in its log when the gateway
-//! is killed in between, each gateway notes what it is about to store and log in a file of its own next to the
-//! database, and crosses it out when that is done. It locks the file as long as it lives. The next gateway that starts
-//! looks through the files that nobody has locked. It stores what was not, since nobody will book it again. What is not
-//! behind the place where its log ended before is put among what waits to be logged ([`unlogged`]).
+//! A record is stored in the database first and appended to its conversation's log afterwards. If the gateway is killed
+//! in between, the log lacks the record. So each gateway has a file of its own next to the database: it notes there the
+//! records that it is about to store and log, and crosses them out when that is done. It keeps the file locked as long
+//! as it lives.
 //!
-//! What was crossed out is never logged again: it may have been removed or moved away since. Of a log that is another
-//! file by now, or a shorter one, all is searched. A record that is not found there is logged, even if it was before.
+//! A gateway that starts reads the files that nobody has locked. It stores the noted records that the database lacks,
+//! since nobody else will book them. It puts those that a log lacks among the records that wait to be logged
+//! ([`unlogged`]).
+//!
+//! A note says where the log ended before its record ([`LogEnd`]), and the record is looked for behind that place. If
+//! the log is another file by now, or a shorter one, all of it is searched. A record that is not found is logged, even
+//! if it was logged before. Records that are crossed out are never logged again, since the log may have been moved away
+//! since.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -21,34 +26,35 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
 use super::file_identity::FileIdentity;
-use super::{LedgerRow, StoreError, logs, schema, unlogged, writer};
+use super::{LedgerRow, StoreError, logs, schema, tables, unlogged};
 
-/// How many gateways have a file at most. What others store when they are killed is not looked for.
-const FILES: usize = 64;
+/// The most gateways that have a file at the same time. Another one has none, and its records are not recovered if it
+/// is killed.
+const MAX_FILES: usize = 64;
 
-/// What stands in the place of the first byte when the rest is crossed out.
+/// Replaces the first byte of a file when its records are crossed out.
 const CROSSED_OUT: &[u8] = b"-";
 
-/// Where a log ended: the number of its file and the length in bytes. Both are 0 if there was none.
-type End = (u64, u64);
+/// Where a log ended: the inode of its file and its length in bytes. Both are 0 if there was no file.
+type LogEnd = (u64, u64);
 
-/// What follows from having no file.
+/// What a warning says about a gateway without a file.
 const UNNOTED: &str = "if this gateway is killed, what it has not logged will be in the database alone";
 
-/// What a file begins with, as JSON. Behind it stand a line end, and the line and the record of each row.
+/// The beginning of a file, as JSON. A line end follows, then the line and the record of each row.
 #[derive(Default, Serialize, Deserialize)]
-struct Notes<'a> {
+struct Header<'a> {
     /// The folder of the logs.
     folder: Cow<'a, str>,
-    /// Whether all columns of the rows are there. Older gateways have noted only those that a log needs.
+    /// Whether the rows have all columns. Older gateways noted only those that a log needs.
     #[serde(default)]
     is_whole: bool,
-    rows: Vec<Note<'a>>,
+    rows: Vec<RowHeader<'a>>,
 }
 
-/// A row that is to be stored and logged.
+/// A row in the header, without its line and its record.
 #[derive(Serialize, Deserialize)]
-struct Note<'a> {
+struct RowHeader<'a> {
     id: Cow<'a, str>,
     at_ms: i64,
     conversation: Cow<'a, str>,
@@ -58,89 +64,60 @@ struct Note<'a> {
     client: Option<Cow<'a, str>>,
     #[serde(default)]
     cost: Option<i64>,
-    /// Where its log ended.
-    end: End,
+    #[serde(rename = "end")]
+    log_end: LogEnd,
     /// The length of its line in bytes.
-    line: usize,
+    #[serde(rename = "line")]
+    line_len: usize,
     /// The length of its record in bytes.
-    record: usize,
+    #[serde(rename = "record")]
+    record_len: usize,
 }
 
-/// What was noted in a file: the folder of the logs, and the rows.
+/// The contents of a file.
 #[derive(Default)]
-struct Noted {
+struct Notes {
+    /// The folder of the logs.
     folder: String,
-    is_whole: bool,
-    rows: Vec<(End, LedgerRow)>,
+    notes: Vec<Note>,
 }
 
-/// A file that is locked.
-type Locked = (File, FileIdentity);
+/// A record that a gateway was about to store and log.
+struct Note {
+    /// Where its log ended before.
+    log_end: LogEnd,
+    row: LedgerRow,
+    /// Whether the row has all columns, so that it can be booked.
+    is_whole: bool,
+}
 
-/// What a gateway is about to store and log.
+/// A file that this process has locked.
+struct LockedFile {
+    file: File,
+    identity: FileIdentity,
+}
+
+/// The records that this gateway is about to store and log.
 #[derive(Default)]
 pub(super) struct Underway {
-    /// `None` if there is none: nothing is noted then.
-    file: Option<Locked>,
+    /// `None` if this gateway has no file: then it notes nothing.
+    file: Option<LockedFile>,
 }
 
 impl Underway {
-    /// Stores and has logged what gateways that were killed have not, and begins a file. `dir` is the folder of the logs.
-    /// Others that have locked the database are waited for as long as `goes_on`.
+    /// Takes a file for this gateway, and recovers the records that killed gateways have noted. `dir` is the folder of
+    /// the logs. Waits for others that have locked the database, as long as `may_wait`.
     pub(super) fn open(
         database: &Path,
         connection: &Connection,
         dir: &Path,
-        goes_on: &dyn Fn() -> bool,
+        may_wait: &dyn Fn() -> bool,
     ) -> Self {
-        let (mut own, mut error) = (None, None);
-        let (mut left, mut rows, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
-        for path in (0..FILES).map(|number| path(database, number)) {
-            if own.is_some() && !path.exists() {
-                continue;
-            }
-            match take(&path) {
-                Ok(Some((file, noted))) if noted.rows.is_empty() => match own {
-                    None => own = Some(file),
-                    Some(_) => remove(file),
-                },
-                Ok(Some((file, noted))) if noted.folder == dir.to_string_lossy() => {
-                    left.push(file);
-                    if noted.is_whole {
-                        unsure.extend(noted.rows.iter().map(|(_, row)| row.clone()));
-                    }
-                    rows.extend(noted.rows);
-                }
-                Ok(Some((_, noted))) => {
-                    let folder = noted.folder;
-                    tracing::info!(
-                        folder,
-                        "what a killed gateway has not logged there is left to the next one with this folder"
-                    );
-                }
-                // It is left to the gateway whose file it is, or was just removed.
-                Ok(None) => {}
-                Err(found) => {
-                    tracing::debug!(error = %found, "{} cannot be looked through", path.display());
-                    error = Some(found);
-                }
-            }
-        }
-        match recover(connection, dir, rows, &unsure, goes_on) {
-            Ok(Recovered { stored, waiting }) => {
-                left.into_iter().for_each(remove);
-                if stored > 0 {
-                    tracing::info!(
-                        records = stored,
-                        "records that an earlier gateway had not stored are stored"
-                    );
-                }
-                if waiting > 0 {
-                    tracing::info!(
-                        records = waiting,
-                        "records that an earlier gateway had not logged wait to be logged"
-                    );
-                }
+        let Takeover { own, abandoned, notes, error } = Takeover::of_unlocked(database, dir);
+        match recover(connection, dir, &notes, may_wait) {
+            Ok(recovered) => {
+                abandoned.into_iter().for_each(LockedFile::remove);
+                recovered.tell();
             }
             Err(error) => {
                 tracing::warn!(%error, "what a killed gateway had not logged is left to the next start");
@@ -153,57 +130,113 @@ impl Underway {
         Self { file: own }
     }
 
-    /// Notes records that are about to be stored and logged. What was noted before must be crossed out. What cannot be
-    /// noted is stored and logged all the same. Returns whether they are noted.
-    pub(super) fn begin<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
-        let Some((file, _)) = &self.file else { return false };
-        let Some(text) = written(dir, rows) else { return false };
-        // The first byte comes last: until then, the rest is crossed out.
-        let write = || file.write_all_at(&text[1..], 1).and_then(|()| file.write_all_at(&text[..1], 0));
+    /// Notes records that are about to be stored and logged; what was noted before must be crossed out. Returns whether
+    /// they are noted. If not, they are to be stored and logged all the same.
+    pub(super) fn note<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
+        let Some(LockedFile { file, .. }) = &self.file else { return false };
+        let Some(bytes) = to_bytes(dir, rows) else { return false };
+        // The first byte is written last: until then, the file counts as crossed out.
+        let write = || file.write_all_at(&bytes[1..], 1).and_then(|()| file.write_all_at(&bytes[..1], 0));
         write().is_ok()
     }
 
-    /// Leaves a file with records that could not be stored to the next start. Returns whether they are noted.
+    /// Notes records that could not be stored, and leaves the file to the next start. Returns whether they are noted.
     pub(super) fn leave<'r>(mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
-        self.begin(dir, rows)
+        self.note(dir, rows)
     }
 
-    /// Crosses out what is noted: it is logged, or waits for that.
-    pub(super) fn end(&mut self) {
-        if let Some((file, _)) = &self.file
+    /// Crosses out the noted records: they are logged, or wait to be logged.
+    pub(super) fn cross_out(&mut self) {
+        if let Some(LockedFile { file, .. }) = &self.file
             && let Err(error) = file.write_all_at(CROSSED_OUT, 0)
         {
             tracing::warn!(%error, "that records are logged cannot be noted: {UNNOTED}");
-            self.file.take().into_iter().for_each(remove);
+            self.file.take().into_iter().for_each(LockedFile::remove);
         }
     }
 
-    /// Leaves no file behind.
+    /// Removes the file.
     pub(super) fn close(self) {
-        self.file.into_iter().for_each(remove);
+        self.file.into_iter().for_each(LockedFile::remove);
     }
 }
 
-/// Removes a file in which nothing is underway. It is locked until it has no name, and crossed out in case it keeps it.
-fn remove((file, identity): Locked) {
-    let _ = file.write_all_at(CROSSED_OUT, 0);
-    if !identity.is_left()
-        && let Err(error) = fs::remove_file(identity.path())
-    {
-        tracing::debug!(%error, "{} cannot be removed", identity.path().display());
+impl LockedFile {
+    /// Removes the file; its notes are not needed any more. It stays locked until it has no name. It is crossed out
+    /// first, in case it cannot be removed.
+    fn remove(self) {
+        let Self { file, identity } = self;
+        let _ = file.write_all_at(CROSSED_OUT, 0);
+        if !identity.is_left()
+            && let Err(error) = fs::remove_file(identity.path())
+        {
+            tracing::debug!(%error, "{} cannot be removed", identity.path().display());
+        }
+        drop(file);
     }
-    drop(file);
 }
 
-fn path(database: &Path, number: usize) -> PathBuf {
+/// The files that a starting gateway has found unlocked, and has locked.
+#[derive(Default)]
+struct Takeover {
+    /// The file that becomes its own; `None` if it could lock none.
+    own: Option<LockedFile>,
+    /// Files of killed gateways, to be removed once their notes are recovered.
+    abandoned: Vec<LockedFile>,
+    /// What is noted in these.
+    notes: Vec<Note>,
+    /// The last error.
+    error: Option<io::Error>,
+}
+
+impl Takeover {
+    /// Locks the files that nobody has locked. An empty one becomes the gateway's own, and further ones are removed.
+    fn of_unlocked(database: &Path, dir: &Path) -> Self {
+        let mut taken = Self::default();
+        for path in (0..MAX_FILES).map(|number| file_path(database, number)) {
+            if taken.own.is_some() && !path.exists() {
+                continue;
+            }
+            match lock_and_read(&path) {
+                Ok(Some((file, Notes { folder, notes }))) => taken.add(file, &folder, notes, dir),
+                // Another gateway has it, or has just removed it.
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "{} cannot be looked through", path.display());
+                    taken.error = Some(error);
+                }
+            }
+        }
+        taken
+    }
+
+    fn add(&mut self, file: LockedFile, folder: &str, notes: Vec<Note>, dir: &Path) {
+        if notes.is_empty() {
+            match self.own {
+                None => self.own = Some(file),
+                Some(_) => file.remove(),
+            }
+        } else if folder == dir.to_string_lossy() {
+            self.abandoned.push(file);
+            self.notes.extend(notes);
+        } else {
+            tracing::info!(
+                folder,
+                "what a killed gateway has not logged there is left to the next one with this folder"
+            );
+        }
+    }
+}
+
+fn file_path(database: &Path, number: usize) -> PathBuf {
     let mut path = OsString::from(database);
     path.push(format!("-underway-{number}"));
     path.into()
 }
 
-/// Opens or creates a file, locks it, and reads what is noted there. If that is nothing, or cannot be read, the file is
-/// emptied. `None` if somebody else has locked or removed it.
-fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
+/// Opens or creates a file, locks it, and reads its notes. If there are none, or they cannot be read, the file is
+/// emptied. Returns `None` if somebody else has locked or removed it.
+fn lock_and_read(path: &Path) -> io::Result<Option<(LockedFile, Notes)>> {
     let mut options = OpenOptions::new();
     let mut file = options.create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
     match file.try_lock() {
@@ -224,139 +257,145 @@ fn take(path: &Path) -> io::Result<Option<(Locked, Noted)>> {
     if !identity.is_of(&file)? {
         return Ok(None);
     }
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    let noted = if is_crossed_out(&text) { Some(Noted::default()) } else { read(&text) };
-    let noted = noted.unwrap_or_else(|| {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let notes = if is_crossed_out(&bytes) { Some(Notes::default()) } else { parse(&bytes) };
+    let notes = notes.unwrap_or_else(|| {
         tracing::warn!(
             "{} is no list of what a killed gateway had to log: what it had stored and not logged is in the database alone",
             path.display()
         );
-        Noted::default()
+        Notes::default()
     });
-    if noted.rows.is_empty() {
+    if notes.notes.is_empty() {
         file.set_len(0)?;
     }
-    Ok(Some(((file, identity), noted)))
+    Ok(Some((LockedFile { file, identity }, notes)))
 }
 
-/// The text of a file that notes these rows; `None` if there are none.
-fn written<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option<Vec<u8>> {
-    let (mut ends, mut texts) = (HashMap::new(), Vec::new());
-    let mut notes = Notes { folder: dir.to_string_lossy(), is_whole: true, rows: Vec::new() };
+/// The contents of a file that notes these rows; `None` if there are none.
+fn to_bytes<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option<Vec<u8>> {
+    let (mut log_ends, mut texts) = (HashMap::new(), Vec::new());
+    let mut header = Header { folder: dir.to_string_lossy(), is_whole: true, rows: Vec::new() };
     for row in rows {
-        notes.rows.push(Note {
+        let log_end = log_ends.entry(&row.conversation).or_insert_with_key(|id| log_end(&log_of(dir, id)));
+        header.rows.push(RowHeader {
             id: Cow::Borrowed(&row.id),
             at_ms: row.at_ms,
             conversation: Cow::Borrowed(&row.conversation),
             model: row.model.as_deref().map(Cow::Borrowed),
             client: row.client.as_deref().map(Cow::Borrowed),
             cost: row.cost,
-            end: *ends.entry(&row.conversation).or_insert_with(|| end(&log_of(dir, &row.conversation))),
-            line: row.line.len(),
-            record: row.record.len(),
+            log_end: *log_end,
+            line_len: row.line.len(),
+            record_len: row.record.len(),
         });
         texts.extend_from_slice(row.line.as_bytes());
         texts.extend_from_slice(row.record.as_bytes());
     }
-    let mut text = serde_json::to_vec(&notes).ok().filter(|_| !notes.rows.is_empty())?;
-    text.push(b'\n');
-    text.append(&mut texts);
-    Some(text)
+    let mut bytes = serde_json::to_vec(&header).ok().filter(|_| !header.rows.is_empty())?;
+    bytes.push(b'\n');
+    bytes.append(&mut texts);
+    Some(bytes)
 }
 
-/// Whether nothing is noted in the text of a file. Of what is noted first in a file that is empty, the first byte is 0
-/// until all is there.
-fn is_crossed_out(text: &[u8]) -> bool {
-    text.first().is_none_or(|first| *first == 0 || CROSSED_OUT.contains(first))
+/// Whether a file with these contents notes nothing. In a new file, the first byte is 0 until the rest is written.
+fn is_crossed_out(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|first| *first == 0 || CROSSED_OUT.contains(first))
 }
 
-/// What is noted in the text of a file. Behind it may stand what was noted before. `None` if it cannot be read.
-fn read(text: &[u8]) -> Option<Noted> {
-    let mut notes = serde_json::Deserializer::from_slice(text).into_iter::<Notes<'_>>();
-    let Notes { folder, is_whole, rows } = notes.next()?.ok()?;
-    let mut texts = text.get(notes.byte_offset() + 1..)?;
+/// Reads the notes in the contents of a file; `None` if they are malformed. The rest of earlier, longer notes may follow
+/// them.
+fn parse(bytes: &[u8]) -> Option<Notes> {
+    let mut headers = serde_json::Deserializer::from_slice(bytes).into_iter::<Header<'_>>();
+    let Header { folder, is_whole, rows } = headers.next()?.ok()?;
+    let mut texts = bytes.get(headers.byte_offset() + 1..)?;
     let mut take = |len: usize| {
         let (taken, rest) = texts.split_at_checked(len)?;
         texts = rest;
         String::from_utf8(taken.to_vec()).ok()
     };
-    let rows = rows.into_iter().map(|note| {
+    let notes = rows.into_iter().map(|header| {
         let row = LedgerRow {
-            id: note.id.into_owned(),
-            at_ms: note.at_ms,
-            conversation: note.conversation.into_owned(),
-            model: note.model.map(Cow::into_owned),
-            client: note.client.map(Cow::into_owned),
-            cost: note.cost,
-            line: take(note.line)?,
-            record: take(note.record)?,
+            id: header.id.into_owned(),
+            at_ms: header.at_ms,
+            conversation: header.conversation.into_owned(),
+            model: header.model.map(Cow::into_owned),
+            client: header.client.map(Cow::into_owned),
+            cost: header.cost,
+            line: take(header.line_len)?,
+            record: take(header.record_len)?,
         };
-        Some((note.end, row))
+        Some(Note { log_end: header.log_end, row, is_whole })
     });
-    Some(Noted { rows: rows.collect::<Option<_>>()?, folder: folder.into_owned(), is_whole })
+    Some(Notes { notes: notes.collect::<Option<_>>()?, folder: folder.into_owned() })
 }
 
 fn log_of(dir: &Path, conversation: &str) -> PathBuf {
     dir.join(logs::file_name(conversation))
 }
 
-fn end(log: &Path) -> End {
+fn log_end(log: &Path) -> LogEnd {
     fs::metadata(log).map_or((0, 0), |file| (file.ino(), file.len()))
 }
 
-/// How many records were stored late, and how many wait to be logged now.
+/// The number of records that were stored late, and of those that wait to be logged now.
 #[derive(Default)]
 struct Recovered {
     stored: usize,
     waiting: usize,
 }
 
-/// Stores those of the `unsure` rows of which nothing is stored, and puts those of all `rows` that are stored and not
-/// logged among what waits to be logged.
+impl Recovered {
+    fn tell(&self) {
+        if self.stored > 0 {
+            tracing::info!(
+                records = self.stored,
+                "records that an earlier gateway had not stored are stored"
+            );
+        }
+        if self.waiting > 0 {
+            tracing::info!(
+                records = self.waiting,
+                "records that an earlier gateway had not logged wait to be logged"
+            );
+        }
+    }
+}
+
+/// Stores the noted records that the database lacks, and puts those that a log lacks among what waits to be logged.
 fn recover(
     connection: &Connection,
     dir: &Path,
-    rows: Vec<(End, LedgerRow)>,
-    unsure: &[LedgerRow],
-    goes_on: &dyn Fn() -> bool,
+    notes: &[Note],
+    may_wait: &dyn Fn() -> bool,
 ) -> Result<Recovered, StoreError> {
-    let mut logs: BTreeMap<PathBuf, Vec<(End, LedgerRow)>> = BTreeMap::new();
-    for row in rows {
-        logs.entry(log_of(dir, &row.1.conversation)).or_default().push(row);
-    }
-    for (log, rows) in &mut logs {
-        // What is in a log that cannot be read now is looked at again before anything is added to it.
-        if let Err(error) = leave_out_logged(log, rows) {
-            tracing::debug!(%error, "{} cannot be read", log.display());
-        }
-    }
-    let lacking: Vec<LedgerRow> = logs.into_values().flatten().map(|(_, row)| row).collect();
-    if lacking.is_empty() && unsure.is_empty() {
+    let not_logged = not_logged(dir, notes);
+    if not_logged.is_empty() && !notes.iter().any(|note| note.is_whole) {
         return Ok(Recovered::default());
     }
-    let transaction = schema::begin_while(connection, goes_on)?;
-    let unstored = unstored(&transaction, unsure)?;
-    unstored.iter().try_for_each(|row| writer::book(&transaction, row))?;
-    let mut stored: Vec<(i64, LedgerRow)> = Vec::new();
-    for row in lacking {
-        // It may not have been stored, or booked again since.
+    let transaction = schema::begin_while(connection, may_wait)?;
+    let not_stored = not_stored(&transaction, notes)?;
+    not_stored.iter().try_for_each(|row| tables::book(&transaction, row))?;
+    let mut waiting: Vec<(i64, &LedgerRow)> = Vec::new();
+    for row in not_logged {
+        // It may not have been stored, or it was booked again since with another record.
         let place = transaction
             .prepare_cached("SELECT rowid FROM ledger WHERE id = ?1 AND record = ?2")?
             .query_row(params![row.id, row.record], |found| found.get(0))
             .optional()?;
-        stored.extend(place.map(|place| (place, row)));
+        waiting.extend(place.map(|place| (place, row)));
     }
-    stored.sort_by_key(|(place, _)| *place);
-    unlogged::put(&transaction, stored.iter().map(|(_, row)| row))?;
+    waiting.sort_by_key(|(place, _)| *place);
+    unlogged::put(&transaction, waiting.iter().map(|(_, row)| *row))?;
     transaction.commit()?;
-    Ok(Recovered { stored: unstored.len(), waiting: stored.len() })
+    Ok(Recovered { stored: not_stored.len(), waiting: waiting.len() })
 }
 
-/// The rows that are not in the ledger, not even as they were booked first.
-fn unstored<'r>(connection: &Connection, rows: &'r [LedgerRow]) -> rusqlite::Result<Vec<&'r LedgerRow>> {
+/// The noted records whose id is not in the ledger, except those that cannot be booked.
+fn not_stored<'n>(connection: &Connection, notes: &'n [Note]) -> rusqlite::Result<Vec<&'n LedgerRow>> {
     let mut lacking = Vec::new();
-    for row in rows {
+    for Note { row, .. } in notes.iter().filter(|note| note.is_whole) {
         if !connection.prepare_cached("SELECT 1 FROM ledger WHERE id = ?1")?.exists([&row.id])? {
             lacking.push(row);
         }
@@ -364,20 +403,36 @@ fn unstored<'r>(connection: &Connection, rows: &'r [LedgerRow]) -> rusqlite::Res
     Ok(lacking)
 }
 
-/// Leaves out the rows that have a line of their own in a log, behind the place where it ended.
-fn leave_out_logged(log: &Path, rows: &mut Vec<(End, LedgerRow)>) -> io::Result<()> {
+/// The noted records that the logs lack, as far as these can be read.
+fn not_logged<'n>(dir: &Path, notes: &'n [Note]) -> Vec<&'n LedgerRow> {
+    let mut logs: BTreeMap<PathBuf, Vec<&Note>> = BTreeMap::new();
+    for note in notes {
+        logs.entry(log_of(dir, &note.row.conversation)).or_default().push(note);
+    }
+    for (log, notes) in &mut logs {
+        // A log that cannot be read now is searched again before anything is appended to it.
+        if let Err(error) = leave_out_logged(log, notes) {
+            tracing::debug!(%error, "{} cannot be read", log.display());
+        }
+    }
+    logs.into_values().flatten().map(|note| &note.row).collect()
+}
+
+/// Leaves out the records that have a line of their own in the log, behind the place where it ended.
+fn leave_out_logged(log: &Path, notes: &mut Vec<&Note>) -> io::Result<()> {
     let found = fs::metadata(log)?;
     if !found.is_file() {
         return Ok(());
     }
-    let start = |(file, len): End| if file == found.ino() && len <= found.len() { len } else { 0 };
-    let start = rows.iter().map(|(end, _)| start(*end)).min().unwrap_or_default();
+    let start = |(inode, len): LogEnd| if inode == found.ino() && len <= found.len() { len } else { 0 };
+    let start = notes.iter().map(|note| start(note.log_end)).min().unwrap_or_default();
     let mut file = File::open(log)?;
-    // From the line end before: a line behind half of one is none.
+    // Begins with the byte before: if that is no line end, the log ended in half a line, and what was appended to it
+    // is no line of its own.
     file.seek(SeekFrom::Start(start.saturating_sub(1)))?;
     for line in BufReader::new(file).split(b'\n') {
         let line = line?;
-        rows.retain(|(_, row)| row.line.as_bytes() != line);
+        notes.retain(|note| note.row.line.as_bytes() != line);
     }
     Ok(())
 }
@@ -470,7 +525,7 @@ mod tests {
         }
 
         fn file(&self, number: usize) -> PathBuf {
-            path(&self.home.path().join("db"), number)
+            file_path(&self.home.path().join("db"), number)
         }
 
         fn files(&self) -> [bool; 3] {
@@ -485,7 +540,7 @@ mod tests {
         /// A gateway begins with these records.
         fn begin(&mut self, underway: &str) -> Underway {
             let mut gateway = self.open();
-            gateway.begin(&self.dir(), rows(underway).iter());
+            gateway.note(&self.dir(), rows(underway).iter());
             gateway
         }
 
@@ -498,7 +553,7 @@ mod tests {
         fn wait(&mut self) -> Option<String> {
             let (mut unlogged, mut logs) = (Unlogged::of(&self.connection), Logs::new(self.dir()));
             while !unlogged.is_done() {
-                unlogged.go_on(&self.connection, &mut logs, &|| true);
+                unlogged.take_turn(&self.connection, &mut logs, &|| true);
             }
             fs::read_to_string(self.log()).ok()
         }
@@ -570,22 +625,22 @@ mod tests {
     #[test]
     fn what_is_logged_does_not_come_back() {
         type End = fn(&Bench, Underway);
-        let crossed_out: End = |_, mut gateway| gateway.end();
+        let crossed_out: End = |_, mut gateway| gateway.cross_out();
         let closed: End = |_, mut gateway| {
-            gateway.end();
+            gateway.cross_out();
             gateway.close();
         };
         let next_not_noted: End = |_, mut gateway| {
-            gateway.end();
-            gateway.file.as_ref().unwrap().0.write_all_at(b"\"folder\":\"/logs\",\"rows\":[{", 1).unwrap();
+            gateway.cross_out();
+            gateway.file.as_ref().unwrap().file.write_all_at(b"\"folder\":\"/logs\",\"rows\":[{", 1).unwrap();
         };
         let next_noted: End = |bench, mut gateway| {
-            gateway.end();
-            gateway.begin(&bench.dir(), rows("b1").iter());
+            gateway.cross_out();
+            gateway.note(&bench.dir(), rows("b1").iter());
         };
         let none_next: End = |bench, mut gateway| {
-            gateway.end();
-            gateway.begin(&bench.dir(), [].iter());
+            gateway.cross_out();
+            gateway.note(&bench.dir(), [].iter());
         };
         for (name, end, left) in [
             ("crossed out", crossed_out, true),
@@ -662,11 +717,11 @@ mod tests {
     fn a_file_that_cannot_be_crossed_out_is_given_up_and_that_is_told() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
         let mut gateway = bench.begin("a1");
-        gateway.file.as_mut().unwrap().0 = File::open(bench.file(0)).unwrap();
+        gateway.file.as_mut().unwrap().file = File::open(bench.file(0)).unwrap();
         let log = logged(Level::INFO, || {
-            gateway.end();
-            gateway.begin(&bench.dir(), rows("a2").iter());
-            gateway.end();
+            gateway.cross_out();
+            gateway.note(&bench.dir(), rows("a2").iter());
+            gateway.cross_out();
         });
         assert_eq!((log.contains("WARN") && log.contains(UNNOTED), log.lines().count()), (true, 1), "{log}");
         assert!(!bench.file(0).exists());
@@ -739,7 +794,8 @@ mod tests {
     /// A file that cannot be opened or locked hides none behind it.
     #[test]
     fn a_file_that_cannot_be_opened_is_left_out() {
-        for (name, blocked, expected, told) in [("one", 1, Some("a1"), false), ("all", FILES, None, true)] {
+        for (name, blocked, expected, told) in [("one", 1, Some("a1"), false), ("all", MAX_FILES, None, true)]
+        {
             let mut bench = Bench::new("a1", None);
             drop(bench.begin("a1"));
             fs::rename(bench.file(0), bench.file(1)).unwrap();
@@ -750,7 +806,7 @@ mod tests {
             let log = logged(Level::INFO, || {
                 let mut underway = bench.begin("a1");
                 assert_eq!(bench.wait(), expected.map(text), "{name}");
-                underway.end();
+                underway.cross_out();
                 underway.close();
             });
             assert_eq!(log.contains("WARN") && log.contains("in the database alone"), told, "{name}: {log}");

@@ -1,8 +1,11 @@
-//! Records that are in the ledger, but not in the logs of their conversations yet.
+//! Records that are in the ledger, but not yet in the logs of their conversations.
 //!
-//! A folder that cannot be written to, or a disk that is full, keeps a record from its log. Its line is then put into the
-//! database, and from there into the log as soon as that can be written: in order, each once, a few at a time. Until
-//! then all newer ones of its conversation go the same way.
+//! If a log cannot be written, because its folder is read-only or the disk is full, the record's line is put into a
+//! table of the database. It is moved from there to the log as soon as that can be written: in order, each line once, a
+//! few at a time. Until then, newer records of its conversation are put into the table too.
+//!
+//! The work is done in rounds of turns. A turn logs some lines of one conversation. A round goes through all
+//! conversations with waiting lines, and gives up after some that cannot be logged.
 
 use std::collections::BTreeMap;
 
@@ -11,54 +14,54 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use super::logs::Logs;
 use super::{Batch, LedgerRow, StoreError, schema};
 
-/// Lines that one turn writes at most.
-const TURN: usize = 64;
-/// Conversations that a round fails at, one after the other, before it gives up. The next one goes on from there.
+/// The most lines that one turn logs.
+const LINES_PER_TURN: usize = 64;
+/// The number of consecutive conversations that cannot be logged after which a round gives up. The next round continues
+/// behind them.
 const TRIES: usize = 16;
 
-/// What became of lines that were to be logged.
-#[derive(Debug, PartialEq, Eq)]
-enum Done {
-    /// All of them are in the log.
-    All,
-    /// There are more of them.
-    Some,
+/// Where a round is: behind a conversation, or still at it. The default is before all conversations.
+#[derive(Default)]
+struct Position {
+    conversation: String,
+    /// Whether more lines of the conversation may wait.
+    has_more: bool,
 }
 
-/// What waits to be logged: nothing, unless the database is asked.
+/// The progress of logging what waits. The default is that nothing waits.
 #[derive(Default)]
 pub(super) struct Unlogged {
-    /// There may be some.
-    any: bool,
-    /// Nothing could be logged when that was tried last.
+    /// Whether lines may wait in the table.
+    may_wait: bool,
+    /// Whether the last attempt to log something failed.
     down: bool,
-    /// How many more conversations the round may fail at one after the other; `None`: there is no round.
+    /// The number of further consecutive failures after which the round gives up; `None` between rounds.
     tries: Option<usize>,
-    /// The conversation that a round looked at last, and whether there is more of it.
-    after: (String, bool),
+    position: Position,
 }
 
 impl Unlogged {
-    /// What an earlier process has left is taken up at once.
+    /// Begins a round if an earlier process has left lines in the table.
     pub(super) fn of(connection: &Connection) -> Self {
-        // If it cannot be told, there may be some.
-        let any = next(connection, &Default::default()).map_or(true, |first| first.is_some());
-        Self { any, down: any, tries: any.then_some(TRIES), after: Default::default() }
+        // If the table cannot be read, there may be some.
+        let may_wait = next(connection, &Position::default()).map_or(true, |first| first.is_some());
+        let tries = may_wait.then_some(TRIES);
+        Self { may_wait, down: may_wait, tries, position: Position::default() }
     }
 
-    /// Whether there is no turn to be taken now.
+    /// Whether no round is in progress, so that there is no turn to take.
     pub(super) fn is_done(&self) -> bool {
         self.tries.is_none()
     }
 
-    /// Begins a round, if anything waits and there is none.
+    /// Begins a round if lines may wait and no round is in progress.
     pub(super) fn begin(&mut self) {
-        if self.any {
+        if self.may_wait {
             self.tries.get_or_insert(TRIES);
         }
     }
 
-    /// Appends what was stored to the conversations' logs, a conversation's all at once.
+    /// Appends the records of stored batches to the logs of their conversations, all of a conversation at once.
     pub(super) fn log(&mut self, connection: &mut Connection, logs: &mut Logs, stored: &[Batch]) {
         let mut rows: BTreeMap<&str, Vec<&LedgerRow>> = BTreeMap::new();
         for row in stored.iter().flat_map(|batch| &batch.ledger) {
@@ -71,6 +74,8 @@ impl Unlogged {
         }
     }
 
+    /// Appends records to the log of their conversation. Those that cannot be appended, or that must follow waiting ones,
+    /// are put into the table.
     fn log_rows(
         &mut self,
         connection: &mut Connection,
@@ -78,17 +83,17 @@ impl Unlogged {
         conversation: &str,
         rows: &[&LedgerRow],
     ) -> Result<(), StoreError> {
-        if self.any && waits(connection, conversation)? {
+        if self.may_wait && has_waiting(connection, conversation)? {
             keep(connection, rows)?;
-            if write(connection, logs, conversation, &|| true).is_ok() {
-                self.is_up();
+            if log_waiting(connection, logs, conversation, &|| true).is_ok() {
+                self.succeeded();
             }
             return Ok(());
         }
         let lines: Vec<&str> = rows.iter().map(|row| &*row.line).collect();
         match logs.append(conversation, &lines) {
             Ok(()) => {
-                self.is_up();
+                self.succeeded();
                 Ok(())
             }
             Err(cut) => {
@@ -96,76 +101,81 @@ impl Unlogged {
                     let error = &cut.error;
                     tracing::warn!(%error, conversation, "records cannot be logged: they will be when that is possible");
                 }
-                (self.any, self.down) = (true, true);
+                (self.may_wait, self.down) = (true, true);
                 keep(connection, &rows[cut.whole..])
             }
         }
     }
 
-    /// Something could be logged: what waits is looked at, if nothing could before.
-    fn is_up(&mut self) {
+    /// Records that something could be logged. If that had failed before, a round begins.
+    fn succeeded(&mut self) {
         if std::mem::take(&mut self.down) {
             self.begin();
         }
     }
 
-    /// Takes a turn: some lines of a conversation, if there is a round. Others that have locked the database are waited for
-    /// as long as `goes_on`.
-    pub(super) fn go_on(&mut self, connection: &Connection, logs: &mut Logs, goes_on: &dyn Fn() -> bool) {
+    /// Takes a turn if a round is in progress. Waits for others that have locked the database, as long as `may_wait`.
+    pub(super) fn take_turn(
+        &mut self,
+        connection: &Connection,
+        logs: &mut Logs,
+        may_wait: &dyn Fn() -> bool,
+    ) {
         let Some(tries) = self.tries else { return };
-        match self.turn(connection, logs, goes_on) {
-            Ok(goes_on) => self.tries = goes_on.then_some(TRIES),
+        match self.log_next(connection, logs, may_wait) {
+            Ok(has_more) => self.tries = has_more.then_some(TRIES),
             Err(error) => {
-                tracing::debug!(%error, conversation = self.after.0, "records cannot be logged yet");
+                let conversation = &self.position.conversation;
+                tracing::debug!(%error, conversation, "records cannot be logged yet");
                 self.tries = Some(tries - 1).filter(|left| *left > 0);
                 self.down |= self.tries.is_none();
             }
         }
     }
 
-    /// Whether there may be more.
-    fn turn(
+    /// Logs some lines of the next conversation. Returns whether there may be more in this round.
+    fn log_next(
         &mut self,
         connection: &Connection,
         logs: &mut Logs,
-        goes_on: &dyn Fn() -> bool,
+        may_wait: &dyn Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        let Some(conversation) = next(connection, &self.after)? else {
-            self.after = Default::default();
-            self.any = next(connection, &self.after)?.is_some();
+        let Some(conversation) = next(connection, &self.position)? else {
+            self.position = Position::default();
+            self.may_wait = next(connection, &self.position)?.is_some();
             return Ok(false);
         };
-        // Whatever comes of it, the next one's turn comes.
-        self.after = (conversation, false);
-        self.after.1 = write(connection, logs, &self.after.0, goes_on)? == Done::Some;
+        // If this fails, the round continues with the next conversation.
+        self.position = Position { conversation, has_more: false };
+        self.position.has_more = log_waiting(connection, logs, &self.position.conversation, may_wait)?;
         Ok(true)
     }
 }
 
-/// The first conversation behind one that something of waits, or that one, if there is more of it.
-fn next(connection: &Connection, (after, again): &(String, bool)) -> rusqlite::Result<Option<String>> {
+/// The next conversation with waiting lines.
+fn next(connection: &Connection, position: &Position) -> rusqlite::Result<Option<String>> {
     connection
         .prepare_cached(
             "SELECT conversation FROM unlogged WHERE conversation > ?1 OR (?2 AND conversation = ?1)
              ORDER BY conversation LIMIT 1",
         )?
-        .query_row(params![after, again], |row| row.get(0))
+        .query_row(params![position.conversation, position.has_more], |row| row.get(0))
         .optional()
 }
 
-/// Whether something of a conversation waits.
-fn waits(connection: &Connection, conversation: &str) -> rusqlite::Result<bool> {
+/// Whether lines of a conversation wait.
+fn has_waiting(connection: &Connection, conversation: &str) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM unlogged WHERE conversation = ?1")?.exists([conversation])
 }
 
-/// Keeps the lines of records for later.
+/// Puts the lines of records into the table, in a transaction of its own.
 fn keep(connection: &mut Connection, rows: &[&LedgerRow]) -> Result<(), StoreError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     put(&transaction, rows.iter().copied())?;
     Ok(transaction.commit()?)
 }
 
-/// Puts the lines of records among what waits.
+/// Puts the lines of records into the table.
 pub(super) fn put<'r>(
     connection: &Connection,
     rows: impl Iterator<Item = &'r LedgerRow>,
@@ -181,18 +191,19 @@ pub(super) fn put<'r>(
     Ok(())
 }
 
-/// Logs the first lines of a conversation that wait. No other gateway does so meanwhile; what one that died had logged
-/// and not taken out is not logged again.
-fn write(
+/// Moves the first waiting lines of a conversation to its log. Returns whether more may wait. The transaction keeps
+/// other gateways from logging the same lines. A line that is in the log already is not appended again: a gateway may
+/// have been killed after it had logged it and before it removed it from the table.
+fn log_waiting(
     connection: &Connection,
     logs: &mut Logs,
     conversation: &str,
-    goes_on: &dyn Fn() -> bool,
-) -> Result<Done, StoreError> {
-    let transaction = schema::begin_while(connection, goes_on)?;
+    may_wait: &dyn Fn() -> bool,
+) -> Result<bool, StoreError> {
+    let transaction = schema::begin_while(connection, may_wait)?;
     let waiting: Vec<(i64, String)> = transaction
         .prepare_cached("SELECT rowid, line FROM unlogged WHERE conversation = ?1 ORDER BY rowid LIMIT ?2")?
-        .query_map(params![conversation, TURN as u64], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map(params![conversation, LINES_PER_TURN as u64], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     let lines: Vec<&str> = waiting.iter().map(|(_, line)| &**line).collect();
     let (whole, failed) = logs.append_missing(conversation, &lines);
@@ -202,8 +213,7 @@ fn write(
     transaction.commit()?;
     match failed {
         Some(error) => Err(error.into()),
-        None if waiting.len() == TURN => Ok(Done::Some),
-        None => Ok(Done::All),
+        None => Ok(waiting.len() == LINES_PER_TURN),
     }
 }
 
@@ -263,7 +273,7 @@ mod tests {
         /// Takes turns as long as there are any, so many at most.
         fn turns(&mut self, most: usize) {
             for _ in 0..most {
-                self.unlogged.go_on(&self.connection, &mut self.logs, &|| true);
+                self.unlogged.take_turn(&self.connection, &mut self.logs, &|| true);
             }
             assert!(self.unlogged.is_done());
         }
@@ -296,7 +306,7 @@ mod tests {
                 ["a1", "a2"].into_iter().chain(then.iter().copied().filter(|line| *line == "a3")).collect();
             bench.check("a", &own, 0);
             bench.check("c", &["c1"], 0);
-            assert!(!bench.unlogged.any, "from now on nobody looks");
+            assert!(!bench.unlogged.may_wait, "from now on nobody looks");
             bench.log(&["a4"]);
             bench.check("a", &[&own[..], &["a4"]].concat(), 0);
         }
@@ -355,13 +365,13 @@ mod tests {
     fn work_is_done_in_turns() {
         let mut bench = Bench::new();
         bench.block();
-        let lines: Vec<String> = (0..2 * TURN + 2).map(|n| format!("a{n}")).collect();
+        let lines: Vec<String> = (0..2 * LINES_PER_TURN + 2).map(|n| format!("a{n}")).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         bench.log(&lines);
         bench.unblock();
         bench.restart();
-        for left in [TURN + 2, 2, 0] {
-            bench.unlogged.go_on(&bench.connection, &mut bench.logs, &|| true);
+        for left in [LINES_PER_TURN + 2, 2, 0] {
+            bench.unlogged.take_turn(&bench.connection, &mut bench.logs, &|| true);
             assert_eq!((bench.waiting(), bench.unlogged.is_done()), (left, false));
         }
         bench.turns(1);
@@ -374,7 +384,7 @@ mod tests {
         bench.log(&all.iter().map(String::as_str).collect::<Vec<_>>());
         bench.restart();
         bench.turns(TRIES);
-        assert_eq!(bench.unlogged.after.0, "q");
+        assert_eq!(bench.unlogged.position.conversation, "q");
         bench.unblock();
         bench.log(&["a_"]);
         bench.turns(all.len() - TRIES + 1);

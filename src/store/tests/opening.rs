@@ -126,7 +126,7 @@ fn what_others_have_left_is_left_to_the_next_start_when_a_store_is_closed() {
         let writes = bench.database();
         if is_noted {
             let mut killed = underway::Underway::open(&bench.path(), &writes, &logs, &|| true);
-            killed.begin(&logs, std::iter::once(&row));
+            killed.note(&logs, std::iter::once(&row));
             let stored = "INSERT INTO ledger (id, at_ms, conversation, record) VALUES ('a1', 0, 'a', '{}')";
             writes.execute_batch(stored).unwrap();
         } else {
@@ -247,7 +247,8 @@ fn statements_are_not_made_again_for_other_values() {
     wait(bench.open().commit(decided(vec![stored("m", 1, "m", "short")], 5))).unwrap();
     let connection = bench.database();
     schema::tune(&connection).unwrap();
-    let mut statement = connection.prepare(&format!("{} {}", sqlite::DECISIONS, sqlite::NEWEST)).unwrap();
+    let mut statement =
+        connection.prepare(&format!("{} {}", sqlite::DECISIONS, sqlite::NEWEST_OF_PART)).unwrap();
     for (root, found) in [("root", true), ("other", false), ("root", true)] {
         let key = decision("", Some("call")).key.unwrap();
         let mut rows = statement.query([chain(root).0.0, key.0.0]).unwrap();
