@@ -1,39 +1,43 @@
 //! Removes what was decided about threads that have been idle for long.
 //!
-//! Once a day all tables are gone through, some rows at a time. What is removed: threads whose last request is older
-//! than the limit; decisions and splices that are older, if their history has not been relied on by any thread since
-//! and was not sent by any remaining thread; the texts of these, if nothing else refers to them; and from the other
-//! tables everything that belongs to no remaining thread. A decision never outlives the knowledge that its history was
-//! sent: otherwise whoever sends the history again would decide about it again, and would be told each time that this
-//! was done before.
+//! Once a day a pass goes through all tables, some rows at a time. It removes:
 //!
-//! Whether something is relied on is only known as far back as gateways have recorded it. If none has done so for about
-//! as long as things are kept, because the store is new or older versions were running, the store is left alone for
-//! that long.
+//! - threads whose last request is older than the limit;
+//! - decisions and splices that are older than the limit, if no thread has relied on their history since, and no
+//!   remaining thread has sent it;
+//! - the texts of these decisions, if no other decision refers to them;
+//! - from the other tables, everything that belongs to no remaining thread.
+//!
+//! A decision never outlives the record that its history was sent ([`super::Boundary`]). Otherwise whoever sends the
+//! history again would decide about it again, and that decision would be rejected each time because there is one.
+//!
+//! What threads rely on is known only as far back as gateways have recorded it ([`uses`]). In a store that is new, or
+//! that only older versions have used for about as long as things are kept, nothing is removed until gateways have
+//! recorded it for that long.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::{StoreError, uses};
 
-/// The most rows that are examined at a time.
-const TURN: i64 = 500;
-/// How long after one pass the next is due, in milliseconds: a day, given that this is checked every hour.
+/// The most rows that a turn examines.
+const ROWS_PER_TURN: i64 = 500;
+/// How long after one pass the next is due, in milliseconds: about a day, as this is checked every hour.
 const DAY_MS: i64 = 23 * 3_600_000;
 
-/// A table, and how to go through it: the statements get the rows after `?1` up to `?2`, and the limit as `?3`.
+/// A table, and how to go through it. The statements apply to the rows with keys after `?1` up to `?2`; `?3` is the time
+/// before which rows are old.
 struct Table {
     /// The first column of its key, which determines the order.
     key: &'static str,
     name: &'static str,
     /// Removes old rows; for decisions, returns the ids of their replacements.
     remove: &'static str,
-    /// Ensures that what the remaining rows rely on stays too.
+    /// Marks what the remaining rows rely on as in use, so that it stays too.
     keep: Option<&'static str>,
 }
 
-/// The tables in the order in which they are gone through: a row is examined when it is known what remains of those
-/// that keep it.
+/// The tables in the order in which they are gone through: those whose rows keep others come before these.
 const TABLES: &[Table] = &[
     Table {
         key: "id",
@@ -112,59 +116,62 @@ pub(super) fn forget_texts(connection: &Connection, replacements: &[Value]) -> r
     replacements.iter().try_for_each(|replacement| orphan.execute([replacement]).map(drop))
 }
 
-/// Removes what was decided about threads whose last request came before a time.
+/// A pass that removes what was decided about threads whose last request came before a time.
 pub(super) struct Idle {
+    /// The time before which rows are old, in milliseconds since 1970.
     before: i64,
+    /// The time of the pass, in milliseconds since 1970.
     now: i64,
-    /// How many tables are done; `None` until it is known that a pass is due.
-    tables: Option<usize>,
+    /// The index of the current table in [`TABLES`]; `None` until it is known that a pass is due.
+    table: Option<usize>,
     /// The key of the last row that was examined.
     after: Value,
 }
 
 impl Idle {
     pub(super) fn new(before: i64, now: i64) -> Self {
-        Self { before, now, tables: None, after: Value::Null }
+        Self { before, now, table: None, after: Value::Null }
     }
 
     /// Examines some rows. Returns whether there may be more.
     pub(super) fn turn(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let goes_on = match self.tables {
-            None if self.is_due(&transaction)? => {
-                self.enter(0);
-                true
-            }
-            None => false,
-            Some(at) => match TABLES.get(at) {
-                Some(table) => {
-                    match self.look_through(&transaction, table)? {
-                        Some(last) => self.after = last,
-                        None => self.enter(at + 1),
-                    }
-                    true
-                }
-                None => {
-                    uses::set_mark(&transaction, uses::LAST, self.now)?;
-                    false
-                }
-            },
-        };
+        let has_more = self.advance(&transaction)?;
         transaction.commit()?;
-        Ok(goes_on)
+        Ok(has_more)
     }
 
-    /// Begins a table. Histories come after the rows of `uses` that are not histories.
-    fn enter(&mut self, at: usize) {
-        let is_text = TABLES.get(at).is_some_and(|table| table.key == "id");
-        self.after = if is_text { Value::Text(String::new()) } else { Value::Blob(uses::LAST.to_vec()) };
-        self.tables = Some(at);
+    fn advance(&mut self, transaction: &Transaction<'_>) -> Result<bool, StoreError> {
+        let Some(index) = self.table else {
+            let is_due = self.is_due(transaction)?;
+            if is_due {
+                self.enter(0);
+            }
+            return Ok(is_due);
+        };
+        let Some(table) = TABLES.get(index) else {
+            uses::set_mark(transaction, uses::LAST, self.now)?;
+            return Ok(false);
+        };
+        match self.look_through(transaction, table)? {
+            Some(last) => self.after = last,
+            None => self.enter(index + 1),
+        }
+        Ok(true)
     }
 
-    /// Whether a pass is due.
+    /// Begins a table. Skips the rows of `uses` that are not histories: they come before all others.
+    fn enter(&mut self, index: usize) {
+        let has_text_key = TABLES.get(index).is_some_and(|table| table.key == "id");
+        self.after = if has_text_key { Value::Text(String::new()) } else { Value::Blob(uses::LAST.to_vec()) };
+        self.table = Some(index);
+    }
+
+    /// Whether a pass is due: the last one was a day ago, and uses have been recorded for as long as things are kept.
     fn is_due(&self, connection: &Connection) -> Result<bool, StoreError> {
         let begun = uses::mark(connection, uses::BEGUN)?;
         let last = uses::mark(connection, uses::LAST)?.or(begun);
+        // Clocks are set back, too.
         let since = |at: i64| self.now.saturating_sub(at).saturating_abs();
         if last.is_some_and(|last| since(last) < DAY_MS) {
             return Ok(false);
@@ -172,6 +179,7 @@ impl Idle {
         let kept = self.now.saturating_sub(self.before);
         let begun = match (begun, last) {
             (Some(begun), Some(last)) if since(last) < kept / 4 * 3 => begun,
+            // The store is new, or for most of that time no gateway has recorded uses.
             _ => {
                 uses::set_mark(connection, uses::BEGUN, self.now)?;
                 self.now
@@ -192,9 +200,9 @@ impl Idle {
     ) -> Result<Option<Value>, StoreError> {
         let last: Option<Value> = transaction
             .prepare_cached(&page(table))?
-            .query_row(params![self.after, TURN - 1], |row| row.get(0))
+            .query_row(params![self.after, ROWS_PER_TURN - 1], |row| row.get(0))
             .optional()?;
-        // No text and no digest is greater.
+        // Greater than every text and every digest.
         let end = last.clone().unwrap_or_else(|| Value::Blob(vec![u8::MAX; 17]));
         let range = params![self.after, end, self.before];
         let mut remove = transaction.prepare_cached(table.remove)?;
@@ -248,7 +256,7 @@ mod tests {
     #[test]
     fn tables_are_gone_through_in_turns() {
         let mut connection = connection();
-        let rows = 3 * TURN;
+        let rows = 3 * ROWS_PER_TURN;
         for n in 0..rows {
             let chain = [&[0; 8], &n.to_be_bytes()[..]].concat();
             connection
@@ -260,12 +268,12 @@ mod tests {
         }
         uses::set_mark(&connection, uses::BEGUN, 0).unwrap();
         uses::set_mark(&connection, uses::LAST, 4 * DAY_MS).unwrap();
-        let mut idle = Idle { before: 1, now: 5 * DAY_MS, tables: None, after: Value::Null };
+        let mut idle = Idle { before: 1, now: 5 * DAY_MS, table: None, after: Value::Null };
         let mut left = vec![rows];
         while idle.turn(&mut connection).unwrap() {
             left.push(connection.query_row("SELECT COUNT(*) FROM boundaries", [], |row| row.get(0)).unwrap());
         }
-        assert!(left.windows(2).all(|pair| pair[0] - pair[1] <= TURN / 2), "{left:?}");
+        assert!(left.windows(2).all(|pair| pair[0] - pair[1] <= ROWS_PER_TURN / 2), "{left:?}");
         assert_eq!(left.last(), Some(&(rows / 2)));
         let mut again = Idle::new(1, 5 * DAY_MS + 1);
         assert!(!again.turn(&mut connection).unwrap(), "once a day");
@@ -287,7 +295,7 @@ mod tests {
         uses::set_mark(&connection, uses::BEGUN, 0).unwrap();
         for (before, expected) in [(4, (2, 1)), (10, (1, 1)), (20, (0, 0))] {
             uses::set_mark(&connection, uses::LAST, 99 * DAY_MS).unwrap();
-            let mut idle = Idle { before, now: 100 * DAY_MS, tables: None, after: Value::Null };
+            let mut idle = Idle { before, now: 100 * DAY_MS, table: None, after: Value::Null };
             while idle.turn(&mut connection).unwrap() {}
             let count = |table: &str| -> i64 {
                 connection.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get(0)).unwrap()

@@ -1,8 +1,9 @@
-//! The promise that a batch will be stored, and how it is withdrawn.
+//! The future of a commit, and how its batch is withdrawn.
 //!
-//! Either whoever commits a batch learns that it is stored, or nothing of it is: a stored decision that was not sent
-//! would make the next request of its thread differ from what the provider has seen. Until just before the commit, a
-//! withdrawn batch is simply not written. One that is withdrawn during the commit is removed again by the writer.
+//! Either whoever commits a batch learns that it is stored, or none of its decisions is: a stored decision that was not
+//! sent would make the next request of its thread differ from what the provider has seen. A batch that is withdrawn
+//! before the writer claims it is not stored. The decisions of one that is withdrawn later are removed again by the
+//! writer.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -14,43 +15,43 @@ use tokio::sync::oneshot;
 use super::CommitError;
 
 /// How long to wait for a commit that has begun: a disk may hang.
-const COMMIT: Duration = Duration::from_secs(5);
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Done = Result<(), CommitError>;
+type Outcome = Result<(), CommitError>;
 
-/// The promise that a batch will be stored. Dropping it early withdraws the batch.
+/// A future that completes when a batch is stored or has failed. Dropping it before that withdraws the batch.
 #[must_use = "dropping it withdraws the batch"]
 pub struct Stored {
-    answer: oneshot::Receiver<Done>,
+    answer: oneshot::Receiver<Outcome>,
     claim: Arc<Claim>,
 }
 
-/// The writer's side of the promise. Dropping it reports that the writer has ended.
+/// The writer's side: it owes an answer. Dropping it reports that the writer has ended.
 pub(super) struct Duty {
-    answer: oneshot::Sender<Done>,
+    answer: oneshot::Sender<Outcome>,
     claim: Arc<Claim>,
 }
 
-/// Who decided first: the writer by committing, or the other side by giving up.
+/// Who was first: the writer to commit, or the other side to give up.
 #[derive(Default)]
 struct Claim(OnceLock<Claimant>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claimant {
-    /// The writer: it is committed.
+    /// The writer: it commits the batch.
     Writer,
-    /// The other side: nobody waits for it.
+    /// The other side: it has withdrawn the batch.
     Waiter,
 }
 
 impl Claim {
-    /// Records `mine` unless another was first. Returns whether `mine` stands.
+    /// Records `mine` unless the other was first. Returns whether `mine` stands.
     fn make(&self, mine: Claimant) -> bool {
         *self.0.get_or_init(|| mine) == mine
     }
 }
 
-/// A promise and its other side.
+/// The two sides of a promise that a batch will be stored.
 pub(super) fn promise() -> (Duty, Stored) {
     let (sender, receiver) = oneshot::channel();
     let claim = Arc::new(Claim::default());
@@ -64,30 +65,33 @@ impl Stored {
     }
 
     /// A promise whose outcome is known already.
-    pub(super) fn done(done: Done) -> Self {
+    pub(super) fn done(done: Outcome) -> Self {
         let (duty, stored) = promise();
         duty.answer(done);
         stored
     }
 
-    /// Waits for at most `patience`; a commit that has begun by then is awaited, within reason.
+    /// Waits for at most `patience`, and for a commit that has begun by then a few seconds longer. Then withdraws the
+    /// batch.
     ///
     /// # Errors
     /// [`CommitError::TimedOut`] if the time was up and the batch is withdrawn; any other if it could not be stored.
-    pub async fn within(mut self, patience: Duration) -> Done {
+    pub async fn within(mut self, patience: Duration) -> Outcome {
         match tokio::time::timeout(patience, &mut self).await {
             Ok(done) => done,
             Err(_elapsed) if self.claim.make(Claimant::Waiter) => Err(CommitError::TimedOut),
-            // The writer removes what nobody waits for any more.
-            Err(_elapsed) => tokio::time::timeout(COMMIT, self).await.unwrap_or(Err(CommitError::TimedOut)),
+            // If this is up too, `self` is dropped, and the writer removes the decisions again.
+            Err(_elapsed) => {
+                tokio::time::timeout(COMMIT_TIMEOUT, self).await.unwrap_or(Err(CommitError::TimedOut))
+            }
         }
     }
 }
 
 impl Future for Stored {
-    type Output = Done;
+    type Output = Outcome;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Done> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         Pin::new(&mut self.answer).poll(cx).map(|answer| answer.unwrap_or(Err(CommitError::Gone)))
     }
 }
@@ -110,7 +114,7 @@ impl Duty {
     }
 
     /// Reports the outcome. Returns whether anybody received it.
-    pub(super) fn answer(self, done: Done) -> bool {
+    pub(super) fn answer(self, done: Outcome) -> bool {
         self.answer.send(done).is_ok()
     }
 }
@@ -142,7 +146,7 @@ mod tests {
         for (claimed, takes, expected) in [
             (false, 2 * patience, Err(CommitError::TimedOut)),
             (true, 2 * patience, Ok(())),
-            (true, 2 * COMMIT, Err(CommitError::TimedOut)),
+            (true, 2 * COMMIT_TIMEOUT, Err(CommitError::TimedOut)),
         ] {
             let (duty, stored) = promise();
             assert!(!claimed || duty.claim());

@@ -1,15 +1,18 @@
-//! The table of uses: when the decisions about a history were last relied on.
+//! The table of uses: when threads last relied on the decisions about a history.
 //!
-//! A decision records when it was made, and is shared by all threads that continue from there. So threads record now
-//! and then under which histories they rely on something; see [`super::idle`] for what happens to the rest.
+//! A decision is shared by all threads that continue from its history, and its own time is only when it was made. So
+//! each thread records now and then the histories whose decisions it relies on. Decisions that are old and not relied on
+//! are removed ([`super::idle`]).
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::StoreError;
 use super::row::Batch;
 
-/// Keys of rows that are not histories. Those of histories are longer and so come after them.
+// Two keys are not histories. They are shorter than those of histories, and so come before them.
+/// The key of the time since which uses have been recorded.
 pub(super) const BEGUN: &[u8] = b"";
+/// The key of the time of the last pass of [`super::idle`], or of the last check at which none was due yet.
 pub(super) const LAST: &[u8] = b"\0";
 
 /// Records what a batch's thread relies on, and that the thread was in use.
@@ -24,7 +27,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
     Ok(())
 }
 
-/// A time is only ever raised.
+/// Records a use; an earlier time does not replace a later one.
 fn note(connection: &Connection, chain: &[u8], at_ms: i64) -> Result<(), StoreError> {
     connection
         .prepare_cached(
@@ -35,13 +38,13 @@ fn note(connection: &Connection, chain: &[u8], at_ms: i64) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The time in a row that is not a history.
+/// The time under one of the keys that are not histories.
 pub(super) fn mark(connection: &Connection, name: &[u8]) -> Result<Option<i64>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT at_ms FROM uses WHERE chain = ?1")?;
     Ok(statement.query_row([name], |row| row.get(0)).optional()?)
 }
 
-/// Sets such a time, whatever it was before: clocks are set back, too.
+/// Sets such a time, even to an earlier one: clocks are set back, too.
 pub(super) fn set_mark(connection: &Connection, name: &[u8], at_ms: i64) -> Result<(), StoreError> {
     connection
         .prepare_cached("INSERT OR REPLACE INTO uses (chain, at_ms) VALUES (?1, ?2)")?

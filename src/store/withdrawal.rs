@@ -6,9 +6,9 @@ use super::StoreError;
 use super::idle::forget_texts;
 use super::row::Batch;
 
-/// Removes a batch's decisions and splices, and what they would have been sent as. Its threads and histories stay,
-/// because the request was sent. So does a batch that overruled rejected decisions: those no longer exist and cannot be
-/// restored.
+/// Removes a batch's decisions and splices, and the texts to which no other decision refers. Its threads and histories
+/// stay, because the request was sent. A batch that overruled refused decisions stays as a whole: the decisions that it
+/// replaced cannot be restored.
 pub(super) fn take_out(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     if batch.overrule || !batch.decides() {
         return Ok(());
