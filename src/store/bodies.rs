@@ -18,7 +18,7 @@ use super::outputs::write_private;
 pub const FOLDER: &str = "bodies";
 
 /// The longest body that is read back, in bytes.
-const LONGEST: u64 = 1 << 30;
+const MAX_LEN: u64 = 1 << 30;
 
 /// The folder of bodies, which need not exist yet.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ impl Bodies {
             opened => opened?,
         };
         let mut body = Vec::new();
-        GzDecoder::new(file).take(LONGEST).read_to_end(&mut body)?;
+        GzDecoder::new(file).take(MAX_LEN).read_to_end(&mut body)?;
         Ok(Some(body))
     }
 

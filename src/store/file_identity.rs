@@ -1,5 +1,5 @@
-//! Whether an open file is still at the path where it was opened: people remove and rename files that programs write
-//! to.
+//! Tells whether an open file is still at the path where it was opened: people remove and rename files that programs
+//! write to.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 /// A path and the identity of the file that it led to.
 pub(super) struct FileIdentity {
     path: PathBuf,
+    /// The device and the inode.
     file: (u64, u64),
 }
 
 impl FileIdentity {
+    /// The identity of the file that a path leads to now.
+    ///
     /// # Errors
     /// Returns an error if the file's metadata cannot be read.
     pub(super) fn of(path: &Path) -> io::Result<Self> {

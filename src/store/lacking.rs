@@ -1,5 +1,5 @@
-//! The table of what is missing from histories that providers hold: if something was cut from a request, everything
-//! that continues from its answer lacks it, whichever process books that.
+//! The table of what is missing from histories that providers hold. If something was cut from a request, every request
+//! that continues from its answer lacks it too, and any process may book that request.
 //!
 //! Only histories from which something is missing have a row. The oldest rows are removed, by number and by age; a
 //! history without a row is taken to be complete.
@@ -13,11 +13,11 @@ use super::row::{Batch, StoredLacking};
 use crate::conversation::Digest;
 
 /// The most rows that are kept: a few megabytes.
-const MOST: i64 = 1 << 16;
+const MAX_ROWS: i64 = 1 << 16;
 /// How long rows are kept.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
-/// The most outdated rows that are removed with each new one.
-const SWEPT: i64 = 4;
+/// How many of the oldest rows are examined with each new one, and removed if they are outdated.
+const REMOVED_AT_ONCE: i64 = 4;
 
 /// What is missing from a history, as far as known at `now_ms`, in milliseconds since 1970.
 pub(super) fn find(
@@ -33,7 +33,7 @@ pub(super) fn find(
     Ok(found.optional()?)
 }
 
-/// Stores the rows of a batch. The last one gets the highest number.
+/// Stores the rows of a batch, and removes the oldest ones. A row gets the highest id, also if it replaces one.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for lacking in &batch.lacking {
         connection
@@ -46,12 +46,12 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
         let last = connection.last_insert_rowid();
         connection
             .prepare_cached("DELETE FROM lacking WHERE id <= ?1")?
-            .execute([last.saturating_sub(MOST)])?;
+            .execute([last.saturating_sub(MAX_ROWS)])?;
         connection
             .prepare_cached(
                 "DELETE FROM lacking WHERE at_ms < ?1 AND id IN (SELECT id FROM lacking ORDER BY id LIMIT ?2)",
             )?
-            .execute([oldest(lacking.at_ms), SWEPT])?;
+            .execute([oldest(lacking.at_ms), REMOVED_AT_ONCE])?;
     }
     Ok(())
 }

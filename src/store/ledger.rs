@@ -43,8 +43,9 @@ pub struct LedgerEntry<'a> {
     pub record: &'a str,
 }
 
-/// The rows of a conversation, oldest first: by the time of the request, unless the clock was set back in between; then
-/// by the order of booking. The clock was set back where a request ended long before the one booked before it.
+/// The rows of a conversation, oldest first: by the time of the request, except that rows from before and after the clock
+/// was set back stay in the order of booking. The clock was set back where a request ended more than [`LATE_MS`] before
+/// the one that was booked before it.
 const OF_CONVERSATION: &str = "
 WITH booked AS (
   SELECT rowid AS place,
@@ -61,7 +62,7 @@ SELECT at_ms, record FROM runs JOIN ledger ON ledger.rowid = place ORDER BY run,
 const LATE_MS: i64 = 60_000;
 
 /// How many of a conversation's newest rows are searched for an answer.
-const SEARCHED: u32 = 512;
+const SEARCHED_ROWS: u32 = 512;
 
 /// A decision as described by a record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -138,8 +139,7 @@ impl Books {
     /// Returns an error if it cannot be read.
     pub fn missing(&self, filter: LedgerFilter) -> Result<u64, StoreError> {
         self.reader.ask(|connection| {
-            let is_there = has_table(connection, "missing")?;
-            if is_there { missing::count(connection, filter) } else { Ok(0) }
+            if has_table(connection, "missing")? { missing::count(connection, filter) } else { Ok(0) }
         })
     }
 
@@ -194,8 +194,11 @@ impl Books {
     /// Returns an error if it cannot be read.
     pub fn summary(&self, conversation: &str) -> Result<Option<Summary>, StoreError> {
         self.reader.ask(|connection| {
-            let is_there = has_table(connection, "summaries")?;
-            if is_there { summaries::of_conversation(connection, conversation) } else { Ok(None) }
+            if has_table(connection, "summaries")? {
+                summaries::of_conversation(connection, conversation)
+            } else {
+                Ok(None)
+            }
         })
     }
 
@@ -211,8 +214,11 @@ impl Books {
         output: Option<&str>,
     ) -> Result<Option<Splice>, StoreError> {
         self.reader.ask(|connection| {
-            let is_there = has_table(connection, "splices")?;
-            if is_there { splices::like(connection, rule, end, sizes, output) } else { Ok(None) }
+            if has_table(connection, "splices")? {
+                splices::like(connection, rule, end, sizes, output)
+            } else {
+                Ok(None)
+            }
         })
     }
 
@@ -234,7 +240,7 @@ impl Books {
     /// # Errors
     /// Returns an error if it cannot be read.
     pub fn decision(&self, sought: &Sought<'_>) -> Result<Option<StoredDecision>, StoreError> {
-        // Two statements, so that the one can use its index.
+        // Two statements, so that the first can use its index.
         let place = match sought.chain {
             Some(_) => "chain = unhex(:chain) AND part = :part",
             None => ":chain IS NULL AND part = :part",
@@ -305,7 +311,7 @@ pub(super) fn record(
            (SELECT record, at_ms FROM ledger WHERE conversation = :conversation ORDER BY at_ms DESC LIMIT :most)
          WHERE CASE WHEN instr(record, :answer) AND json_valid(record) THEN json_extract(record, '$.answer') END = :answer",
     )?;
-    let named = named_params! {":conversation": conversation, ":answer": answer, ":most": SEARCHED};
+    let named = named_params! {":conversation": conversation, ":answer": answer, ":most": SEARCHED_ROWS};
     Ok(statement.query_row(named, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
@@ -449,7 +455,7 @@ mod tests {
             ..row(at_ms)
         };
         let answer = |id: &str| format!(r#"{{"error":"r1","answer":"{id}"}}"#);
-        let more = (0..i64::from(SEARCHED)).map(|at| told(100 + at, "long", "{}"));
+        let more = (0..i64::from(SEARCHED_ROWS)).map(|at| told(100 + at, "long", "{}"));
         let rows = [
             told(1, "c", &answer("r1")),
             told(2, "c", r#"{"answer":"r1""#),

@@ -18,18 +18,18 @@ use super::outputs::create_private;
 use crate::conversation::Digest;
 
 /// The most files that are kept open.
-const OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 /// The most bytes that are written at once, unless a single line has more.
-const TOGETHER: usize = 64 << 10;
+const MAX_WRITE: usize = 64 << 10;
 
 /// The file name extension, with its dot.
 const ENDING: &str = ".jsonl";
 /// How often an incomplete last line is looked at before it counts as abandoned: about two milliseconds in all.
-const LOOKS: u32 = 1000;
+const TORN_LOOKS: u32 = 1000;
 
-/// How far from the beginning or the end of a file a record is looked for, in bytes. Lines are far shorter.
-const LOOKED_AT: u64 = 64 << 10;
+/// How far from the beginning or the end of a file a record is looked for, in bytes. A line is far shorter.
+const SEARCHED_LEN: u64 = 64 << 10;
 
 /// The folder of the logs, and the files in it that are open.
 pub(super) struct Logs {
@@ -57,8 +57,8 @@ impl Logs {
         written
     }
 
-    /// The same for lines of which the first ones may have been appended already, at the end of the file. Returns how
-    /// many of them are in the file now, and the error if that is not all.
+    /// Appends lines of which the first ones may be in the file already, near its end; these are left out. Returns how
+    /// many of the lines are in the file now, and the error if that is not all.
     pub(super) fn append_missing(
         &mut self,
         conversation: &str,
@@ -76,14 +76,14 @@ impl Logs {
         }
     }
 
-    /// The open file with this name. Files may be removed or renamed while they are written: one that no longer has its
-    /// name is opened, or created, again. An abandoned last line is ended, so that nothing is appended to it.
+    /// Returns the open file with this name. A file that was removed or renamed since it was opened is opened, or created,
+    /// again. An abandoned last line is ended, so that nothing is appended to it.
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
         if self.open.get(name).is_some_and(|(_, file)| file.is_left()) {
             self.open.remove(name);
         }
         if !self.open.contains_key(name) {
-            if self.open.len() >= OPEN {
+            if self.open.len() >= MAX_OPEN {
                 self.open.clear();
             }
             let path = self.dir.join(name);
@@ -107,12 +107,12 @@ impl Logs {
     }
 }
 
-/// The error with which only some of the lines were appended.
+/// Why only some of the lines were appended.
 #[derive(Debug)]
 pub(super) struct Cut {
-    /// How many were, completely.
+    /// The number of lines that were appended completely.
     pub(super) whole: usize,
-    /// Why the next one was not.
+    /// Why the next line was not.
     pub(super) error: io::Error,
 }
 
@@ -120,10 +120,10 @@ pub(super) struct Cut {
 /// file.
 fn write(file: &mut File, lines: &[&str]) -> Result<(), Cut> {
     let len: usize = lines.iter().map(|line| line.len() + 1).sum();
-    let mut together = Vec::with_capacity(len.min(TOGETHER));
+    let mut together = Vec::with_capacity(len.min(MAX_WRITE));
     let mut whole = 0;
     for (at, line) in lines.iter().enumerate() {
-        if !together.is_empty() && together.len() + line.len() >= TOGETHER {
+        if !together.is_empty() && together.len() + line.len() >= MAX_WRITE {
             write_whole(file, &together).map_err(|cut| cut.behind(whole))?;
             together.clear();
             whole = at;
@@ -135,7 +135,7 @@ fn write(file: &mut File, lines: &[&str]) -> Result<(), Cut> {
 }
 
 impl Cut {
-    /// The same error after so many lines that were appended before.
+    /// The same error, with the number of lines that earlier writes appended.
     fn behind(self, lines: usize) -> Self {
         Self { whole: self.whole + lines, ..self }
     }
@@ -184,10 +184,10 @@ impl TakeBack for File {
     }
 }
 
-/// The last `len` bytes of a file, and [`LOOKED_AT`] more, in case others have written behind them.
+/// The last `len` bytes of a file, and [`SEARCHED_LEN`] more, in case others have written behind them.
 fn last(file: &File, len: u64) -> io::Result<Vec<u8>> {
     let all = file.metadata()?.len();
-    let start = all.saturating_sub(len.saturating_add(LOOKED_AT));
+    let start = all.saturating_sub(len.saturating_add(SEARCHED_LEN));
     let mut text = vec![0; (all - start) as usize];
     file.read_exact_at(&mut text, start)?;
     Ok(text)
@@ -198,7 +198,7 @@ fn has_line(text: &[u8], line: &str) -> bool {
 }
 
 /// Removes a file of the folder if it is a log to which nothing was added since `before`. A gateway that has it open
-/// notices that, and creates it again.
+/// notices the removal, and creates the file again.
 pub(super) fn remove_old(entry: &DirEntry, before: SystemTime) -> io::Result<()> {
     let found = entry.metadata()?;
     if found.is_file() && found.modified()? < before && is_log(entry)? {
@@ -213,7 +213,7 @@ fn is_log(entry: &DirEntry) -> io::Result<bool> {
     let name = entry.file_name();
     let Some(name) = name.to_str().filter(|name| name.ends_with(ENDING)) else { return Ok(false) };
     let mut beginning = Vec::new();
-    File::open(entry.path())?.take(LOOKED_AT).read_to_end(&mut beginning)?;
+    File::open(entry.path())?.take(SEARCHED_LEN).read_to_end(&mut beginning)?;
     let mut records =
         beginning.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     Ok(records.any(|Booked { conversation }| file_name(&conversation) == name))
@@ -226,10 +226,10 @@ struct Booked {
 }
 
 /// Whether the file ends with an incomplete line that nobody completes. A line that another gateway is writing may be
-/// visible in part for a moment, so the file is looked at repeatedly, with a `pause` before each look.
+/// visible in part for a moment, so this looks repeatedly, with a `pause` before each look.
 fn is_torn(file: &File, mut pause: impl FnMut()) -> io::Result<bool> {
     let Some(len) = torn_len(file)? else { return Ok(false) };
-    for _ in 0..LOOKS {
+    for _ in 0..TORN_LOOKS {
         pause();
         if torn_len(file)? != Some(len) {
             return Ok(false);
@@ -303,7 +303,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut logs = Logs::new(home.path().to_owned());
         let line = |len: usize| (0..len).map(|at| char::from(b'a' + (at % 26) as u8)).collect::<String>();
-        for lens in [vec![], vec![0], vec![10, TOGETHER, 20], vec![TOGETHER - 1, 0], vec![30_000; 7]] {
+        for lens in [vec![], vec![0], vec![10, MAX_WRITE, 20], vec![MAX_WRITE - 1, 0], vec![30_000; 7]] {
             let lines: Vec<String> = lens.iter().map(|len| line(*len)).collect();
             let before = fs::read_to_string(home.path().join("c.jsonl")).unwrap_or_default();
             logs.append("c", &lines.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();

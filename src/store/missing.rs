@@ -1,7 +1,8 @@
 //! How many records are missing from the ledger, and when their requests were received.
 //!
-//! Rather than hold anything up, a record is dropped. Dropped records are counted here, and the count is stored as soon
-//! as the writer can write again, so that whoever sums up the ledger can say what is missing from the sums.
+//! A record that cannot be queued or stored is dropped, so that it does not hold up anything. Dropped records are counted
+//! here, and the count is stored as soon as the writer can write again. So whoever sums up the ledger can say what is
+//! missing from the sums.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,10 +11,10 @@ use rusqlite::{Connection, named_params, params};
 
 use super::{Batch, LedgerFilter, StoreError};
 
-/// The most gaps that are told apart.
-const GAPS: usize = 64;
-/// Records dropped within this many milliseconds are one gap.
-const SAME_MS: i64 = 1_000;
+/// The most gaps that are kept apart; records dropped after that are added to the last one.
+const MAX_GAPS: usize = 64;
+/// Records dropped within this many milliseconds of the first one are one gap.
+const GAP_MS: i64 = 1_000;
 
 /// Records that were dropped in succession.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +24,12 @@ struct Gap {
     records: u64,
 }
 
-/// What was dropped: the total, and what is not stored yet.
+/// The dropped records.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
+    /// Their number since the process began.
     records: AtomicU64,
+    /// Those whose number is not stored yet.
     gaps: Mutex<Vec<Gap>>,
 }
 
@@ -40,7 +43,7 @@ impl Missing {
     pub(super) fn add_records(&self, records: u64, at_ms: i64) {
         if records > 0 {
             self.records.fetch_add(records, Ordering::Relaxed);
-            self.put_back(Gap { at_ms, records });
+            self.add_gap(Gap { at_ms, records });
         }
     }
 
@@ -49,7 +52,7 @@ impl Missing {
         self.records.load(Ordering::Relaxed)
     }
 
-    /// Stores what was dropped. What cannot be stored is kept for later.
+    /// Stores the number of dropped records. If that fails, it is kept for later.
     pub(super) fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let gaps = std::mem::take(&mut *self.lock());
         if gaps.is_empty() {
@@ -58,17 +61,17 @@ impl Missing {
         let written = put(connection, &gaps);
         if written.is_err() {
             for gap in gaps {
-                self.put_back(gap);
+                self.add_gap(gap);
             }
         }
         written
     }
 
-    fn put_back(&self, gap: Gap) {
+    fn add_gap(&self, gap: Gap) {
         let mut gaps = self.lock();
-        let is_full = gaps.len() >= GAPS;
+        let is_full = gaps.len() >= MAX_GAPS;
         match gaps.last_mut() {
-            Some(last) if is_full || gap.at_ms.abs_diff(last.at_ms) < SAME_MS.unsigned_abs() => {
+            Some(last) if is_full || gap.at_ms.abs_diff(last.at_ms) < GAP_MS.unsigned_abs() => {
                 last.records += gap.records;
             }
             _ => gaps.push(gap),
@@ -118,9 +121,9 @@ mod tests {
         let gap = |at_ms, records| Gap { at_ms, records };
         assert_eq!(*missing.lock(), [gap(1_000, 3), gap(2_000, 1), gap(5_000, 1)]);
         assert_eq!(missing.records(), 5);
-        let later = (0..).map(|at| gap(at * SAME_MS, 1)).take(2 * GAPS);
-        later.for_each(|gap| missing.put_back(gap));
-        assert_eq!(missing.lock().len(), GAPS);
-        assert_eq!(missing.lock().iter().map(|gap| gap.records).sum::<u64>(), 5 + 2 * GAPS as u64);
+        let later = (0..).map(|at| gap(at * GAP_MS, 1)).take(2 * MAX_GAPS);
+        later.for_each(|gap| missing.add_gap(gap));
+        assert_eq!(missing.lock().len(), MAX_GAPS);
+        assert_eq!(missing.lock().iter().map(|gap| gap.records).sum::<u64>(), 5 + 2 * MAX_GAPS as u64);
     }
 }

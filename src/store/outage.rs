@@ -1,33 +1,35 @@
-//! Failures that recur while a disk is full: logged when they begin and at every doubling, and once when they are over.
+//! Logs failures that recur, as while a disk is full: the first one and every doubling of their number, and then once
+//! that they are over.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// An operation that succeeds, and has not failed for this long, works again. On a disk that is nearly full, some
-/// always succeed.
+/// An operation works again if it succeeds and has not failed for this long. A success alone says little: on a disk that
+/// is nearly full, some writes always succeed.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// An operation that may fail.
 #[derive(Debug)]
 pub struct Outage {
-    /// The messages for a failure and for the end of it.
+    /// The message for a failure.
     fails: &'static str,
+    /// The message for the end of the failures.
     works: &'static str,
-    /// How many times it has failed since it last worked, and when it last failed.
+    /// The number of failures since it last worked.
     failed: u64,
-    last: Option<Instant>,
+    last_failure: Option<Instant>,
 }
 
 impl Outage {
     /// An operation that works, with the messages that are logged when it fails and when it works again.
     pub fn new(fails: &'static str, works: &'static str) -> Self {
-        Self { fails, works, failed: 0, last: None }
+        Self { fails, works, failed: 0, last_failure: None }
     }
 
     /// Records a failure.
     pub fn begin(&mut self, error: &dyn Display, now: Instant) {
         self.failed += 1;
-        self.last = Some(now);
+        self.last_failure = Some(now);
         if self.failed == 1 {
             tracing::warn!(%error, "{}", self.fails);
         } else if self.failed.is_power_of_two() {
@@ -35,11 +37,11 @@ impl Outage {
         }
     }
 
-    /// Records a success.
+    /// Records a success, which ends the outage if the last failure was long enough ago.
     pub fn end(&mut self, now: Instant) {
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= QUIET) {
+        if self.last_failure.is_some_and(|last| now.saturating_duration_since(last) >= QUIET) {
             tracing::info!(failed = self.failed, "{}", self.works);
-            (self.failed, self.last) = (0, None);
+            (self.failed, self.last_failure) = (0, None);
         }
     }
 }

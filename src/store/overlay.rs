@@ -1,7 +1,7 @@
-//! A store on top of another one that is only read: decisions are kept in memory, bounded, and lost with the process.
+//! A store in memory on top of another store, which it only reads.
 //!
-//! For decisions that would have been made: nothing of them may ever reach the store below. Threads and histories are
-//! those of the store below; only decisions and splices are kept here.
+//! It keeps the decisions that an observing gateway would have made, which must never reach the store below. They are
+//! bounded, and lost with the process. Threads and histories are those of the store below.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,19 +19,19 @@ const OVERHEAD: usize = 128;
 /// Decisions in memory, above a store.
 pub struct Overlay {
     below: Arc<dyn Store>,
-    /// By the history that ends with their message.
+    /// Decisions by the history that ends with their message.
     decisions: Recent<Chain, Vec<StoredDecision>, Hashed>,
-    /// By the history that they replace.
+    /// Splices by the history that they replace.
     splices: Recent<Chain, Vec<StoredSplice>, Hashed>,
     /// A principal's newest decision about each result.
     newest: Recent<(Chain, PartKey), StoredDecision>,
     /// Held while a batch is put in, so that each goes in as a whole.
-    turn: Mutex<()>,
+    writing: Mutex<()>,
 }
 
 impl Overlay {
-    /// Keeps about `bytes` of decisions, as much of splices, and as much again for finding decisions by what they are
-    /// about.
+    /// A store above `below` that keeps about `bytes` of decisions, as much of splices, and as much of decisions by the
+    /// result that they are about.
     pub fn above(below: Arc<dyn Store>, bytes: u64) -> Self {
         let decisions = |all: &Vec<StoredDecision>| all.iter().map(weight).sum();
         let splices =
@@ -41,13 +41,13 @@ impl Overlay {
             decisions: Recent::of_weight(bytes, decisions),
             splices: Recent::of_weight(bytes, splices),
             newest: Recent::of_weight(bytes, weight),
-            turn: Mutex::default(),
+            writing: Mutex::default(),
         }
     }
 
-    /// Puts in a batch's decisions and splices, all or none. The first decision about a part stands.
+    /// Puts in all decisions and splices of a batch, or none if there is already one for the same part or range.
     fn put(&self, mut batch: Batch) -> Result<(), CommitError> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let is_decided = |new: &StoredDecision| {
             let known = self.decisions.get(&new.chain).unwrap_or_default();
             known.iter().any(|known| (known.part, known.since) == (new.part, new.since))
@@ -59,7 +59,7 @@ impl Overlay {
         if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
             return Err(CommitError::Raced);
         }
-        // Of several decisions about the same part, a store finds the newest.
+        // Of decisions about the same result that were made at once, the last in this order is found, as in the database.
         batch.decisions.sort_by_key(|new| (new.chain, new.part, new.since));
         for new in batch.decisions {
             if let Some(key) = new.decision.key {
@@ -151,7 +151,7 @@ impl Store for Overlay {
         Stored::done(self.put(batch))
     }
 
-    /// Only decisions matter here.
+    /// Does nothing: only decisions are kept here, and these are committed.
     fn later(&self, _: Batch) -> bool {
         true
     }

@@ -1,9 +1,10 @@
 //! A bounded queue in front of one worker thread.
 //!
-//! Most items can wait: they gather for a moment and are taken all at once, so that a busy gateway wakes the worker a
-//! hundred times a second rather than with every request. The worker is not woken merely to start waiting either:
-//! that would take a processor from the request that is just leaving. An item that somebody waits for is handed over
-//! at once, together with all that were queued before it.
+//! Most items can wait: they gather for a moment and are taken all at once, so that a busy gateway wakes the worker at
+//! most a hundred times a second, and not with every request. Nor does the first item wake the worker merely to wait for
+//! the others: a timer does, once they have gathered. Waking it earlier would take a processor from the request that is
+//! just leaving.
+//! An urgent item, which somebody waits for, is handed over at once, together with all that were queued before it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,14 +23,15 @@ pub struct Outlet<T>(Arc<Queue<T>>);
 struct Queue<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
+    /// The most items that may be queued.
     room: usize,
 }
 
 struct State<T> {
     items: Vec<T>,
-    /// Take the items at once: somebody waits for one, or they have gathered long enough.
+    /// Whether to take the items at once: somebody waits for one, or they have gathered long enough.
     urgent: bool,
-    /// The worker sleeps, and nothing has been done to wake it.
+    /// Whether the worker sleeps, and nothing has been done to wake it.
     idle: bool,
     /// When it became certain that nothing more will be queued.
     closed: Option<Instant>,
@@ -43,14 +45,14 @@ pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Queues an item; `urgent` if somebody waits for it. Within a tokio runtime, whose timer is then needed, the
-    /// worker sleeps on while others gather.
+    /// Queues an item; `urgent` if somebody waits for it. Within a tokio runtime, which must have its timer enabled, the
+    /// worker sleeps on while more items gather.
     ///
     /// # Errors
     /// The item itself, if the queue is full or the worker is gone.
     #[expect(
         clippy::disallowed_methods,
-        reason = "it ends by itself, and cut off it wakes the worker at once"
+        reason = "it ends by itself, and if it is cut off it wakes the worker at once"
     )]
     pub fn push(&self, item: T, urgent: bool) -> Result<(), T> {
         let mut state = self.0.lock();
@@ -85,13 +87,13 @@ impl<T> Inlet<T> {
     }
 }
 
-/// Makes the worker take what has gathered, when dropped: after its delay, or together with the runtime.
+/// Wakes the worker when it is dropped: after the delay, or when the runtime ends.
 struct Alarm<T>(Arc<Queue<T>>);
 
 impl<T> Drop for Alarm<T> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        // If everything was taken meanwhile there is no hurry.
+        // If everything was taken in the meantime, there is no hurry.
         state.urgent |= !state.items.is_empty();
         drop(state);
         self.0.changed.notify_one();
@@ -111,13 +113,13 @@ impl<T> Outlet<T> {
         self.closed_for().is_some()
     }
 
-    /// How long it has been certain that nothing more will be queued; `None` if more may be.
+    /// The time since it became certain that nothing more will be queued; `None` if more may be.
     pub fn closed_for(&self) -> Option<Duration> {
         self.0.lock().closed.map(|closed| closed.elapsed())
     }
 
-    /// Moves all queued items into `taken`, which is emptied first; blocks until there are some. `false` if there are
-    /// none and none will come.
+    /// Moves all queued items into `taken`, which is emptied first. Blocks until there are some. Returns `false` if there
+    /// are none and none will come.
     pub fn take(&self, taken: &mut Vec<T>) -> bool {
         taken.clear();
         let mut state = self.0.lock();
@@ -129,15 +131,15 @@ impl<T> Outlet<T> {
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.idle = false;
-        let gathers = |state: &mut State<T>| !state.urgent && state.closed.is_none();
-        let waited = self.0.changed.wait_timeout_while(state, GATHER, gathers);
+        let may_gather = |state: &mut State<T>| !state.urgent && state.closed.is_none();
+        let waited = self.0.changed.wait_timeout_while(state, GATHER, may_gather);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.urgent = false;
         std::mem::swap(&mut state.items, taken);
         true
     }
 
-    /// Waits at most this long for an item or for the end of the queue. Returns whether either came.
+    /// Waits up to `patience` for an item, or for the end of the queue. Returns whether either came.
     pub fn wait(&self, patience: Duration) -> bool {
         let mut state = self.0.lock();
         state.idle = true;
@@ -155,7 +157,7 @@ impl<T> Drop for Outlet<T> {
         state.close();
         let left = std::mem::take(&mut state.items);
         drop(state);
-        // This reports to whoever waits for one of them.
+        // Dropping the items tells whoever waits for one of them.
         drop(left);
     }
 }

@@ -1,8 +1,8 @@
 //! A read-only connection: the store may be on a read-only file system, or belong to somebody else.
 //!
 //! SQLite reads a database with a write-ahead log through an index file next to it, and creates that file if necessary.
-//! If there is no log, nobody has the store open, and only the database file is read: no lock is taken then, and no
-//! file created.
+//! If there is no log, nobody has the store open. Then only the database file is read: no lock is taken, and no file is
+//! created.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,15 +20,15 @@ use super::{StoreError, schema};
 #[derive(Debug)]
 pub(super) struct Reader {
     connection: Connection,
-    /// The file, if it is read without log and index.
+    /// The file, if it is read without a log and an index.
     still: Option<Still>,
 }
 
-/// A file that nobody writes to.
+/// A database file that nobody had open.
 #[derive(Debug)]
 struct Still {
     path: PathBuf,
-    /// Its length, and when it was last written.
+    /// Its length and its modification time when it was opened.
     seen: (u64, SystemTime),
 }
 
@@ -45,7 +45,7 @@ impl Reader {
             Some(still) => still.open(),
             None => open_shared(path),
         };
-        let connection = opened.map_err(|error| explained(error, path))?;
+        let connection = opened.map_err(|error| explain(error, path))?;
         Ok(Self { connection, still })
     }
 
@@ -59,7 +59,7 @@ impl Reader {
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let answer = query(&self.connection);
-        if self.still.as_ref().is_some_and(Still::is_over) {
+        if self.still.as_ref().is_some_and(Still::has_changed) {
             return Err(StoreError::Changed);
         }
         answer
@@ -67,8 +67,8 @@ impl Reader {
 }
 
 impl Still {
-    /// The file at an absolute path, if nobody has it open: whoever does keeps a log next to it. An empty log without
-    /// an index was left by a copy.
+    /// The file at an absolute path, if nobody has it open. Whoever has it open keeps a log and an index next to it; an
+    /// empty log without an index was left by a copy.
     fn find(path: &Path) -> io::Result<Option<Self>> {
         let log = match fs::metadata(beside(path, "-wal")) {
             Ok(found) => Some(found.len()),
@@ -97,8 +97,8 @@ impl Still {
         Ok(connection)
     }
 
-    /// Whether somebody has written to it.
-    fn is_over(&self) -> bool {
+    /// Whether somebody has written to the file.
+    fn has_changed(&self) -> bool {
         seen(&self.path).ok() != Some(self.seen)
     }
 }
@@ -108,8 +108,8 @@ fn seen(path: &Path) -> io::Result<(u64, SystemTime)> {
     Ok((found.len(), found.modified()?))
 }
 
-/// Opens a database that others may have open. The last one to close it tidies it up, and can only do so if it could
-/// write; if the file is not writable, SQLite opens it read-only by itself.
+/// Opens a database that others may have open, for writing if possible: whoever closes it last tidies it up, and needs
+/// to write for that. If the file is not writable, SQLite opens it read-only by itself. Queries cannot write.
 fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -118,8 +118,8 @@ fn open_shared(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// SQLite does not say why a file cannot be opened, nor which one.
-fn explained(error: rusqlite::Error, path: &Path) -> StoreError {
+/// Finds out why a file could not be opened, and which one: SQLite does not say.
+fn explain(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
         return error.into();
     }

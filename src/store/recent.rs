@@ -1,4 +1,4 @@
-//! What was used last, up to a bound: caches that may forget.
+//! Bounded caches.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -10,7 +10,7 @@ use hashlink::LruCache;
 pub struct Recent<K, V, S = RandomState> {
     held: Mutex<Held<K, V, S>>,
     /// The most that all values together may weigh.
-    most: u64,
+    capacity: u64,
     weigh: fn(&V) -> usize,
 }
 
@@ -21,15 +21,15 @@ struct Held<K, V, S> {
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
-    /// A cache of at most `most` values.
-    pub fn of_entries(most: u64) -> Self {
-        Self::of_weight(most, |_| 1)
+    /// A cache of at most `capacity` values.
+    pub fn of_entries(capacity: u64) -> Self {
+        Self::of_weight(capacity, |_| 1)
     }
 
-    /// A cache of values that weigh at most `most` together.
-    pub fn of_weight(most: u64, weigh: fn(&V) -> usize) -> Self {
+    /// A cache of values that weigh at most `capacity` together.
+    pub fn of_weight(capacity: u64, weigh: fn(&V) -> usize) -> Self {
         let entries = LruCache::with_hasher(usize::MAX, S::default());
-        Self { held: Mutex::new(Held { entries, weight: 0 }), most, weigh }
+        Self { held: Mutex::new(Held { entries, weight: 0 }), capacity, weigh }
     }
 
     fn held(&self) -> MutexGuard<'_, Held<K, V, S>> {
@@ -46,18 +46,18 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         self.held().entries.get(key).map(|(value, _)| value.clone())
     }
 
-    /// Inserts a value. One that weighs more than the whole cache may is not kept, and the previous value of the key is
-    /// removed.
+    /// Inserts a value. A value that alone weighs more than the capacity is not kept; the previous value of the key is
+    /// removed all the same.
     pub fn insert(&self, key: K, value: V) {
         let weight = (self.weigh)(&value) as u64;
-        if weight > self.most {
+        if weight > self.capacity {
             self.remove(&key);
             return;
         }
-        // Removed values are dropped when nobody waits for the lock.
+        // Removed values are dropped outside the lock.
         let replaced = self.held().insert(key, value, weight);
         drop(replaced);
-        while self.excess().is_some() {}
+        while self.evict().is_some() {}
     }
 
     /// Removes a value and returns it.
@@ -84,13 +84,14 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         let weight = (self.weigh)(&own) as u64;
         held.insert(key, own.clone(), weight);
         drop(held);
-        while self.excess().is_some() {}
+        while self.evict().is_some() {}
         own
     }
 
-    fn excess(&self) -> Option<(K, V)> {
+    /// Removes and returns the least recently used entry, if the cache is over its capacity.
+    fn evict(&self) -> Option<(K, V)> {
         let mut held = self.held();
-        if held.weight <= self.most {
+        if held.weight <= self.capacity {
             return None;
         }
         let (key, (value, weight)) = held.entries.remove_lru()?;

@@ -1,9 +1,8 @@
 //! The threads that have sent a history.
 //!
-//! Any number of threads may begin with the same messages. Which of them continues with a request is decided among the
-//! newest ones and those of its session that were in use last, so that the work of a request does not grow with the
-//! number of the others. What was decided about a history is stored under the history itself: no thread is needed to
-//! find that.
+//! Any number of threads may begin with the same messages. The one that a request continues is looked for only among
+//! the newest of them, and those of the request's session that were in use last. So the work of a request does not grow
+//! with the number of threads. Decisions need no thread to be found: they are stored under the history itself.
 
 use rusqlite::{Connection, params};
 
@@ -12,15 +11,17 @@ use super::row::{Boundary, Thread};
 use super::sqlite::thread_with_id;
 use crate::conversation::Chain;
 
-/// The number of threads of a history that are considered because they are the newest. If it has fewer, these are all.
-pub(super) const NEWEST: usize = 16;
-/// The number of a session's threads that are considered because they were in use last, if they have sent the history.
-pub(super) const IN_USE: usize = 32;
+/// How many of the newest threads that sent a history are considered.
+pub(super) const NEWEST_THREADS: usize = 16;
+/// How many of a session's threads are considered, those in use last. The ones that have not sent the history are then
+/// left out.
+pub(super) const SESSION_THREADS: usize = 32;
 
-/// Ids of threads begin with the time at which they were made.
+/// The newest threads that sent a history: ids of threads begin with the time at which they were made.
 const BY_HISTORY: &str = "SELECT thread FROM boundaries WHERE chain = ?1 ORDER BY thread DESC LIMIT ?2";
 
-/// The joined tables are read in this order: a history may have many more threads.
+/// Of a session's threads in use last, those that sent a history. `CROSS JOIN` makes SQLite read the session's threads
+/// first: many more may have sent the history.
 const BY_SESSION: &str = "SELECT thread
                           FROM (SELECT id FROM threads WHERE session IS ?2 ORDER BY at_ms DESC LIMIT ?3)
                           CROSS JOIN boundaries ON chain = ?1 AND thread = id";
@@ -33,15 +34,16 @@ pub(super) fn find(
 ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError> {
     let mut by_history = connection.prepare_cached(BY_HISTORY)?;
     for &chain in chains {
-        let newest = by_history.query_map(params![chain.0.0, NEWEST as u64], |row| row.get(0))?;
+        let newest = by_history.query_map(params![chain.0.0, NEWEST_THREADS as u64], |row| row.get(0))?;
         let mut ids: Vec<String> = newest.collect::<Result<_, _>>()?;
         if ids.is_empty() {
             continue;
         }
-        if ids.len() == NEWEST {
+        // If there are fewer, these are all.
+        if ids.len() == NEWEST_THREADS {
             let mut by_session = connection.prepare_cached(BY_SESSION)?;
-            let in_use =
-                by_session.query_map(params![chain.0.0, session, IN_USE as u64], |row| row.get(0))?;
+            let in_use = by_session
+                .query_map(params![chain.0.0, session, SESSION_THREADS as u64], |row| row.get(0))?;
             for id in in_use {
                 ids.push(id?);
             }
@@ -102,13 +104,14 @@ mod tests {
             vec![steps(BY_HISTORY), steps(BY_SESSION)]
         };
         let mut expected = None;
-        for threads in [NEWEST + 1, 100, 2000] {
+        for threads in [NEWEST_THREADS + 1, 100, 2000] {
             let connection = Connection::open_in_memory().unwrap();
             schema::prepare(&connection).unwrap();
             let shared = crowd(&connection, threads);
             let found = find(&connection, &[shared], Some("session 0")).unwrap();
             let ids: Vec<&str> = found.iter().map(|(boundary, _)| &*boundary.thread).collect();
-            let mut newest: Vec<String> = (threads - NEWEST..threads).map(|n| format!("{n:06}")).collect();
+            let mut newest: Vec<String> =
+                (threads - NEWEST_THREADS..threads).map(|n| format!("{n:06}")).collect();
             newest.insert(0, "000000".to_owned());
             assert_eq!(ids, newest, "{threads}");
             assert!(found.iter().all(|(boundary, thread)| {
@@ -136,12 +139,12 @@ mod tests {
             ("a session that has sent it", Some("session 60"), vec![60]),
             ("a session that has sent something else", Some("session 3"), vec![]),
             ("an unknown session", Some("session"), vec![]),
-            ("no session", None, (0..IN_USE).filter(|n| *n != 3).collect()),
+            ("no session", None, (0..SESSION_THREADS).filter(|n| *n != 3).collect()),
         ] {
             let found = find(&connection, &[shared], session).unwrap();
             let ids: Vec<&str> = found.iter().map(|(boundary, _)| &*boundary.thread).collect();
             let expected: Vec<String> =
-                older.into_iter().chain(100 - NEWEST..100).map(|n| format!("{n:06}")).collect();
+                older.into_iter().chain(100 - NEWEST_THREADS..100).map(|n| format!("{n:06}")).collect();
             assert_eq!(ids, expected, "{case}");
             let gone = found.iter().filter(|(_, thread)| thread.is_none());
             assert_eq!(gone.map(|(boundary, _)| &*boundary.thread).collect::<Vec<_>>(), ["000099"], "{case}");

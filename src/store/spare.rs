@@ -1,7 +1,7 @@
 //! Gives free space of the database back to the file system, a little at a time.
 //!
-//! What is removed leaves free pages behind, which later writes use. Pages far in excess of that are given back. A
-//! store that was created without the list of where its pages belong keeps them: moving them all means writing the file
+//! Removed rows leave free pages behind, which later writes use. Pages far in excess of what these need are given back.
+//! A store that was created without `auto_vacuum` keeps all of them: giving them back would mean writing the whole file
 //! anew, and nobody else could write in the meantime.
 
 use rusqlite::Connection;
@@ -11,20 +11,21 @@ pub(super) const INCREMENTAL: i64 = 2;
 
 /// The most pages that a step gives back: for each, two or three are written.
 const STEP: i64 = 50;
-/// The fewest free pages that stay, and the divisor for the share of the used ones that stays free at least: the next
-/// hours' records need them.
-const LEAST: i64 = 128;
-const SHARE: i64 = 8;
+// The next hours' records need some free pages.
+/// The fewest free pages that stay.
+const MIN_FREE: i64 = 128;
+/// One free page stays for this many used ones.
+const USED_PER_FREE: i64 = 8;
 
-/// Takes a step. Returns whether there may be more. With the last one the file becomes shorter, unless somebody is
-/// still reading its previous state: then it does when that is over.
+/// Takes a step. Returns whether there may be more. With the last step the file becomes shorter; if somebody still reads
+/// its previous state, that happens later.
 pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let pages = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    let due = || -> rusqlite::Result<i64> {
+    let excess = || -> rusqlite::Result<i64> {
         let free = pages("freelist_count")?;
-        Ok(free - LEAST.max((pages("page_count")? - free) / SHARE))
+        Ok(free - MIN_FREE.max((pages("page_count")? - free) / USED_PER_FREE))
     };
-    let before = due()?;
+    let before = excess()?;
     if before <= 0 || pages("auto_vacuum")? != INCREMENTAL {
         return Ok(false);
     }
@@ -32,13 +33,13 @@ pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let mut steps = statement.query([])?;
     while steps.next()?.is_some() {}
     drop(steps);
-    let after = due()?;
-    let goes_on = 0 < after && after < before;
-    if !goes_on {
-        // This waits for nobody.
+    let after = excess()?;
+    let has_more = 0 < after && after < before;
+    if !has_more {
+        // A passive checkpoint waits for nobody.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
     }
-    Ok(goes_on)
+    Ok(has_more)
 }
 
 #[cfg(test)]
@@ -112,7 +113,7 @@ mod tests {
         drop(connection);
         assert!(is_whole(&other) && count(&other) == rows);
         let left = fs::metadata(&path).unwrap().len();
-        assert!(left < full / 4 && left >= LEAST.unsigned_abs() * 8192, "{left} of {full}");
+        assert!(left < full / 4 && left >= MIN_FREE.unsigned_abs() * 8192, "{left} of {full}");
     }
 
     /// The file is not rewritten for that: free pages are reused.

@@ -71,12 +71,13 @@ pub(super) fn of_conversation(connection: &Connection, id: &str) -> Result<Optio
 }
 
 /// The most summaries of a conversation that are read.
-const MOST: u32 = 64;
+const MAX_SUMMARIES: u32 = 64;
 
 /// The newest summaries of a conversation, whichever of its threads they were written for.
 pub(super) fn all_of(connection: &Connection, id: &str) -> Result<Vec<Summary>, StoreError> {
-    let query =
-        format!("SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT {MOST}");
+    let query = format!(
+        "SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT {MAX_SUMMARIES}"
+    );
     let mut statement = connection.prepare_cached(&query)?;
     let mut rows = statement.query([id])?;
     let mut all = Vec::new();
@@ -92,8 +93,8 @@ fn one(connection: &Connection, query: &str, id: &str) -> Result<Option<Summary>
     rows.next()?.map(summary).transpose()
 }
 
-/// Stores a batch's summaries. Of two for the same history the newer is kept. A summary is never older than one of its
-/// thread that was stored before it, however the clock was set in the meantime: its time is raised.
+/// Stores a batch's summaries. A newer one for the same history replaces the older one. If the clock was set back, the
+/// time of a summary is raised, so that it is later than that of all earlier ones of its thread.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for summary in &batch.summaries {
         connection

@@ -11,11 +11,11 @@ use super::StoreError;
 use super::row::{Batch, StoredWindow};
 
 /// The most rows that are kept: the latest ones.
-const MOST: u32 = 256;
+const MAX_ROWS: u32 = 256;
 /// How long a statement is believed.
 pub const BELIEVED: Duration = Duration::from_secs(24 * 3600);
 
-/// Everything that is believed at `now_ms`, in milliseconds since 1970, the latest last.
+/// All statements that are believed at `now_ms`, in milliseconds since 1970, the latest last.
 pub(super) fn all(connection: &Connection, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT upstream, model, tokens, at_ms FROM windows WHERE at_ms >= ?1 ORDER BY at_ms",
@@ -31,7 +31,7 @@ pub(super) fn all(connection: &Connection, now_ms: i64) -> Result<Vec<StoredWind
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Stores a batch's windows, and removes those that have turned out to be wrong or are too old.
+/// Stores a batch's windows. Removes those that have turned out to be wrong, are too old, or are too many.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     for window in &batch.windows {
         connection
@@ -53,7 +53,7 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
                     "DELETE FROM windows WHERE (upstream, model) NOT IN
                        (SELECT upstream, model FROM windows ORDER BY at_ms DESC LIMIT ?1)",
                 )?
-                .execute([MOST])?;
+                .execute([MAX_ROWS])?;
         }
     }
     Ok(())
