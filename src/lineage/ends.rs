@@ -1,12 +1,12 @@
-//! The histories within a request, and where a request may be taken to end.
+//! The histories within a request, and those of them with which a request may end.
 //!
-//! Nothing is looked up: everything is in the request itself.
+//! Everything here is computed from the request alone.
 
 use crate::conversation::{Chain, Conversation, Digest, Message, PartId, PartKind, Role, Stem};
 
-/// The number of messages at the beginning that are instructions in text, if anything follows them. Clients put the
+/// The number of messages at the beginning that are instructions in text; 0 if nothing follows them. Clients put the
 /// date, the state of a repository or a number of their own there, so histories are identified by what follows.
-fn instructions(conversation: &Conversation) -> usize {
+fn count_instructions(conversation: &Conversation) -> usize {
     let instructs = |message: &&Message| {
         let index = &message.index;
         index.role == Role::System && index.parts.iter().all(|part| part.kind() == PartKind::Text)
@@ -15,7 +15,7 @@ fn instructions(conversation: &Conversation) -> usize {
     if count < conversation.messages.len() { count } else { 0 }
 }
 
-/// The texts at the end of a request's last message, after other parts of it: clients put the current state there, and
+/// The texts at the end of a request's last message, behind its other parts. Clients put the current state there, and
 /// leave it out of the next request or replace it.
 #[derive(Clone)]
 pub(super) struct LastWords {
@@ -25,7 +25,7 @@ pub(super) struct LastWords {
     before: Chain,
     /// Digests of the message's parts, as received.
     parts: Box<[Digest]>,
-    /// What precedes these texts, at least.
+    /// What the client keeps of the message: the parts before these texts, and at least the first part.
     stem: Stem,
 }
 
@@ -39,8 +39,8 @@ impl LastWords {
         Some(Self { message, before: *chains.get(message)?, parts, stem })
     }
 
-    /// The part of a later request from which on they are missing, provided that it continues from everything before
-    /// them and that the model has answered that.
+    /// Returns the part of a later request from which on the words are missing. Returns `None` unless the request
+    /// continues from everything before the words, and holds an answer of the model behind that.
     pub(super) fn left_out_of(
         &self,
         conversation: &Conversation,
@@ -51,14 +51,16 @@ impl LastWords {
         if answered <= message || chains.get(message) != Some(&before) {
             return None;
         }
-        let same =
-            parts.iter().zip(parts_of(conversation, message)).take_while(|(one, other)| **one == *other);
-        let (same, kept) = (same.count(), stem.parts as usize);
-        // A client may spell what it keeps in another way without the words: as a string, or without a cache mark.
+        let later_parts = parts_of(conversation, message);
+        let equal_parts = parts.iter().zip(later_parts).take_while(|(one, other)| **one == *other).count();
+        let stem_parts = stem.parts as usize;
+        // Without the words, a client may write what it keeps in another way: as a string, or without a cache mark.
         let index = &conversation.messages[message].index;
-        let says = index.stem.map_or(index.fingerprint, |other| other.fingerprint);
-        let stays = same >= kept || says == stem.fingerprint;
-        stays.then_some(PartId { message: message as u32, part: same.max(kept) as u32 })
+        let fingerprint = index.stem.map_or(index.fingerprint, |later| later.fingerprint);
+        if equal_parts < stem_parts && fingerprint != stem.fingerprint {
+            return None;
+        }
+        Some(PartId { message: message as u32, part: equal_parts.max(stem_parts) as u32 })
     }
 }
 
@@ -69,35 +71,36 @@ fn parts_of(conversation: &Conversation, message: usize) -> impl Iterator<Item =
 }
 
 /// The number of messages up to the model's last answer; 0 if there is none.
-pub(super) fn answered(messages: &[Message]) -> usize {
+pub(super) fn count_answered(messages: &[Message]) -> usize {
     let mut messages = messages.iter();
     messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
 }
 
-/// Whether a request may be taken to end after a number of messages: not with the model's words, and not within its
-/// instructions.
+/// Tells whether a request may end after a number of messages: not with the model's words, and not within the
+/// instructions at the beginning.
 pub(super) fn may_end(conversation: &Conversation) -> impl Fn(usize) -> bool {
-    let instructions = instructions(conversation);
+    let instructions = count_instructions(conversation);
     move |count| count > instructions && conversation.messages[count - 1].index.role != Role::Assistant
 }
 
-/// The shortest history of at least `least` messages that a request may be taken to end with, or all of it.
+/// The length of the shortest history of at least `least` messages that a request may end with. If there is none, that
+/// of the whole request.
 pub(super) fn first_end(conversation: &Conversation, least: usize) -> usize {
     let (all, may_end) = (conversation.messages.len(), may_end(conversation));
     (least..=all).find(|count| may_end(*count)).unwrap_or(all)
 }
 
-/// The histories longer than the first `sent` messages that a request may be taken to end with.
+/// The histories longer than the first `sent` messages that a request may end with.
 pub(super) fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -> Vec<Chain> {
-    let (fresh, may_end) = (sent + 1..chains.len(), may_end(conversation));
-    fresh.filter(|count| may_end(*count)).map(|count| chains[count]).collect()
+    let may_end = may_end(conversation);
+    (sent + 1..chains.len()).filter(|count| may_end(*count)).map(|count| chains[count]).collect()
 }
 
-/// The histories up to each message, the empty one first. Only the number of instructions at the beginning is part of
-/// them, because places in a history include those. The first message after the instructions begins the conversation,
-/// and identifies the histories within the instructions as well.
+/// The histories up to each message, the empty one first. They depend on the number of instructions at the beginning,
+/// since positions in a history count these, but not on their text. The first message behind the instructions begins the
+/// conversation, and identifies the histories within the instructions as well.
 pub(super) fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
-    let (instructions, history) = conversation.messages.split_at(instructions(conversation));
+    let (instructions, history) = conversation.messages.split_at(count_instructions(conversation));
     let mut chains = Vec::with_capacity(conversation.messages.len() + 1);
     chains.push(root);
     let mut chain = root;

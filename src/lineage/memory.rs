@@ -1,8 +1,8 @@
-//! The newest histories, remembered above the store.
+//! The newest histories and threads, remembered above the store.
 //!
-//! What was in force when a request left never changes afterwards, so what is known of a history is true as long as it
-//! is kept, whatever another gateway does on the same store, until the store has done with it. Where a thread stands is
-//! not: it is looked up again where the store knows of a longer history.
+//! What was in force for a history when its request left never changes afterwards, whatever another gateway does on the
+//! same store. So what is remembered of a history is true until the store removes it. The head of a thread does change:
+//! the thread is looked up again if the store knows a longer history.
 
 use std::sync::Arc;
 
@@ -14,20 +14,21 @@ use super::ends::LastWords;
 
 /// A thread as its newest request left it.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct KnownThread {
     pub(super) thread: Thread,
-    /// Histories that its newest request was the first to send, behind the model's last answer: it goes on from one
-    /// of them, if the client takes its last words out again.
+    /// Shorter histories that its newest request was the first to send, behind the model's last answer. The thread
+    /// continues from one of them if the client takes its last words out again.
     pub(super) stems: Arc<[Chain]>,
-    /// Words that it may take out of its newest request's last message.
+    /// The words that the client may take out of the last message of its newest request.
     pub(super) last_words: Option<Arc<LastWords>>,
-    /// From which history on an event of its newest request holds, in messages.
+    /// The length in messages of the shortest history to which an event of its newest request applies.
     pub(super) event: usize,
 }
 
-/// The threads that have sent a history, of many the newest [`SENDERS`].
+/// The ids of the threads that have sent a history; of many, the newest [`SENDERS_PER_HISTORY`].
 pub(super) type Senders = Arc<[String]>;
 
+/// What is remembered of a history that was sent.
 #[derive(Clone)]
 struct Sent {
     threads: Senders,
@@ -41,56 +42,68 @@ pub(super) struct Decided {
     pub(super) splice: Option<Arc<Splice>>,
 }
 
-/// What the plan of a request left, and the history that it ended with.
-pub(super) type Left = (Chain, Box<Standing>);
+/// What the plan of a request left for the next one.
+#[derive(Clone)]
+pub(super) struct LeftStanding {
+    /// The history that the request ended with.
+    pub(super) head: Chain,
+    pub(super) standing: Box<Standing>,
+}
 
-/// Threads that are remembered, and answers that tell one.
+/// When the newest request of a history left, in milliseconds since 1970.
+#[derive(Clone, Copy)]
+struct Departure {
+    at_ms: i64,
+    /// When, before it, the last request of its thread left that the provider may have read.
+    last_read_ms: i64,
+}
+
+/// The most entries of the caches of threads and answers.
 const THREADS: u64 = 4096;
-/// Histories of which a few bytes are remembered.
+/// The most entries of a cache of histories that takes a few bytes for each.
 const HISTORIES: u64 = 4 * THREADS;
-/// Threads that are remembered to have sent one history; the store knows the others.
-pub(super) const SENDERS: usize = 16;
-/// What an entry takes besides what it decides, in bytes.
+/// The most threads that are remembered to have sent one history; the store knows the others.
+pub(super) const SENDERS_PER_HISTORY: usize = 16;
+/// The memory that an entry takes besides its decisions, in bytes.
 const OVERHEAD: usize = 256;
 
 /// A bounded memory of histories and threads.
 pub struct Memory {
     sent: Recent<Chain, Sent, Hashed>,
-    threads: Recent<String, Known>,
-    /// Those that were set aside, and since which history. They stay so, also where a request goes on that had found one
-    /// before.
+    threads: Recent<String, KnownThread>,
+    /// The threads that were set aside, each with the shortest history that was refused, if known. They stay so, even if a
+    /// request that found its thread before that updates it afterwards.
     aside: Recent<String, Option<Chain>>,
-    /// Which thread an answer was given in.
+    /// The thread in which an answer was given.
     answers: Recent<Digest, String, Hashed>,
-    standings: Recent<Chain, Left, Hashed>,
-    /// What has become of the last request of a history.
+    standings: Recent<Chain, LeftStanding, Hashed>,
+    /// What became of the last request of a history.
     fates: Recent<Chain, Fate, Hashed>,
-    /// When the last request of a history left, and before it the last one of its thread that the provider may have read.
-    left: Recent<Chain, (i64, i64), Hashed>,
-    /// When threads said what they rely on.
+    departures: Recent<Chain, Departure, Hashed>,
+    /// When a thread last recorded what it relies on, in milliseconds since 1970.
     noted: Recent<String, i64>,
-    /// Messages of a history that were sent to a model that binds what it thinks.
+    /// How many messages of a history were sent to a model that binds its reasoning.
     bound: Recent<Chain, usize, Hashed>,
     /// First stakes of a sender's threads that are not won, and made up for by none that is, by cache.
     wagers: Recent<Chain, u32, Hashed>,
-    /// What the last request of a history is to read of a cache.
+    /// What the last request of a history should read from a cache.
     expected: Recent<Chain, Expected, Hashed>,
-    /// What has become of that, by cache.
+    /// What was found of that, by cache.
     findings: Recent<Chain, Findings, Hashed>,
 }
 
 impl Memory {
-    /// Remembers decisions of about `bytes` in all, and half as much of where threads stand: one that fills a large window
-    /// takes some hundred KiB, and one that is forgotten is folded anew.
+    /// A memory of about `bytes` of decisions, and half as much of standings. The standing of a thread that fills a large
+    /// window takes some hundred KiB; one that is forgotten is computed anew.
     pub fn new(bytes: u64) -> Self {
         Self {
             sent: Recent::of_weight(bytes, Sent::weight),
             threads: Recent::of_entries(THREADS),
             aside: Recent::of_entries(THREADS),
             answers: Recent::of_entries(THREADS),
-            standings: Recent::of_weight(bytes / 2, |(_, standing)| standing.weight() + OVERHEAD),
+            standings: Recent::of_weight(bytes / 2, |left| left.standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
-            left: Recent::of_entries(THREADS),
+            departures: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
             bound: Recent::of_entries(HISTORIES),
             wagers: Recent::of_entries(THREADS),
@@ -99,20 +112,22 @@ impl Memory {
         }
     }
 
-    pub(super) fn remember(&self, chain: Chain, known: Known, decided: Decided) {
+    /// Remembers a thread, and what was in force for the history of its newest request.
+    pub(super) fn remember(&self, chain: Chain, known: KnownThread, decided: Decided) {
         self.remember_history(chain, &known.thread.id, decided);
-        self.know(known);
+        self.keep_thread(known);
     }
 
-    /// A thread as it is now.
-    pub(super) fn know(&self, known: Known) {
+    /// Remembers a thread as it is now.
+    pub(super) fn keep_thread(&self, known: KnownThread) {
         if known.thread.observe {
             self.aside.insert(known.thread.id.clone(), known.thread.refused);
         }
         self.threads.insert(known.thread.id.clone(), known);
     }
 
-    /// Of requests of one history that left at the same time, the one that decided most is the one that is stored.
+    /// Remembers that a thread sent a history, and what was in force for it. If several requests with this history left at
+    /// the same time, the one that decided most is the one whose decisions are stored, and these are kept.
     pub(super) fn remember_history(&self, chain: Chain, thread: &String, mut decided: Decided) {
         let mut threads = Senders::default();
         if let Some(known) = self.sent.get(&chain) {
@@ -122,14 +137,14 @@ impl Memory {
             }
         }
         if !threads.contains(thread) {
-            let newest = threads.len().saturating_sub(SENDERS - 1)..;
+            let newest = threads.len().saturating_sub(SENDERS_PER_HISTORY - 1)..;
             threads = threads[newest].iter().chain([thread]).cloned().collect();
         }
         self.sent.insert(chain, Sent { threads, decided });
     }
 
-    /// Drops what a longer history of the same thread replaces. The store still has it.
-    pub(super) fn forget(&self, chain: Chain) {
+    /// Forgets a history, for instance because a longer one of the same thread replaces it. The store still has it.
+    pub(super) fn forget_history(&self, chain: Chain) {
         self.sent.remove(&chain);
     }
 
@@ -141,25 +156,25 @@ impl Memory {
         self.sent.get(&chain).map(|sent| sent.decided)
     }
 
-    pub(super) fn answered(&self, answer: Digest, thread: String) {
+    pub(super) fn keep_answer(&self, answer: Digest, thread: String) {
         self.answers.insert(answer, thread);
     }
 
-    pub(super) fn answered_in(&self, answer: Digest) -> Option<String> {
+    pub(super) fn thread_of_answer(&self, answer: Digest) -> Option<String> {
         self.answers.get(&answer)
     }
 
-    pub(super) fn keep_standing(&self, chain: Chain, left: Left) {
+    pub(super) fn keep_standing(&self, chain: Chain, left: LeftStanding) {
         self.standings.insert(chain, left);
     }
 
-    /// Hands out what the last request of a history left. It goes on with the next one only.
-    pub(super) fn take_standing(&self, chain: Chain) -> Option<Left> {
+    /// Hands out what the last request of a history left: only one request continues with it.
+    pub(super) fn take_standing(&self, chain: Chain) -> Option<LeftStanding> {
         self.standings.remove(&chain)
     }
 
-    /// A request with this history is about to leave; or has ended, and this has become of it.
-    pub(super) fn end(&self, chain: Chain, fate: Fate) {
+    /// Remembers what became of the last request of a history; [`Fate::Unknown`] when it is about to leave.
+    pub(super) fn keep_fate(&self, chain: Chain, fate: Fate) {
         self.fates.insert(chain, fate);
     }
 
@@ -167,17 +182,21 @@ impl Memory {
         self.fates.get(&chain).unwrap_or(Fate::Unknown)
     }
 
-    /// A request with this history leaves; the one before it that may have been read left then.
-    pub(super) fn leave(&self, chain: Chain, at_ms: i64, before_ms: i64) {
-        self.left.insert(chain, (at_ms, before_ms));
+    /// Remembers that a request with this history leaves at `at_ms`, and when the last request of its thread left that
+    /// the provider may have read.
+    pub(super) fn keep_departure(&self, chain: Chain, at_ms: i64, last_read_ms: i64) {
+        self.departures.insert(chain, Departure { at_ms, last_read_ms });
     }
 
-    /// When the newest request of a thread left that the provider may have read. Where it is not remembered what has become
-    /// of the newest of all, that is it.
+    /// When the newest request of a thread left that the provider may have read, in milliseconds since 1970. That is its
+    /// newest request, unless this is known to have been refused.
     pub(super) fn last_read_ms(&self, thread: &Thread) -> i64 {
-        let left = self.left.get(&thread.head).filter(|(at_ms, _)| *at_ms == thread.at_ms);
-        let refused = left.filter(|_| self.fate(thread.head) == Fate::Refused);
-        refused.map_or(thread.at_ms, |(_, before_ms)| before_ms)
+        match self.departures.get(&thread.head) {
+            Some(left) if left.at_ms == thread.at_ms && self.fate(thread.head) == Fate::Refused => {
+                left.last_read_ms
+            }
+            _ => thread.at_ms,
+        }
     }
 
     /// What has become of the first stake of a thread of a sender's. A short talk that is gone on with once wins back what
@@ -191,16 +210,16 @@ impl Memory {
         self.wagers.insert(cache, lost);
     }
 
-    /// What the request of this name is to read.
-    pub(super) fn expect(&self, asks: Chain, expected: Expected) {
-        self.expected.insert(asks, expected);
+    /// Remembers what a request should read from a cache.
+    pub(super) fn keep_expected(&self, request: Chain, expected: Expected) {
+        self.expected.insert(request, expected);
     }
 
-    pub(super) fn take_expected(&self, asks: Chain) -> Option<Expected> {
-        self.expected.remove(&asks)
+    pub(super) fn take_expected(&self, request: Chain) -> Option<Expected> {
+        self.expected.remove(&request)
     }
 
-    pub(super) fn find(&self, cache: Chain, findings: Findings) {
+    pub(super) fn keep_findings(&self, cache: Chain, findings: Findings) {
         self.findings.insert(cache, findings);
     }
 
@@ -208,7 +227,8 @@ impl Memory {
         self.findings.get(&cache).unwrap_or_default()
     }
 
-    /// So many messages of a history were sent to a model that binds what it thinks; once they were, they stay so.
+    /// Remembers that the first `messages` messages of a history were sent to a model that binds its reasoning. A smaller
+    /// number does not replace a greater one.
     pub(super) fn bind(&self, chain: Chain, messages: usize) {
         self.bound.insert(chain, messages.max(self.bound(chain)));
     }
@@ -221,15 +241,15 @@ impl Memory {
         self.wagers.get(&cache).unwrap_or_default()
     }
 
-    pub(super) fn note(&self, thread: &str, now_ms: i64) {
+    pub(super) fn keep_noted(&self, thread: &str, now_ms: i64) {
         self.noted.insert(thread.to_owned(), now_ms);
     }
 
-    pub(super) fn noted(&self, thread: &str) -> Option<i64> {
+    pub(super) fn noted_ms(&self, thread: &str) -> Option<i64> {
         self.noted.get(thread)
     }
 
-    pub(super) fn thread(&self, id: &str) -> Option<Known> {
+    pub(super) fn thread(&self, id: &str) -> Option<KnownThread> {
         let mut known = self.threads.get(id)?;
         if let Some(refused) = self.aside.get(id) {
             (known.thread.observe, known.thread.refused) = (true, refused);
@@ -245,20 +265,22 @@ impl Sent {
     }
 }
 
-impl Known {
-    /// A thread of which no more is known: what is decided anew about its newest request holds from the end of that on.
+impl KnownThread {
+    /// A thread of which no more is known. What is decided anew about its newest request applies from the end of that
+    /// request on.
     pub(super) fn of(thread: Thread) -> Self {
         Self { thread, stems: Arc::default(), last_words: None, event: usize::MAX }
     }
 }
 
 impl Decided {
-    /// What is in force for the first so many messages of a history, and more than its splice takes.
+    /// What is in force for the first `messages` messages of a history, which must include those that the splice replaces.
     pub(super) fn within(&self, messages: usize) -> Self {
         let within = |applied: &&Applied| (applied.part.message as usize) < messages;
         Self { applied: self.applied.iter().filter(within).cloned().collect(), splice: self.splice.clone() }
     }
 
+    /// Whether this has the longer splice, or the same one and more decisions.
     fn decides_more_than(&self, other: &Self) -> bool {
         let ends = [self, other].map(|decided| decided.splice.as_ref().map(|splice| splice.end()));
         ends[0] > ends[1] || (ends[0] == ends[1] && self.applied.len() > other.applied.len())

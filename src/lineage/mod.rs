@@ -28,9 +28,9 @@ pub use outlook::cache;
 pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
-use ends::{LastWords, answered, chains, ends, first_end, may_end};
-use kept::{kept, named};
-use memory::{Decided, Known};
+use ends::{LastWords, chains, count_answered, ends, first_end, may_end};
+use kept::{held_history, held_key};
+use memory::{Decided, KnownThread, LeftStanding};
 use threads::Found;
 
 /// How many messages a client may add at the end of a request and omit from the next one, within the same thread.
@@ -49,16 +49,16 @@ pub struct Place {
     pub relation: Relation,
     /// The number of messages that were sent before.
     pub sent: usize,
-    /// Where the previous request had words, within a message, that this one omits.
+    /// The part from which on this request omits words that the previous one had at the end of a message.
     pub left_out: Option<PartId>,
     /// The histories up to each message, the empty one first.
     pub chains: Vec<Chain>,
     /// The number of messages up to the model's last answer; 0 if there is none.
     pub answered: usize,
-    /// The length of the shortest history that was first sent with this request, and that a request may end with. An
-    /// event applies from there on; whoever returns to an earlier point gets what was sent before. The end of the
-    /// request does not count, since clients omit last words from the next one, unless it is unknown how the request
-    /// was first sent.
+    /// The length of the shortest history that was first sent with this request and that a request may end with. An event
+    /// applies from there on: a request that returns to an earlier point gets what was sent before. It is not the length
+    /// of the whole request, since clients omit last words from the next one; except in a retry if it is no longer known
+    /// how the request was first sent.
     pub event: usize,
     /// The histories that its thread has not sent before and that a request may end with.
     pub ends: Vec<Chain>,
@@ -74,7 +74,7 @@ impl Place {
         self.chains.last().copied().unwrap_or(self.thread.head)
     }
 
-    /// Whether the history was sent in another form than it came.
+    /// Whether the messages that were sent before were sent in another form than they came.
     pub fn is_edited(&self) -> bool {
         !self.applied.is_empty() || self.splice.is_some()
     }
@@ -84,7 +84,7 @@ impl Place {
         match self.relation {
             Relation::Fork => Ending::Branches,
             Relation::Continue if self.thread.head != self.chains[self.sent] => {
-                Ending::LeftOut(self.left_out.unwrap_or_else(|| behind(self.sent)))
+                Ending::LeftOut(self.left_out.unwrap_or_else(|| first_part_behind(self.sent)))
             }
             Relation::New | Relation::Continue | Relation::Retry => Ending::Stands,
         }
@@ -95,20 +95,20 @@ impl Place {
         if matches!(self.ending(), Ending::LeftOut(_)) { self.thread.head } else { self.chains[self.sent] }
     }
 
-    /// The lengths of the histories, behind the model's last answer and with more messages behind them, to which an
-    /// event of this request would apply.
+    /// The lengths of the shorter histories from which the thread continues if the client takes its last words out again:
+    /// they end behind the model's last answer, and an event of this request would apply to them.
     fn stems(&self) -> Range<usize> {
         let end = self.chains.len() - 1;
         self.event.max(self.answered + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
     }
 
-    /// The history from which on decisions of this request about the first `messages` messages apply.
+    /// The shortest history to which this request's decisions about its first `messages` messages apply.
     fn since(&self, messages: usize) -> Chain {
         self.chains[self.event.max(messages)]
     }
 
-    /// The length of the shortest history to which all of an event of this request applies: its splice, and the
-    /// reasoning of turns that are over by then.
+    /// The length of the shortest history to which all of an event of this request applies: its splice applies to that
+    /// history, and the turns whose reasoning it leaves out are over there.
     fn event_holds_from(
         &self,
         conversation: &Conversation,
@@ -116,11 +116,11 @@ impl Place {
         splice: Option<&Splice>,
     ) -> usize {
         let spliced = splice.map_or(0, |splice| self.splice_holds_from(conversation, splice));
-        let over = match planner::reasoning_is_over_in(conversation, applied) {
+        let turns_over = match planner::reasoning_is_over_in(conversation, applied) {
             0 => 0,
             messages => first_end(conversation, messages),
         };
-        spliced.max(over)
+        spliced.max(turns_over)
     }
 
     /// The length of the shortest history first sent with this request to which a splice applies. There and in all
@@ -129,7 +129,7 @@ impl Place {
         let (messages, may_end) = (&conversation.messages, may_end(conversation));
         let all = messages.len();
         let first = self.event.max(splice.end()).min(all);
-        let mut answered = answered(&messages[..first]);
+        let mut answered = count_answered(&messages[..first]);
         let mut newest = messages[..first].iter().rposition(|message| message.index.starts_turn());
         for (count, message) in messages.iter().enumerate().skip(first) {
             if answered >= splice.end()
@@ -150,7 +150,7 @@ impl Place {
 }
 
 /// The first part behind this many messages.
-const fn behind(messages: usize) -> PartId {
+const fn first_part_behind(messages: usize) -> PartId {
     PartId { message: messages as u32, part: 0 }
 }
 
@@ -192,8 +192,8 @@ impl Lineage {
         now_ms: i64,
     ) -> Result<Place, StoreError> {
         let sender = Sender { root, cache, caller, new_id, now_ms };
-        let kept = conversation.continues.as_deref().map(|previous| Chain(kept(root, previous)));
-        let chains = chains(conversation, kept.unwrap_or(root));
+        let held = conversation.continues.as_deref().map(|previous| Chain(held_key(root, previous)));
+        let chains = chains(conversation, held.unwrap_or(root));
         match self.longest_sent(&chains, caller, now_ms)? {
             None => self.place_of_unknown(conversation, chains, &sender),
             Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
@@ -207,11 +207,13 @@ impl Lineage {
         chains: Vec<Chain>,
         sender: &Sender<'_>,
     ) -> Result<Place, StoreError> {
-        let kept = named(sender.root, &chains);
-        let answerer = kept.map(|kept| self.answerer(kept, sender.caller)).transpose()?.flatten();
-        let (thread, relation) = match answerer {
+        let continued = match held_history(sender.root, &chains) {
+            Some(held) => self.thread_of_answer(held, sender.caller)?,
+            None => None,
+        };
+        let (thread, relation) = match continued {
             Some(thread) => (thread, Relation::Continue),
-            None => (self.thread_behind(conversation, sender)?, Relation::New),
+            None => (self.new_thread_by_seal(conversation, sender)?, Relation::New),
         };
         Ok(Place {
             root: sender.root,
@@ -220,7 +222,7 @@ impl Lineage {
             relation,
             sent: 0,
             left_out: None,
-            answered: answered(&conversation.messages),
+            answered: count_answered(&conversation.messages),
             event: first_end(conversation, 1),
             ends: ends(conversation, &chains, 0),
             chains,
@@ -239,14 +241,14 @@ impl Lineage {
         sender: &Sender<'_>,
     ) -> Result<Place, StoreError> {
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
-        let answered = answered(&conversation.messages);
+        let answered = count_answered(&conversation.messages);
         let is_edited = !applied.is_empty() || splice.is_some();
         let found = Found { conversation, sent, answered, is_edited };
         let (known, relation) = self.thread_of(threads, &chains, found, sender)?;
-        let is_again = relation == Relation::Retry && known.thread.head == chains[sent];
-        let event = if is_again { known.event } else { first_end(conversation, sent + 1) };
-        // What a thread shares with the one that it branches from becomes its own once that one is gone.
-        let own = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
+        let is_newest_again = relation == Relation::Retry && known.thread.head == chains[sent];
+        let event = if is_newest_again { known.event } else { first_end(conversation, sent + 1) };
+        // A thread that branches stores the histories that it shares with its parent too: the parent may be removed first.
+        let sent_by_thread = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
             root: sender.root,
             cache: sender.cache,
@@ -256,28 +258,28 @@ impl Lineage {
             sent,
             answered,
             event: event.min(chains.len() - 1),
-            ends: ends(conversation, &chains, own),
+            ends: ends(conversation, &chains, sent_by_thread),
             chains,
             applied,
             splice,
         })
     }
 
-    /// Earlier decisions about results in an unknown history. If the store cannot be read, they are decided anew:
-    /// nothing was sent in this order before, so no prefix is broken.
+    /// Decisions that were made about these results in other histories. If the store cannot be read there are none, and
+    /// the results are decided about anew: nothing was sent in this order before, so no prefix is broken.
     pub fn known_decisions(&self, root: Chain, keys: &[PartKey]) -> Vec<Option<Arc<Decision>>> {
         let stored = self.store.known_decisions(root, keys).unwrap_or_default();
         stored.into_iter().map(|stored| Some(stored?.decision)).collect()
     }
 
-    /// What the plan of the history's last request left for this one.
+    /// Takes what the plan of the previous request left for this one.
     pub fn standing(&self, place: &Place) -> Option<Box<Standing>> {
         let from = place.goes_on_from();
-        let (head, mut standing) = self.memory.take_standing(from)?;
+        let LeftStanding { head, mut standing } = self.memory.take_standing(from)?;
         if let Ending::LeftOut(part) = place.ending() {
             standing = Box::new(standing.departed(part));
         }
-        // What another thread left here is not what was answered.
+        // If a request that branched from here left it, that request is not the one that was answered.
         let is_answered = head == from && place.answered > place.sent;
         standing.ended(match self.memory.fate(head) {
             Fate::Unknown if is_answered => Fate::Billed,
@@ -291,7 +293,8 @@ impl Lineage {
         self.memory.bound(place.goes_on_from()).min(place.sent)
     }
 
-    /// Carries that over to this request, which goes to such a model itself if it `binds`.
+    /// Remembers how many messages of this request were sent to such a model: all if its own model `binds`, else as many as
+    /// before.
     pub fn bind(&self, place: &Place, binds: bool) {
         let messages = if binds { place.chains.len() - 1 } else { self.bound(place) };
         if messages > 0 {
@@ -307,11 +310,13 @@ impl Lineage {
             self.memory.wager(place.cache, wager);
         }
         self.expect(place, standing.expected());
-        let departed = (place.ending() == Ending::Branches).then(|| standing.departed(behind(place.sent)));
-        self.memory.end(head, Fate::Unknown);
-        self.memory.keep_standing(head, (head, standing));
+        let departed =
+            (place.ending() == Ending::Branches).then(|| standing.departed(first_part_behind(place.sent)));
+        self.memory.keep_fate(head, Fate::Unknown);
+        self.memory.keep_standing(head, LeftStanding { head, standing });
         if let Some(departed) = departed {
-            self.memory.keep_standing(place.chains[place.sent], (head, Box::new(departed)));
+            let left = LeftStanding { head, standing: Box::new(departed) };
+            self.memory.keep_standing(place.chains[place.sent], left);
         }
     }
 
@@ -322,7 +327,7 @@ impl Lineage {
         let decisions = applied[applied.len() - fresh..].iter().map(|applied| {
             let message = applied.part.message as usize;
             let chain = place.chains[message + 1];
-            // Whoever returns to what was sent without it gets it without it again.
+            // A history that was sent without this decision is sent without it again.
             let since = place.since(message + 1);
             let decision = Arc::clone(&applied.decision);
             StoredDecision { chain, part: applied.part.part, since, root, decision }
@@ -331,15 +336,15 @@ impl Lineage {
         Batch {
             decisions: decisions.collect(),
             threads: vec![Thread { head, at_ms: now_ms, ..place.thread.clone() }],
-            boundaries: place.ends.iter().chain([&head]).chain(&place.kept()).map(boundary).collect(),
-            used: self.used(place, now_ms),
+            boundaries: place.ends.iter().chain([&head]).chain(&place.held()).map(boundary).collect(),
+            used: self.due_use(place, now_ms),
             at_ms: now_ms,
             ..Batch::default()
         }
     }
 
-    /// Adds an event to a batch, with its decisions `fresh`: its splice under exactly the history that it replaces,
-    /// and its changes to what was sent before from where all of the event applies.
+    /// Adds an event, whose decisions are `fresh`, to a batch. Its splice is stored under exactly the history that it
+    /// replaces. Its changes to what was sent before apply from the shortest history on to which all of the event applies.
     pub fn event_in(
         &self,
         batch: &mut Batch,
@@ -375,43 +380,48 @@ impl Lineage {
         now_ms: i64,
     ) {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
-        self.continued(place);
-        self.memory.leave(place.head(), now_ms, self.last_read_ms(place));
+        self.remember_held(place);
+        self.memory.keep_departure(place.head(), now_ms, self.last_read_ms(place));
         if place.relation == Relation::Continue {
-            self.memory.forget(place.thread.head);
+            self.memory.forget_history(place.thread.head);
         }
-        if self.used(place, now_ms).is_some() {
-            self.memory.note(&thread.id, now_ms);
+        if self.due_use(place, now_ms).is_some() {
+            self.memory.keep_noted(&thread.id, now_ms);
         }
         let from = place.event_holds_from(conversation, &applied, splice.as_deref());
         let decided = Decided { applied, splice };
         let stems: Arc<[Chain]> = place.stems().map(|messages| place.chains[messages]).collect();
-        // The store knows what applies to earlier points than the event.
+        // What applies to shorter histories than the event is in the store.
         for messages in place.stems().filter(|messages| from <= *messages) {
             self.memory.remember_history(place.chains[messages], &thread.id, decided.within(messages));
         }
         let last_words = LastWords::of(conversation, &place.chains).map(Arc::new);
-        self.memory.remember(place.head(), Known { thread, stems, last_words, event: place.event }, decided);
+        self.memory.remember(
+            place.head(),
+            KnownThread { thread, stems, last_words, event: place.event },
+            decided,
+        );
     }
 
-    /// Stops all editing of this thread; `false` if only this gateway knows of it, until it ends.
+    /// Stops all editing of this thread. Returns `false` if that cannot be stored: then only this gateway knows of it, as
+    /// long as it runs.
     #[must_use]
     pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
         let (head, refused) = (place.head(), Some(place.since(0)));
         let thread = Thread { head, at_ms: now_ms, observe: true, refused, ..place.thread.clone() };
-        self.memory.know(Known::of(thread.clone()));
+        self.memory.keep_thread(KnownThread::of(thread.clone()));
         self.store.later(Batch { threads: vec![thread], at_ms: now_ms, ..Batch::default() })
     }
 
-    fn known(&self, id: &str) -> Result<Option<Known>, StoreError> {
+    fn known(&self, id: &str) -> Result<Option<KnownThread>, StoreError> {
         if let Some(known) = self.memory.thread(id) {
             return Ok(Some(known));
         }
-        Ok(self.store.thread(id)?.map(Known::of))
+        Ok(self.store.thread(id)?.map(KnownThread::of))
     }
 
-    /// The decisions that apply to the first `sent` messages. Of several about one part, the newest that took effect
-    /// within this history applies.
+    /// The decisions and the splice that apply to the first `sent` messages. Of several decisions about one part, the
+    /// newest that took effect within this history applies.
     fn decided(
         &self,
         conversation: &Conversation,
@@ -446,8 +456,8 @@ impl Lineage {
         Ok(Decided { applied: applied.into(), splice: self.splice(&chains[..=sent], &places)? })
     }
 
-    /// Of the splices that took effect within this history, the one that replaces most of it, and of those the
-    /// newest.
+    /// The splice that applies: of those that took effect within this history, the one that replaces most of it, and of
+    /// several such ones the newest.
     fn splice(
         &self,
         chains: &[Chain],

@@ -1,4 +1,4 @@
-//! What another lineage decided about requests whose places one has found.
+//! Applies the decisions of one lineage to a place that another one has found.
 
 use crate::conversation::Conversation;
 use crate::store::StoreError;
@@ -7,7 +7,7 @@ use super::memory::Decided;
 use super::{Lineage, Place};
 
 impl Lineage {
-    /// A place that another lineage has found, with what is in force by this one's memory and store.
+    /// A place that another lineage has found, with the decisions that are in force by this one's memory and store.
     ///
     /// # Errors
     /// When the store cannot be read.

@@ -1,15 +1,15 @@
-//! How requests stand to what was sent before.
+//! How a request relates to what was sent before.
 
 /// How a request relates to its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// Nothing of it was seen before.
     New,
-    /// It goes on where the thread's newest request ended.
+    /// It continues from the thread's newest request.
     Continue,
     /// The very same history was sent before.
     Retry,
-    /// It goes on from an earlier request of the thread.
+    /// It begins a thread that branches from another one.
     Fork,
 }
 

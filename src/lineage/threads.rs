@@ -1,16 +1,16 @@
 //! Finds the threads that sent a request's history, and chooses the one that continues with it, or begins a new one.
 
-use super::memory::{Known, SENDERS};
+use super::memory::{KnownThread, SENDERS_PER_HISTORY};
 use super::{Caller, Lineage, Relation, Sender};
 use crate::conversation::{Chain, Conversation, PartId};
 use crate::store::{StoreError, Thread};
 
-/// How long after the last sign of a conversation the same first words begin a new one, for clients without session
-/// ids: a nightly job asks in the same words each time. Longer than clients retry, and than providers keep a prompt
-/// cached.
-const RESTS_MS: i64 = 3_600_000;
+/// How long a conversation of a client without session ids must be idle, in milliseconds, until the same first words begin
+/// a new one: a nightly job uses the same words each time. This is longer than clients retry, and than providers keep a
+/// prompt in their cache.
+const NEW_RUN_AFTER_MS: i64 = 3_600_000;
 
-/// What is known of a request.
+/// What is known of a request when its thread is chosen.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) conversation: &'a Conversation,
@@ -18,29 +18,31 @@ pub(super) struct Found<'a> {
     pub(super) sent: usize,
     /// The number of messages up to the model's last answer.
     pub(super) answered: usize,
-    /// Whether these were sent in another form than they came.
+    /// Whether the messages that were sent before were sent in another form than they came.
     pub(super) is_edited: bool,
 }
 
 impl Found<'_> {
-    /// Where a thread's newest request had words, within a message, that this request must have omitted to continue
-    /// from there.
-    pub(super) fn left_out(self, known: &Known, chains: &[Chain]) -> Option<PartId> {
+    /// The part from which on this request omits words that the thread's newest request had at the end of a message;
+    /// `None` if it does not continue from that request in this way.
+    pub(super) fn left_out(self, known: &KnownThread, chains: &[Chain]) -> Option<PartId> {
         known.last_words.as_ref()?.left_out_of(self.conversation, chains, self.answered)
     }
 
-    /// Whether a thread that was set aside had these messages accepted in the form they were sent in, because its
-    /// refused edit came after them. If they were sent as they came, leaving them alone changes nothing.
-    fn was_taken_by(self, thread: &Thread, chains: &[Chain]) -> bool {
+    /// Whether these messages of a thread that was set aside were accepted in the edited form they were sent in, because
+    /// the refused edit came after them. If they were sent as they came, it makes no difference that the thread was set
+    /// aside.
+    fn was_accepted_in(self, thread: &Thread, chains: &[Chain]) -> bool {
         let is_before = |since| !chains[..=self.sent].contains(&since);
         self.is_edited && thread.observe && thread.refused.is_some_and(is_before)
     }
 }
 
 impl Lineage {
-    /// The longest prefix that was sent before, alone or within a longer history, and the threads that sent it. Of many,
-    /// these are the newest and those of the caller's session that were in use last. What follows need not be the
-    /// model's: an answer may have failed or been interrupted.
+    /// The number of messages in the longest prefix that was sent before, alone or within a longer history, and the
+    /// threads that sent it; `None` if nothing was. Of many threads, these are the newest, and those of the caller's
+    /// session that were in use last. The prefix need not be followed by an answer of the model, which may have failed or
+    /// been interrupted.
     pub(super) fn longest_sent(
         &self,
         chains: &[Chain],
@@ -56,8 +58,8 @@ impl Lineage {
             remembered = None;
         }
         let first = remembered.as_ref().map_or(1, |(sent, threads)| {
-            // Of so many, one of the session may have been left out.
-            if threads.len() < SENDERS { sent + 1 } else { *sent }
+            // If the list is full, a thread of the session may have been left out: ask the store as well.
+            if threads.len() < SENDERS_PER_HISTORY { sent + 1 } else { *sent }
         });
         let asked: Vec<Chain> = chains[first..].iter().rev().copied().collect();
         let session = caller.session.as_deref();
@@ -84,71 +86,73 @@ impl Lineage {
         Ok(Some((sent, threads)))
     }
 
-    /// Remembers a stored thread that another gateway on the same store has continued, or has set aside. The time alone
-    /// does not say so: the store keeps the latest one, and the clock may have been set back since.
+    /// Remembers a stored thread that another gateway on the same store has continued or set aside. A later time alone does
+    /// not say so: the store keeps the latest time, and the clock may have been set back since.
     fn catch_up(&self, stored: Thread) {
-        let Some(Known { thread: known, .. }) = self.memory.thread(&stored.id) else { return };
+        let Some(KnownThread { thread: known, .. }) = self.memory.thread(&stored.id) else { return };
         let differs = (stored.head, stored.observe) != (known.head, known.observe);
         if stored.at_ms > known.at_ms && differs {
-            self.memory.know(Known::of(stored));
+            self.memory.keep_thread(KnownThread::of(stored));
         }
     }
 
-    /// The thread of a request, among those that sent its first `sent` messages: preferably one of its own session,
-    /// and preferably one that ended there. A request that continues from the middle of a thread, or in another
-    /// session, begins a new thread. So do first words after a rest, which also begin a new conversation, and a
-    /// request that returns to a point before the refused edit of a thread set aside: it continues in the form that
-    /// was accepted.
+    /// Chooses the thread of a request among those that sent its first `sent` messages: preferably one of its own session,
+    /// and of these preferably one that ended there. A new thread begins if the request
+    ///
+    /// - continues from the middle of a thread, or in another session;
+    /// - repeats first words after a rest, which also begins a new conversation;
+    /// - returns to a point before the refused edit of a thread that was set aside: then it continues in the form that was
+    ///   accepted.
     pub(super) fn thread_of(
         &self,
         threads: &[String],
         chains: &[Chain],
         found: Found<'_>,
         sender: &Sender<'_>,
-    ) -> Result<(Known, Relation), StoreError> {
+    ) -> Result<(KnownThread, Relation), StoreError> {
         let Found { sent, answered, .. } = found;
-        // What was decided is read by now: a thread that the store has removed in the meantime is none.
+        // A thread that the store has removed since its decisions were read is left out.
         let mut candidates = Vec::new();
         for id in threads {
             candidates.extend(self.known(id)?);
         }
-        let ends_here = |known: &Known| known.thread.head == chains[sent];
-        let goes_on = |known: &Known| {
+        let ends_here = |known: &KnownThread| known.thread.head == chains[sent];
+        let may_continue = |known: &KnownThread| {
             ends_here(known) || known.stems.contains(&chains[sent]) || found.left_out(known, chains).is_some()
         };
         candidates.sort_by_key(|known| {
             let same_session = known.thread.session == sender.caller.session;
-            (same_session, ends_here(known), goes_on(known), known.thread.at_ms)
+            (same_session, ends_here(known), may_continue(known), known.thread.at_ms)
         });
         let Some(best) = candidates.pop() else {
             let thread = self.new_thread(None, sender)?;
-            return Ok((Known::of(thread), Relation::New));
+            return Ok((KnownThread::of(thread), Relation::New));
         };
         let same_session = best.thread.session == sender.caller.session;
         let newest_ms = candidates.iter().map(|known| known.thread.at_ms).fold(best.thread.at_ms, i64::max);
         let is_new_run =
-            answered == 0 && best.thread.session.is_none() && sender.now_ms - newest_ms >= RESTS_MS;
-        let is_again = same_session && sent + 1 == chains.len();
-        if is_again && is_new_run {
+            answered == 0 && best.thread.session.is_none() && sender.now_ms - newest_ms >= NEW_RUN_AFTER_MS;
+        let is_retry = same_session && sent + 1 == chains.len();
+        if is_retry && is_new_run {
             let thread = self.new_thread(Some(best.thread), sender)?;
             // That the provider refused an edit in an earlier run says nothing about this one.
             let conversation = thread.id.clone();
             let thread = Thread { conversation, observe: false, refused: None, ..thread };
-            return Ok((Known::of(thread), Relation::Fork));
+            return Ok((KnownThread::of(thread), Relation::Fork));
         }
-        if found.was_taken_by(&best.thread, chains) {
+        if found.was_accepted_in(&best.thread, chains) {
             let thread = self.new_thread(Some(best.thread), sender)?;
             let thread = Thread { observe: false, refused: None, ..thread };
-            return Ok((Known::of(thread), Relation::Fork));
+            return Ok((KnownThread::of(thread), Relation::Fork));
         }
-        if is_again {
+        if is_retry {
             return Ok((best, Relation::Retry));
         }
-        if same_session && goes_on(&best) {
+        if same_session && may_continue(&best) {
             return Ok((best, Relation::Continue));
         }
         let thread = self.new_thread(Some(best.thread), sender)?;
-        Ok((Known::of(thread), Relation::Fork))
+        Ok((KnownThread::of(thread), Relation::Fork))
     }
 
     /// A new thread, booked with its session, else with the thread it branched from, else on its own.
@@ -163,7 +167,7 @@ impl Lineage {
             None => None,
         };
         let id = (sender.new_id)();
-        // A session id may be anyone's: only the thread's own history is set aside with it.
+        // Only a parent that was found by its history passes on that it was set aside. A session id may be anyone's.
         let aside = parent.as_ref().filter(|parent| parent.observe);
         let (observe, refused) = (aside.is_some(), aside.and_then(|parent| parent.refused));
         let parent = parent.or(sibling);

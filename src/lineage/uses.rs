@@ -1,8 +1,8 @@
-//! What threads go on relying on, how long memories of them are true, and since when they have rested.
+//! Keeps what is in use in the store, and what is remembered in step with the store.
 //!
-//! The store removes what was decided about a thread when nobody has gone on with it for long. So each thread says now
-//! and then that it is in use, and of what; and what is remembered of one that has rested is believed only if the store
-//! still knows the thread.
+//! The store removes what was decided about a thread that nobody has continued for long. So each thread records now and
+//! then that it is in use, and on which histories it relies. What is remembered of a thread that was idle for long is
+//! believed only if the store still has the thread.
 
 use std::time::Duration;
 
@@ -10,24 +10,26 @@ use super::{Lineage, Place, Relation};
 use crate::conversation::Chain;
 use crate::store::{Batch, StoreError, Used};
 
-/// How often a thread says what it relies on: the store may know of a use so much later.
+/// How often a thread records what it relies on. The store may learn of a use this much later.
 pub const NOTED_EVERY: Duration = Duration::from_secs(3600);
-/// For so many milliseconds nothing is removed that a request has relied on, however short things are kept: nowhere is
-/// that less than a day.
+/// How long, in milliseconds, nothing is removed that a request has relied on. The shortest retention of the lineage is a
+/// day.
 const KEPT_MS: i64 = 12 * 3_600_000;
 
 impl Lineage {
-    /// What to store for a request that was made before, if it is time to say that its thread is in use.
+    /// A batch for a request that has nothing else to store: it records what the request relies on. `None` if its thread
+    /// has done so recently.
     pub fn again(&self, place: &Place, now_ms: i64) -> Option<Batch> {
-        let used = self.used(place, now_ms)?;
+        let used = self.due_use(place, now_ms)?;
         Some(Batch { used: Some(used), at_ms: now_ms, ..Batch::default() })
     }
 
-    /// What to store before anybody goes by what was decided about a request's history, and the place looked up again
-    /// after that: its threads have rested for so long that the store may be removing it just now, a little at a time.
+    /// A batch to store before the request is sent by what was decided about its history; the place must be looked up
+    /// again after that. Its thread was idle for so long that the store may just be removing these decisions, a little at
+    /// a time. `None` if it was not, or if nothing was decided.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// If the store cannot be read.
     pub fn resumed(&self, place: &Place, now_ms: i64) -> Result<Option<Batch>, StoreError> {
         if !place.is_edited() {
             return Ok(None);
@@ -37,13 +39,13 @@ impl Lineage {
             (Relation::Fork, Some(parent)) => self.known(parent)?.map(|known| known.thread.at_ms),
             (Relation::Fork | Relation::New, _) => None,
         };
-        let is_rested = last.is_none_or(|last| now_ms - last >= KEPT_MS);
-        Ok(if is_rested { self.again(place, now_ms) } else { None })
+        let was_idle = last.is_none_or(|last| now_ms - last >= KEPT_MS);
+        Ok(if was_idle { self.again(place, now_ms) } else { None })
     }
 
-    /// What a request relies on of what was decided before, if its thread has not said so for long.
-    pub(super) fn used(&self, place: &Place, now_ms: i64) -> Option<Used> {
-        let last = self.memory.noted(&place.thread.id);
+    /// The histories whose decisions a request relies on; `None` if its thread has recorded that recently.
+    pub(super) fn due_use(&self, place: &Place, now_ms: i64) -> Option<Used> {
+        let last = self.memory.noted_ms(&place.thread.id);
         // Clocks are set back, too.
         if last.is_some_and(|last| now_ms.abs_diff(last) < NOTED_EVERY.as_millis() as u64) {
             return None;
@@ -52,26 +54,26 @@ impl Lineage {
         let spliced = place.splice.iter().map(|splice| splice.end());
         let mut chains: Vec<Chain> =
             decided.chain(spliced).filter_map(|messages| place.chains.get(messages)).copied().collect();
-        // Several parts of a message stand next to each other.
+        // The decisions about the parts of a message are next to each other.
         chains.dedup();
-        // That nothing was decided is relied on, too.
+        // A thread about which nothing was decided is in use, too.
         Some(Used { thread: place.thread.id.clone(), chains })
     }
 
-    /// When the newest request of a place's thread left that the provider may have read, in milliseconds since 1970: one that
-    /// it has refused leaves nothing in its cache.
+    /// When the newest request of the place's thread left that the provider may have read, in milliseconds since 1970. A
+    /// request that was refused does not count: it leaves nothing in the provider's cache.
     pub fn last_read_ms(&self, place: &Place) -> i64 {
         self.memory.last_read_ms(&place.thread)
     }
 
-    /// Whether what is remembered of a history is still in the store, as far as it ever was, when these threads have sent
-    /// it.
+    /// Whether the store still keeps what was decided about a history that these threads have sent: one of them was in use
+    /// recently, or is still stored.
     pub(super) fn are_kept(&self, threads: &[String], now_ms: i64) -> Result<bool, StoreError> {
         let is_recent = |at_ms: i64| now_ms - at_ms < KEPT_MS;
-        let is_noted = |id: &String| self.memory.noted(id).is_some_and(is_recent);
+        let is_noted = |id: &String| self.memory.noted_ms(id).is_some_and(is_recent);
         let is_known =
             |id: &String| self.memory.thread(id).is_some_and(|known| is_recent(known.thread.at_ms));
-        // What was noted costs no copy of a thread.
+        // The times come first: looking up a thread copies it.
         if threads.iter().any(is_noted) || threads.iter().any(is_known) {
             return Ok(true);
         }
@@ -83,10 +85,10 @@ impl Lineage {
         Ok(false)
     }
 
-    /// Forgets all that is remembered of a history.
+    /// Forgets everything that is remembered of these histories.
     pub(super) fn forget(&self, chains: &[Chain]) {
         for &chain in chains {
-            self.memory.forget(chain);
+            self.memory.forget_history(chain);
             self.memory.take_standing(chain);
         }
     }

@@ -1,7 +1,7 @@
 //! Conversations and histories that the provider keeps.
 
 use super::*;
-use crate::lineage::{Boundary, kept};
+use crate::lineage::{Boundary, held_key};
 
 /// A request that goes on from an answer, or within a conversation of the provider's.
 fn continuing(from: &str, text: &str) -> Conversation {
@@ -116,7 +116,7 @@ fn a_kept_conversation_is_known_to_all_gateways_on_a_store() {
 fn the_newest_thread_of_a_name_goes_on() {
     let (me, desk) = (Caller::default(), Desk::new());
     let threads = ["u:a", "u:b"].map(|said| desk.send(&me, &talk(said), &[]).thread);
-    let chain = Chain(kept(desk.root, "conv_1"));
+    let chain = Chain(held_key(desk.root, "conv_1"));
     let named = |thread: &str| Boundary { chain, thread: thread.to_owned() };
     let boundaries = vec![named("gone"), named(&threads[1].id), named(&threads[0].id)];
     desk.commit(Batch { boundaries, ..Batch::default() });
