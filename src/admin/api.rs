@@ -25,9 +25,9 @@ const CONVERSATIONS: Limit = Limit { usual: 20, most: 500 };
 /// The default and the maximum number of a conversation's records.
 const RECORDS: Limit = Limit { usual: 200, most: 1_000 };
 /// The maximum number of groups in a report.
-const GROUPS: usize = 10_000;
+const MAX_GROUPS: usize = 10_000;
 /// The maximum number of ids that an error lists if a prefix is ambiguous.
-const NAMED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// The paths that exist, for messages.
 pub(super) const PATHS: &str = "/api/conversations, /api/conversations/ID, /api/report";
@@ -96,7 +96,7 @@ impl From<NoHistory> for Refusal {
             NoHistory::Store(error) => error.into(),
             NoHistory::Id(NoId::None { .. }) => Self::new(StatusCode::NOT_FOUND, message),
             NoHistory::Id(NoId::Several { mut found, .. }) => {
-                found.truncate(NAMED);
+                found.truncate(MAX_LISTED);
                 Self { conversations: found, ..Self::new(StatusCode::CONFLICT, message) }
             }
         }
@@ -155,13 +155,13 @@ impl Question {
 fn report(books: &Path, by: By, zone: &TimeZone, filter: LedgerFilter) -> Result<Vec<u8>, Refusal> {
     let mut report = Report::default();
     let missing = Books::read(books, filter, Order::OldestFirst, &mut |entry| {
-        if report.groups.len() <= GROUPS {
+        if report.groups.len() <= MAX_GROUPS {
             report.add(entry, |at_ms, record| by.group(at_ms, record, zone));
         }
     })?;
-    if report.groups.len() > GROUPS {
+    if report.groups.len() > MAX_GROUPS {
         let message =
-            format!("there are more than {GROUPS} groups; ask for less time with `since` and `until`");
+            format!("there are more than {MAX_GROUPS} groups; ask for less time with `since` and `until`");
         return Err(Wrong::new("by", message).into());
     }
     json(&ReportDocument::new(&report, by, when::zone_name(zone), filter, missing))
@@ -238,7 +238,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let keep = |ledger| runtime.block_on(store.commit(Batch { ledger, ..Batch::default() })).unwrap();
         let ask = |by: &str| Question::new("report", by).unwrap().answer(&path).map_err(|no| no.to_json());
-        let mut rows = rows(GROUPS + 1);
+        let mut rows = rows(MAX_GROUPS + 1);
         let last = rows.pop();
         keep(rows);
         assert!(ask("by=conversation").is_ok());

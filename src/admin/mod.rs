@@ -83,7 +83,7 @@ impl Listener {
             if connections.len() >= MAX_CONNECTIONS {
                 connections.join_next().await;
             }
-            let (stream, _) = accepted(|| listener.accept()).await;
+            let (stream, _) = accept_next(|| listener.accept()).await;
             let router = Arc::clone(&router);
             connections.spawn(async move {
                 let service = service_fn(|request: Request<Incoming>| {
@@ -102,7 +102,7 @@ impl Listener {
 }
 
 /// Waits for the next connection. The causes of errors here, such as too many open files, do not go away at once.
-async fn accepted<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> T {
+async fn accept_next<T, F: Future<Output = io::Result<T>>>(accept: impl Fn() -> F) -> T {
     loop {
         match accept().await {
             Ok(connection) => return connection,
@@ -127,7 +127,7 @@ mod tests {
             tries.set(tries.get() + 1);
             if tries.get() > 3 { Ok("a connection") } else { Err(io::Error::other("too many open files")) }
         };
-        assert_eq!(accepted(accept).await, "a connection");
+        assert_eq!(accept_next(accept).await, "a connection");
         assert_eq!((tries.get(), began.elapsed()), (4, 3 * PAUSE));
     }
 }

@@ -6,6 +6,7 @@ use crate::url::unescaped;
 #[derive(Debug)]
 pub(super) struct Query {
     left: Vec<(String, String)>,
+    /// The names that were asked for.
     known: Vec<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! Which path gets which answer, and who may get it.
+//! Routes requests to their answers, for visitors that may get them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use super::api::{self, Question, Refusal};
 use super::{Pages, page, visitor};
 
 /// The maximum number of concurrent reads of the books.
-const READERS: usize = 2;
+const MAX_READERS: usize = 2;
 /// The maximum number of visitors that read the books or wait to do so. It is far below the number of connections, so
 /// that one is always left for `/health`.
-const ASKING: usize = 8;
+const MAX_ASKING: usize = 8;
 
 type Answer = Response<Full<Bytes>>;
 
 /// Headers of all answers, for browsers.
-const ALWAYS: [(HeaderName, &str); 4] = [
+const COMMON_HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CACHE_CONTROL, "no-store"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-const ELSEWHERE: &str = "requested by a host name that anyone may own; use an IP address, localhost or a name of `listen.admin_names`";
-const FOREIGN: &str = "requested by a page of another origin";
+const UNKNOWN_HOST: &str = "requested by a host name that anyone may own; use an IP address, localhost or a name of `listen.admin_names`";
+const FOREIGN_ORIGIN: &str = "requested by a page of another origin";
 
 /// Routes requests to their answers, for visitors that may get them.
 pub(super) struct Router {
@@ -41,23 +41,28 @@ pub(super) struct Router {
 }
 
 impl Router {
-    /// For a listener at this address.
+    /// A router for a listener at this address.
     pub(super) fn new(pages: Pages, listening: SocketAddr) -> Self {
-        Self { pages, listening, readers: Arc::new(Semaphore::new(READERS)), asking: Semaphore::new(ASKING) }
+        Self {
+            pages,
+            listening,
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
+            asking: Semaphore::new(MAX_ASKING),
+        }
     }
 
     /// The answer to a request, whose body is ignored.
     pub(super) async fn answer(&self, head: &Parts) -> Answer {
-        let mut answer = self.routed(head).await;
-        for (name, value) in ALWAYS {
+        let mut answer = self.route(head).await;
+        for (name, value) in COMMON_HEADERS {
             answer.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         answer
     }
 
-    async fn routed(&self, head: &Parts) -> Answer {
+    async fn route(&self, head: &Parts) -> Answer {
         if !matches!(head.method, Method::GET | Method::HEAD) {
-            let mut refusal = told(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only GET"));
+            let mut refusal = refusal_answer(&Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "only GET"));
             refusal.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
@@ -66,31 +71,36 @@ impl Router {
             "/health" => answer(StatusCode::OK, "application/json", "{\"status\":\"ok\"}\n"),
             "/metrics" => answer(StatusCode::OK, "text/plain; version=0.0.4", (self.pages.metrics)()),
             // The page contains no figures, so links from anywhere may lead to it.
-            "/" => self.guarded(head, is_link).map_or_else(refused, |()| dashboard()),
+            "/" => self.check_visitor(head, is_link).map_or_else(forbidden, |()| dashboard()),
             path => match (path.strip_prefix("/outputs/"), path.strip_prefix("/api/")) {
-                (Some(id), _) => self.guarded(head, is_link).map_or_else(refused, |()| self.output(id)),
+                (Some(id), _) => {
+                    self.check_visitor(head, is_link).map_or_else(forbidden, |()| self.output(id))
+                }
                 (_, Some(path)) => {
-                    let document = match self.guarded(head, false) {
+                    let document = match self.check_visitor(head, false) {
                         Ok(()) => self.document(path, head.uri.query().unwrap_or_default()).await,
                         Err(why) => Err(Refusal::new(StatusCode::FORBIDDEN, why)),
                     };
-                    document.map_or_else(|refusal| told(&refusal), |json| answer(StatusCode::OK, JSON, json))
+                    document.map_or_else(
+                        |refusal| refusal_answer(&refusal),
+                        |json| answer(StatusCode::OK, JSON, json),
+                    )
                 }
                 (None, None) => {
                     let paths =
                         format!("not found; there are /, {}, /health, /metrics, /outputs/ID", api::PATHS);
-                    told(&Refusal::new(StatusCode::NOT_FOUND, paths))
+                    refusal_answer(&Refusal::new(StatusCode::NOT_FOUND, paths))
                 }
             },
         }
     }
 
-    /// Whether the visitor may see what is only for the user's own programs; the error says why not.
-    fn guarded(&self, head: &Parts, is_link: bool) -> Result<(), &'static str> {
+    /// Checks that the visitor may see what is only for the user's own programs. The error says why not.
+    fn check_visitor(&self, head: &Parts, is_link: bool) -> Result<(), &'static str> {
         if !visitor::is_addressed_here(head, self.listening, &self.pages.is_own_name) {
-            return Err(ELSEWHERE);
+            return Err(UNKNOWN_HOST);
         }
-        if visitor::is_foreign(&head.headers) && !is_link { Err(FOREIGN) } else { Ok(()) }
+        if visitor::is_foreign(&head.headers) && !is_link { Err(FOREIGN_ORIGIN) } else { Ok(()) }
     }
 
     fn output(&self, id: &str) -> Answer {
@@ -99,7 +109,7 @@ impl Router {
             Ok(None) => (StatusCode::NOT_FOUND, "no such output; it may have been removed with age"),
             Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the output cannot be read"),
         };
-        told(&Refusal::new(status, why))
+        refusal_answer(&Refusal::new(status, why))
     }
 
     async fn document(&self, path: &str, query: &str) -> Result<Vec<u8>, Refusal> {
@@ -133,11 +143,11 @@ fn dashboard() -> Answer {
     answer
 }
 
-fn refused(why: &str) -> Answer {
-    told(&Refusal::new(StatusCode::FORBIDDEN, why))
+fn forbidden(why: &str) -> Answer {
+    refusal_answer(&Refusal::new(StatusCode::FORBIDDEN, why))
 }
 
-fn told(refusal: &Refusal) -> Answer {
+fn refusal_answer(refusal: &Refusal) -> Answer {
     let mut answer = answer(refusal.status, JSON, refusal.to_json());
     if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
         answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -175,9 +185,9 @@ mod tests {
             is_own_name: Box::new(|_| false),
         };
         let router = Arc::new(Router::new(pages, "127.0.0.1:1".parse().unwrap()));
-        let reading = Arc::clone(&router.readers).acquire_many_owned(READERS as u32).await.unwrap();
+        let reading = Arc::clone(&router.readers).acquire_many_owned(MAX_READERS as u32).await.unwrap();
         let mut waiting = JoinSet::new();
-        for _ in 0..ASKING {
+        for _ in 0..MAX_ASKING {
             let router = Arc::clone(&router);
             waiting.spawn(async move { router.answer(&get("/api/report")).await.status() });
         }
@@ -189,7 +199,7 @@ mod tests {
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.headers()[header::RETRY_AFTER], "1");
         drop(reading);
-        assert_eq!(waiting.join_all().await, [StatusCode::OK; ASKING]);
+        assert_eq!(waiting.join_all().await, [StatusCode::OK; MAX_ASKING]);
         assert_eq!(router.answer(&get("/api/report")).await.status(), StatusCode::OK);
     }
 }
