@@ -11,9 +11,10 @@ use super::{Failure, TimedOutput, books, figures, files, say};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::Order;
 
-/// The maximum length of a list of names in a column, and if there is little space.
-const NAMES: usize = 24;
-const SHORT: usize = 18;
+/// The maximum length of a list of names in a column.
+const MAX_NAMES: usize = 24;
+/// The same if there is little space.
+const SHORT_MAX_NAMES: usize = 18;
 
 /// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
@@ -105,8 +106,8 @@ fn who(listed: &[&Conversation], id_width: usize, zone: &TimeZone, most: usize) 
         let length = match most {
             // The output is not a terminal.
             usize::MAX => most,
-            _ if is_short => SHORT,
-            _ => NAMES,
+            _ if is_short => SHORT_MAX_NAMES,
+            _ => MAX_NAMES,
         };
         for one in listed {
             let (started, last) = (when::minute(one.started_ms, zone), when::minute(one.last_ms, zone));

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{CONFIG, Failure, Source, say, serve};
+use super::{CONFIG_VARIABLE, Failure, Source, say, serve};
 use crate::config::{Config, Environment, Problems, ProcessEnvironment, SHIPPED, WithoutSecrets};
 
 /// The usual name of a configuration file. The file is read only if it is named: the settings must not depend on the
@@ -32,8 +32,8 @@ fn load_from(source: &Source, environment: &dyn Environment) -> Result<Config, F
 
 fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Result<Config, Failure> {
     let read = fs::read(file).map_err(|error| {
-        let named = env::var_os(CONFIG).is_some_and(|named| named == file);
-        let by = if named { format!(" (`{CONFIG}` names it)") } else { String::new() };
+        let named = env::var_os(CONFIG_VARIABLE).is_some_and(|named| named == file);
+        let by = if named { format!(" (`{CONFIG_VARIABLE}` names it)") } else { String::new() };
         Failure::Message(format!("{}: {error}{by}", file.display()))
     })?;
     let text = std::str::from_utf8(&read).map_err(|error| Problems::not_utf8(&read, error));

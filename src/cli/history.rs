@@ -10,7 +10,7 @@ use crate::store::ledger::FILE_NAME;
 use crate::store::{Books, StoreError};
 
 /// The maximum number of ids that an error lists if a prefix is ambiguous.
-const NAMED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// A conversation, and the store that it was read from.
 pub(super) struct History {
@@ -47,7 +47,7 @@ impl History {
         let found = match ledger::History::read(&books, id, usize::MAX) {
             Ok(found) => found,
             Err(NoHistory::Store(error)) => return Err(failed(error)),
-            Err(NoHistory::Id(none)) => return Err(Failure::Message(told(&none))),
+            Err(NoHistory::Id(none)) => return Err(Failure::Message(not_found_message(&none))),
         };
         let mut records = found.entries.iter().map(|entry| &entry.record);
         let inherited = ledger::ancestors(&books, &found.id, &mut records).map_err(failed)?;
@@ -81,10 +81,11 @@ impl History {
 }
 
 /// The message for an id that was not found; if it is ambiguous, with the candidates.
-pub(super) fn told(none: &NoId) -> String {
+pub(super) fn not_found_message(none: &NoId) -> String {
     let NoId::Several { found, .. } = none else { return none.to_string() };
-    let named = found.iter().take(NAMED).map(|name| format!("\n  {}", cut(&printable(name), books::width())));
-    let more = found.len().saturating_sub(NAMED);
+    let named =
+        found.iter().take(MAX_LISTED).map(|name| format!("\n  {}", cut(&printable(name), books::width())));
+    let more = found.len().saturating_sub(MAX_LISTED);
     let more = (more > 0).then(|| format!("\n  and {more} more"));
     format!("{none}:{}", named.chain(more).collect::<String>())
 }
@@ -126,20 +127,20 @@ fn before(all: &[&Entry], place: usize, messages: u32) -> Option<usize> {
     let last = all[place];
     // Within a conversation, the order of records is reliable even if the clock was set back.
     let is_earlier = |at: usize| {
-        let is_of = all[at].record.conversation == last.record.conversation;
-        if is_of { at < place } else { all[at].at_ms <= last.at_ms }
+        let is_same_conversation = all[at].record.conversation == last.record.conversation;
+        if is_same_conversation { at < place } else { all[at].at_ms <= last.at_ms }
     };
     let (mut thread, mut known) = (last.record.thread.as_ref(), Vec::new());
     while let Some(name) = thread.filter(|name| !known.contains(name)) {
         known.push(name);
-        let is_of = |at: &usize| {
+        let is_candidate = |at: &usize| {
             let Entry { number, record, .. } = all[*at];
-            let is_of = number.is_some() && record.thread.as_ref() == Some(name);
-            is_of && holds_at(messages, record.prior, record.messages) && is_earlier(*at)
+            let is_request = number.is_some() && record.thread.as_ref() == Some(name);
+            is_request && holds_at(messages, record.prior, record.messages) && is_earlier(*at)
         };
-        let mut found = (0..all.len()).rev().filter(is_of);
-        let nearest = found.clone().next();
-        if let Some(at) = found.find(|at| all[*at].record.messages >= messages).or(nearest) {
+        let mut candidates = (0..all.len()).rev().filter(is_candidate);
+        let nearest = candidates.clone().next();
+        if let Some(at) = candidates.find(|at| all[*at].record.messages >= messages).or(nearest) {
             return Some(at);
         }
         let first = all.iter().find(|one| one.record.thread.as_ref() == Some(name));
@@ -179,7 +180,7 @@ mod tests {
                  a9\n  and 2 more",
             ),
         ] {
-            assert_eq!(told(&none), expected);
+            assert_eq!(not_found_message(&none), expected);
         }
     }
 

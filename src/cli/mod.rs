@@ -37,7 +37,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use crate::config::Problems;
 
 /// The variable that names the configuration file if the command line does not.
-const CONFIG: &str = "PLIMSOLL_CONFIG";
+const CONFIG_VARIABLE: &str = "PLIMSOLL_CONFIG";
 
 /// A sidecar gateway for LLM agents: shortens prompts, keeps the provider's cache intact, and accounts for the cost
 #[derive(Debug, Parser)]
@@ -56,7 +56,7 @@ enum Action {
     /// Report all mistakes in a configuration file
     Check {
         /// The file
-        #[arg(default_value = files::USUAL, env = CONFIG)]
+        #[arg(default_value = files::USUAL, env = CONFIG_VARIABLE)]
         file: PathBuf,
         /// The file, given as for other commands
         #[arg(long, short, value_name = "FILE")]
@@ -94,7 +94,7 @@ enum Action {
 #[derive(Debug, Args)]
 struct Source {
     /// The configuration file. Without one the defaults apply, even if the directory has a gateway.toml
-    #[arg(long, short, value_name = "FILE", env = CONFIG)]
+    #[arg(long, short, value_name = "FILE", env = CONFIG_VARIABLE)]
     config: Option<PathBuf>,
 }
 
@@ -235,7 +235,7 @@ pub fn main() -> ExitCode {
 /// Parses the command line. A `PLIMSOLL_CONFIG` that is empty counts as not set.
 fn parse() -> Result<Command, clap::Error> {
     let mut command = Command::command();
-    if env::var_os(CONFIG).is_some_and(|value| value.is_empty()) {
+    if env::var_os(CONFIG_VARIABLE).is_some_and(|value| value.is_empty()) {
         let without = |arg: clap::Arg| arg.env(Resettable::Reset);
         command = command.mut_subcommands(|one| one.mut_args(without));
     }
@@ -252,17 +252,17 @@ fn say(line: &str) {
 
 /// Prints a document unchanged.
 fn say_document(text: &str) {
-    noted(writeln!(std::io::stdout(), "{text}"));
+    note_result(writeln!(std::io::stdout(), "{text}"));
 }
 
 /// Prints a text byte for byte, without anything else.
 fn say_bytes(text: &[u8]) {
     let mut out = std::io::stdout();
-    noted(out.write_all(text).and_then(|()| out.flush()));
+    note_result(out.write_all(text).and_then(|()| out.flush()));
 }
 
-/// Remembers that some output could not be written. It is no failure if the reader has closed the pipe.
-fn noted(written: std::io::Result<()>) {
+/// Remembers whether some output could not be written. It is no failure if the reader has closed the pipe.
+fn note_result(written: std::io::Result<()>) {
     if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
         UNWRITTEN.store(true, Ordering::Relaxed);
     }

@@ -30,7 +30,7 @@ struct Stop {
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
-    let (mut config, unused) = configured(options)?;
+    let (mut config, unused) = configuration(options)?;
     let format = match config.log.format {
         LogFormat::Text => telemetry::Format::Text,
         LogFormat::Json => telemetry::Format::Json,
@@ -65,14 +65,14 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     }
     let admin = admin.unwrap_or_else(|| "off".to_owned());
     tracing::info!(address = %format!("http://{}", app.address()), admin, "listening");
-    runtime.block_on(stop.told());
+    runtime.block_on(stop.first_signal());
     let at_most = format!("{:?}", config.limits.drain_timeout);
     tracing::info!(
         requests = app.under_way(),
         at_most,
         "stopping when these are answered; a second signal ends it at once"
     );
-    match runtime.block_on(stopped(app, &mut stop)).map_err(Failure::said)? {
+    match runtime.block_on(stop_and_drain(app, &mut stop)).map_err(Failure::said)? {
         Drained::Completely => tracing::info!("stopped"),
         Drained::Cut(connections) => tracing::warn!(connections, "stopped; some requests were cut off"),
     }
@@ -80,7 +80,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
 }
 
 /// The configuration, and a note about the parts of it that have no effect.
-fn configured(options: &Serve) -> Result<(Config, Option<String>), Failure> {
+fn configuration(options: &Serve) -> Result<(Config, Option<String>), Failure> {
     let mut unused = None;
     let mut config = files::load(&options.gateway.source)?;
     if let Some(address) = options.listen {
@@ -92,7 +92,7 @@ fn configured(options: &Serve) -> Result<(Config, Option<String>), Failure> {
     if options.gateway.observe {
         config.mode = Mode::Observe;
     }
-    no_loop(&config, options)?;
+    check_for_loop(&config, options)?;
     Ok((config, unused))
 }
 
@@ -108,7 +108,7 @@ pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<Str
 }
 
 /// Checks that no upstream is the gateway itself, which would send requests to itself for ever.
-fn no_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
+fn check_for_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
     let Some(Loop { upstream, key, place }) = config.looped() else { return Ok(()) };
     let said = match &options.gateway.upstream {
         Some(_) => "--upstream".to_owned(),
@@ -152,7 +152,7 @@ impl Stop {
     }
 
     /// Waits for the first signal.
-    async fn told(&mut self) {
+    async fn first_signal(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -160,17 +160,17 @@ impl Stop {
         }
     }
 
-    /// Waits for another signal. The end of a terminal does not count, since both the system and a shell report it; nor
-    /// does a signal that comes at once, since whoever started the gateway may pass on what the terminal has sent to
-    /// all of them.
-    async fn told_again(&mut self) {
+    /// Waits for another signal. The end of the terminal does not count, since both the system and a shell report it. Nor
+    /// does a signal that follows at once: the terminal sends a signal to all its processes, and the one that started the
+    /// gateway may pass it on.
+    async fn second_signal(&mut self) {
         let begun = tokio::time::Instant::now();
         while begun.elapsed() < ECHO {
-            self.told_of_the_end().await;
+            self.interrupt_or_terminate().await;
         }
     }
 
-    async fn told_of_the_end(&mut self) {
+    async fn interrupt_or_terminate(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -179,13 +179,13 @@ impl Stop {
 }
 
 /// Stops the gateway, and waits for requests in flight until another signal comes.
-async fn stopped(app: App, stop: &mut Stop) -> io::Result<Drained> {
+async fn stop_and_drain(app: App, stop: &mut Stop) -> io::Result<Drained> {
     let haste = app.haste();
     let (told, mut ended) = oneshot::channel();
     thread::Builder::new().name("plimsoll-stop".to_owned()).spawn(move || told.send(app.stop()))?;
     let drained = tokio::select! {
         drained = &mut ended => drained,
-        () = stop.told_again() => {
+        () = stop.second_signal() => {
             haste.hurry();
             ended.await
         }
@@ -205,7 +205,7 @@ fn write_port(file: &Path, port: u16) -> io::Result<()> {
     draft.push(format!(".{}.part", process::id()));
     let written = fs::write(&draft, port.to_string()).and_then(|()| fs::rename(&draft, file));
     if written.is_err() {
-        // It may not exist.
+        // The draft may not exist.
         let _ = fs::remove_file(&draft);
     }
     written

@@ -6,11 +6,11 @@
 /// The gap between columns.
 const GAP: &str = "  ";
 /// The gap if there is little space.
-const NARROW: &str = " ";
+const NARROW_GAP: &str = " ";
 /// Separates a title from its short form.
-const OR: char = '|';
+const SHORT_FORM: char = '|';
 /// The minimum width of a column that is shortened.
-const LEAST: usize = 20;
+const MIN_WIDTH: usize = 20;
 
 /// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,29 +26,31 @@ pub(super) enum Align {
 pub(super) struct Table {
     align: Vec<Align>,
     titles: Vec<String>,
+    /// The short forms of the titles.
     short: Vec<String>,
     rows: Vec<Vec<String>>,
-    gives: usize,
+    /// The index of the column that is shortened if there is too little space.
+    shrinks: usize,
 }
 
 impl Table {
     /// A table with a header and no rows. A title may have a short form for when there is little space: `cache
     /// read|cached`.
     pub(super) fn new(columns: &[(&str, Align)]) -> Self {
-        let forms = columns.iter().map(|(title, _)| title.split_once(OR).unwrap_or((title, title)));
+        let forms = columns.iter().map(|(title, _)| title.split_once(SHORT_FORM).unwrap_or((title, title)));
         let (titles, short) = forms.map(|(title, short)| (title.to_owned(), short.to_owned())).unzip();
         Self {
             align: columns.iter().map(|(_, align)| *align).collect(),
             titles,
             short,
             rows: Vec::new(),
-            gives: 0,
+            shrinks: 0,
         }
     }
 
     /// Sets the column that is shortened if necessary; by default it is the first.
-    pub(super) fn giving(self, column: usize) -> Self {
-        Self { gives: column, ..self }
+    pub(super) fn shrinking(self, column: usize) -> Self {
+        Self { shrinks: column, ..self }
     }
 
     /// Adds a row.
@@ -65,7 +67,7 @@ impl Table {
     /// The lines in at most `most` columns of the terminal, if possible: first by the short forms of titles, then by
     /// narrower gaps, and finally by shortening one column. Figures are not shortened.
     pub(super) fn lines_within(&self, most: usize) -> Vec<String> {
-        let narrow = if self.short == self.titles { GAP } else { NARROW };
+        let narrow = if self.short == self.titles { GAP } else { NARROW_GAP };
         for (titles, gap) in [(&self.titles, GAP), (&self.short, GAP), (&self.short, narrow)] {
             let widths = self.widths(titles);
             if room(&widths, gap) <= most {
@@ -74,8 +76,8 @@ impl Table {
         }
         let mut widths = self.widths(&self.short);
         let over = room(&widths, narrow).saturating_sub(most);
-        if let Some(width) = widths.get_mut(self.gives) {
-            *width = (*width).min(width.saturating_sub(over).max(LEAST));
+        if let Some(width) = widths.get_mut(self.shrinks) {
+            *width = (*width).min(width.saturating_sub(over).max(MIN_WIDTH));
         }
         self.lines_with(&self.short, &widths, narrow)
     }
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn another_column_may_give_way() {
-        let mut table = Table::new(&[("n", Align::Right), ("what", Align::Left)]).giving(1);
+        let mut table = Table::new(&[("n", Align::Right), ("what", Align::Left)]).shrinking(1);
         table.row(&["1".into(), "a-rather-long-name-of-a-model".into()]);
         assert_eq!(table.lines_within(31)[1], "1  a-rather-long-name-of-a-mod…");
     }

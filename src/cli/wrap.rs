@@ -25,14 +25,20 @@ use crate::ledger::Totals;
 use crate::protocol;
 use crate::upstream::{BaseUrl, BaseUrlError};
 
-/// Variables, each with what follows the gateway's address in it.
-type Addresses = Vec<(&'static str, String)>;
+/// How the agent and its gateway are set up.
+struct Setup {
+    config: Config,
+    /// The agent's variables for addresses, each with the path that follows the gateway's address in it.
+    addresses: Vec<(&'static str, String)>,
+    /// The notes to print before the agent starts.
+    notes: Vec<String>,
+}
 
 /// The placeholder for the gateway's address in the agent's arguments.
-const PLACE: &str = "{url}";
+const URL_PLACEHOLDER: &str = "{url}";
 
 /// The message if there is nothing to bill.
-const NONE: &str = "no request to a model came through the gateway; if the agent does not read its address from a variable, \
+const NO_REQUESTS: &str = "no request to a model came through the gateway; if the agent does not read its address from a variable, \
                     {url} in its arguments stands for the gateway's";
 
 /// The exit codes of shells for a program that does not exist, and for one that cannot be run.
@@ -40,14 +46,14 @@ const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
 /// Hosts for which the agent must not use a proxy.
-const HERE: &str = "127.0.0.1,localhost";
+const LOOPBACK_HOSTS: &str = "127.0.0.1,localhost";
 
 /// Runs the agent, and prints at the end what it cost.
 pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let [program, arguments @ ..] = &*options.agent else {
         return Err(Failure::Usage("no agent was given".to_owned()));
     };
-    let (mut config, addresses, notes) = configured(options)?;
+    let Setup { mut config, addresses, notes } = set_up(options)?;
     serve::make_room(&mut config.limits);
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
@@ -60,7 +66,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     }
     let url = format!("http://{}", app.address());
     let mut command = Command::new(program);
-    command.args(arguments.iter().map(|argument| pointed(argument, &url)));
+    command.args(arguments.iter().map(|argument| with_url(argument, &url)));
     command.envs(addresses.iter().map(|(variable, path)| (*variable, format!("{url}{path}"))));
     for (variable, other) in [("NO_PROXY", "no_proxy"), ("no_proxy", "NO_PROXY")] {
         let set = |name| env::var_os(name).filter(|hosts| !hosts.is_empty());
@@ -81,8 +87,8 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     }
 }
 
-/// The configuration, the addresses for the agent by variable, and the notes to print before it starts.
-fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure> {
+/// Reads the configuration, and determines the addresses for the agent.
+fn set_up(options: &Run) -> Result<Setup, Failure> {
     let mut notes = Vec::new();
     let mut config = files::load(&options.gateway.source)?;
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -102,7 +108,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
     }
     // Before variables add upstreams, which are addressed in the same way as the agent addressed them.
     notes.extend(serve::repeated_paths(&config).into_iter().map(|(_, said)| said));
-    let mut addresses = Addresses::new();
+    let mut addresses = Vec::new();
     let servers = protocol::servers();
     let variables = servers.iter().flat_map(|(server, _)| {
         server.variables.iter().map(|(variable, path)| (*variable, server.name, *path))
@@ -127,7 +133,7 @@ fn configured(options: &Run) -> Result<(Config, Addresses, Vec<String>), Failure
         };
         addresses.push((variable, path));
     }
-    Ok((config, addresses, notes))
+    Ok(Setup { config, addresses, notes })
 }
 
 /// Parses an address as variables have it. Servers on this machine are often given without a scheme; for others that is
@@ -143,9 +149,9 @@ fn tell(line: &str) {
 }
 
 /// An argument for the agent, with its placeholder replaced by the gateway's address.
-fn pointed(argument: &OsString, url: &str) -> OsString {
+fn with_url(argument: &OsString, url: &str) -> OsString {
     match argument.to_str() {
-        Some(text) if text.contains(PLACE) => text.replace(PLACE, url).into(),
+        Some(text) if text.contains(URL_PLACEHOLDER) => text.replace(URL_PLACEHOLDER, url).into(),
         _ => argument.clone(),
     }
 }
@@ -154,11 +160,11 @@ fn pointed(argument: &OsString, url: &str) -> OsString {
 /// variable, so a new one must include what the old one has. `*` means all hosts only if it stands alone.
 fn with_here(hosts: Option<OsString>) -> OsString {
     match hosts {
-        None => HERE.into(),
+        None => LOOPBACK_HOSTS.into(),
         Some(all) if all == "*" => all,
         Some(mut hosts) => {
             hosts.push(",");
-            hosts.push(HERE);
+            hosts.push(LOOPBACK_HOSTS);
             hosts
         }
     }
@@ -199,7 +205,7 @@ fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
 /// The bill, in the form of `report`.
 fn bill(totals: &Totals) -> Vec<String> {
     if totals.requests == 0 {
-        return vec![format!("plimsoll: {NONE}")];
+        return vec![format!("plimsoll: {NO_REQUESTS}")];
     }
     let sums = books::Sums::of(std::iter::once(totals));
     let mut table = Table::new(&sums.columns().collect::<Vec<_>>());
@@ -233,7 +239,7 @@ mod tests {
             "saved: against the same requests without the gateway, an estimate",
         ];
         assert_eq!(bill(&totals), expected);
-        assert_eq!(bill(&Totals::default()), [format!("plimsoll: {NONE}")]);
+        assert_eq!(bill(&Totals::default()), [format!("plimsoll: {NO_REQUESTS}")]);
     }
 
     #[test]

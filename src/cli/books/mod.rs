@@ -21,7 +21,7 @@ pub(super) const WIDTH: usize = 100;
 const INDENT: &str = "  ";
 
 /// The minimum length of a shortened id.
-const SHORTEST: usize = 8;
+const MIN_ID: usize = 8;
 
 /// The width that tables keep to: the terminal's. If the output is not a terminal, nothing is shortened.
 pub(super) fn width() -> usize {
@@ -63,19 +63,20 @@ pub(super) fn read(
     order: Order,
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
-    at(state, |path| Books::read(path, filter, order, each))
+    query(state, |path| Books::read(path, filter, order, each))
 }
 
 /// The ids of all conversations. Ids are shortened to what is unique among all of them, so that `inspect` finds them.
 pub(super) fn all_ids(state: &Path) -> Result<Vec<String>, Failure> {
-    at(state, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
+    query(state, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
 }
 
 /// Queries the store in a directory.
-fn at<T>(state: &Path, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
+fn query<T>(state: &Path, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
     let path = state.join(ledger::FILE_NAME);
     ask(&path).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))
 }
+
 /// The number of characters that makes all ids distinct, including the ellipsis.
 pub(super) fn id_width<S: AsRef<str>>(ids: &[S]) -> usize {
     let longest = ids.iter().map(|id| id.as_ref().chars().count()).max().unwrap_or(0);
@@ -83,8 +84,9 @@ pub(super) fn id_width<S: AsRef<str>>(ids: &[S]) -> usize {
         let mut seen = BTreeSet::new();
         ids.iter().all(|id| seen.insert(cut(id.as_ref(), *width)))
     };
-    (SHORTEST + 1..longest).find(tells_apart).unwrap_or(longest)
+    (MIN_ID + 1..longest).find(tells_apart).unwrap_or(longest)
 }
+
 /// Prints notes below the table that they are about.
 pub(super) fn say_notes(notes: &[String]) {
     if !notes.is_empty() {

@@ -9,7 +9,7 @@ use crate::ledger::{Costs, Record, Totals};
 use crate::usage::{Money, Tokens, Usage};
 
 /// The maximum length of a description of what is new in a prompt.
-const NEWS: usize = 44;
+const MAX_NEWS: usize = 44;
 
 /// One side of the bill.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,14 +36,14 @@ pub(super) fn steps(session: &Session, without: &[Usage], with: &[Record]) -> Ta
         ("cached", Align::Right),
         ("shortened by", Align::Left),
     ])
-    .giving(1);
+    .shrinking(1);
     let mut before = BTreeMap::new();
     for (at, (without, with)) in without.iter().zip(with).enumerate() {
         let tokens = with.tokens.unwrap_or_default();
         let (plain, sent) = (without.tokens.prompt(), tokens.prompt());
         table.row(&[
             (at + 1).to_string(),
-            cut(&news(session, at), NEWS),
+            cut(&news(session, at), MAX_NEWS),
             figures::count(plain),
             if sent == plain { String::new() } else { figures::count(sent) },
             figures::percent(tokens.cache_read.into(), sent.into()),

@@ -3,9 +3,9 @@
 use crate::cli::table::{cut, printable};
 
 /// The maximum number of lines shown of each.
-const MOST: usize = 8;
+const MAX_LINES: usize = 8;
 /// The maximum number of characters shown of a line.
-const WIDTH: usize = 96;
+const MAX_WIDTH: usize = 96;
 
 /// The first of the lines in which two texts differ. An unknown text is reported as such.
 pub(super) fn excerpt(before: Option<&str>, after: Option<&str>) -> Vec<String> {
@@ -41,9 +41,9 @@ fn unchanged(lines: usize) -> Option<String> {
 }
 
 fn show(sign: char, lines: &[&str]) -> Vec<String> {
-    let shown = |line: &&str| cut(&printable(&line.replace('\t', " ")), WIDTH);
-    let shown = lines.iter().take(MOST).map(|line| format!("  {sign} {}", shown(line)));
-    let rest = lines.len().saturating_sub(MOST);
+    let shown = |line: &&str| cut(&printable(&line.replace('\t', " ")), MAX_WIDTH);
+    let shown = lines.iter().take(MAX_LINES).map(|line| format!("  {sign} {}", shown(line)));
+    let rest = lines.len().saturating_sub(MAX_LINES);
     let more = (rest > 0).then(|| format!("  {sign} … {rest} more"));
     shown.chain(more).collect()
 }
@@ -72,6 +72,6 @@ mod tests {
         }
         let lines = excerpt(Some(&many), Some(&long));
         assert_eq!((lines.len(), lines[8].as_str()), (10, "  - … 12 more"));
-        assert_eq!(lines[9].chars().count(), 4 + WIDTH);
+        assert_eq!(lines[9].chars().count(), 4 + MAX_WIDTH);
     }
 }

@@ -23,9 +23,9 @@ use crate::usage::{Catalogue, Money, Vendor};
 /// The maximum number of attempts for each question.
 const ATTEMPTS: u32 = 3;
 /// The window that is assumed for a model of unknown window, in tokens.
-const WINDOW: u64 = 32_000;
+const DEFAULT_WINDOW: u64 = 32_000;
 /// The size in bytes up to which the judge sees a result.
-const RESULT: usize = 16 << 10;
+const MAX_RESULT: usize = 16 << 10;
 
 #[derive(Serialize)]
 struct Json<'a> {
@@ -108,7 +108,7 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
         model: model.clone(),
         like: None,
         headers: HeaderMap::new(),
-        window: window.unwrap_or(WINDOW),
+        window: window.unwrap_or(DEFAULT_WINDOW),
     };
     let judge = Judge::new(call, ATTEMPTS).map_err(Failure::said)?;
     Ok((judge, model, prices))
@@ -150,7 +150,7 @@ impl Asking {
     /// The answers that a history gives; it is read in pieces if it is too long for the judge.
     fn answers(&mut self, conversation: &Conversation) -> Result<Vec<String>, Failure> {
         let messages: Vec<usize> = (0..conversation.messages.len()).collect();
-        let entries = transcript::render(conversation, &messages, &|_| None, RESULT);
+        let entries = transcript::render(conversation, &messages, &|_| None, MAX_RESULT);
         let mut pieces = Vec::new();
         for piece in transcript::chunks(&entries, self.judge.most_bytes()) {
             let written = self.ask(&probe::ask(&piece))?;

@@ -50,9 +50,10 @@ JSON:
   TOTALS      as described by `plimsoll report --help`
   Fields may be added; none will change its meaning.";
 
-/// The maximum number of files that are listed, and the maximum length of a path.
-const FILES: usize = 40;
-const PATH: usize = 76;
+/// The maximum number of files that are listed.
+const MAX_FILES: usize = 40;
+/// The maximum length of a path, in characters.
+const MAX_PATH: usize = 76;
 
 /// The options of `plimsoll inspect`.
 #[derive(Debug, Args)]
@@ -134,7 +135,7 @@ const COLUMNS: [(&str, Align); 9] = [
 ];
 
 /// The indentation of lines about what happened.
-const HAPPENED: &str = "       ";
+const INDENT: &str = "       ";
 
 /// A row for each request, followed by what happened to it, if anything did.
 fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
@@ -156,8 +157,8 @@ fn timeline(history: &History, zone: &TimeZone) -> Vec<String> {
         all.push(line);
         // These lines are wrapped and not cut, since they may end in a figure.
         for what in happened(&entry.record, entry.number == Some(1)) {
-            let lines = wrapped(&what, most.saturating_sub(HAPPENED.len()));
-            all.extend(lines.iter().map(|line| format!("{HAPPENED}{line}")));
+            let lines = wrapped(&what, most.saturating_sub(INDENT.len()));
+            all.extend(lines.iter().map(|line| format!("{INDENT}{line}")));
         }
     }
     all
@@ -463,12 +464,12 @@ fn written(files: &[WrittenFile]) -> Vec<String> {
     }
     let titles = [("files written", Align::Left), ("first in", Align::Right), ("requests", Align::Right)];
     let mut table = Table::new(&titles);
-    for WrittenFile { path, n, requests } in files.iter().take(FILES) {
-        table.row(&[cut(path, books::most(PATH)), n.to_string(), requests.to_string()]);
+    for WrittenFile { path, n, requests } in files.iter().take(MAX_FILES) {
+        table.row(&[cut(path, books::most(MAX_PATH)), n.to_string(), requests.to_string()]);
     }
     let mut lines = vec![String::new()];
     lines.extend(table.lines_within(books::width()));
-    let more = files.len().saturating_sub(FILES);
+    let more = files.len().saturating_sub(MAX_FILES);
     lines.extend((more > 0).then(|| format!("and {more} more")));
     lines
 }

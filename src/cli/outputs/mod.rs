@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::history::told;
+use super::history::not_found_message;
 use super::range::Range;
 use super::table::{Align, Table, cut};
 use super::{Failure, TimedOutput, books, figures, files, say, say_bytes};
@@ -20,9 +20,9 @@ use crate::store::Outputs;
 use known::{Known, Named, Output, Use, failed};
 
 /// The maximum length of a list of requests in a column.
-const REQUESTS: usize = 16;
+const MAX_REQUESTS: usize = 16;
 /// The maximum length of a conversation's id in a column.
-const CONVERSATION: usize = 32;
+const MAX_CONVERSATION: usize = 32;
 
 /// The description of the JSON, for `--help`.
 const SCHEMA: &str = "\
@@ -79,7 +79,7 @@ fn print(config: &Config, id: &str) -> Result<(), Failure> {
     }
     let (known, _) = Known::of(config)?;
     let found = known.outputs.keys().cloned().collect();
-    let id = one("full text", id, found).map_err(|none| Failure::Message(told(&none)))?;
+    let id = one("full text", id, found).map_err(|none| Failure::Message(not_found_message(&none)))?;
     match read(&id)? {
         Some(text) => say_bytes(&text),
         None => return Err(Failure::Message(gone(&id, &known.outputs[&id], &outputs))),
@@ -110,7 +110,7 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
         (None, _) => None,
         (Some(id), Some(books)) => Some(History::find(books, id).map_err(|none| match none {
             NoHistory::Store(error) => failed(config, &error),
-            NoHistory::Id(none) => Failure::Message(told(&none)),
+            NoHistory::Id(none) => Failure::Message(not_found_message(&none)),
         })?),
         (Some(_), None) => return Err(Failure::Message(books::nothing(&config.state.dir))),
     };
@@ -144,7 +144,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     let uses = known.outputs.values().flat_map(|output| output.uses.keys());
     let conversations: BTreeSet<&str> = uses.map(String::as_str).collect();
     let of_width =
-        books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(books::most(CONVERSATION));
+        books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(books::most(MAX_CONVERSATION));
     let unknown = || "–".to_owned();
     let mut table = Table::new(&[
         ("full text", Align::Left),
@@ -165,7 +165,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
             output.bytes.map_or_else(unknown, figures::count),
             if output.bytes.is_some() { "kept" } else { "not kept" }.to_owned(),
             shown.map_or_else(unknown, |(conversation, _)| cut(conversation, of_width) + &others),
-            shown.map_or_else(unknown, |(_, one)| cut(&ranges(&one.requests), books::most(REQUESTS))),
+            shown.map_or_else(unknown, |(_, one)| cut(&ranges(&one.requests), books::most(MAX_REQUESTS))),
         ]);
     }
     table.lines_within(books::width())

@@ -17,7 +17,7 @@ const COLUMNS: [(&str, Align); 8] = [
 ];
 /// The maximum length of a name whose figures are beside it. A longer one has them on the next line, and is not
 /// shortened.
-const LONGEST: usize = 42;
+const MAX_NAME: usize = 42;
 /// The indentation of lines about the row above.
 const INDENT: &str = "  ";
 
@@ -69,7 +69,7 @@ pub(super) fn notes(quotes: &[Quote]) -> Vec<String> {
 }
 
 fn is_long(model: &str) -> bool {
-    model.chars().count() > LONGEST
+    model.chars().count() > MAX_NAME
 }
 
 fn cells(quote: &Quote, priced: &Priced) -> [String; 8] {

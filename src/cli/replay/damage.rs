@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::cli::figures;
 
 /// The maximum number of runs of lines that are listed.
-const NAMED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 /// The parts of a file that are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl fmt::Display for Damage {
                 (first, last) if first == last => first.to_string(),
                 (first, last) => format!("{first} to {last}"),
             };
-            let named: Vec<String> = runs.iter().take(NAMED).map(show).collect();
-            let more = if runs.len() > NAMED { ", …" } else { "" };
+            let named: Vec<String> = runs.iter().take(MAX_LISTED).map(show).collect();
+            let more = if runs.len() > MAX_LISTED { ", …" } else { "" };
             said.push(format!("lines {}{more}, which are damaged", named.join(", ")));
         }
         if self.missing > 0 {

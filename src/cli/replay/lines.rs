@@ -6,7 +6,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The minimum number of characters of such a line.
-const LONG: usize = 40;
+const MIN_CHARS: usize = 40;
 
 /// The maximum depth to which JSON within texts is searched.
 const MAX_DEPTH: usize = 32;
@@ -51,7 +51,7 @@ fn add_value(value: &Value, depth: usize, lines: &mut Vec<u64>) {
 
 fn add(text: &str, lines: &mut Vec<u64>) {
     let long = text.split('\n').map(|line| without_number(line).trim());
-    let long = long.filter(|line| line.len() >= LONG && line.chars().nth(LONG - 1).is_some());
+    let long = long.filter(|line| line.len() >= MIN_CHARS && line.chars().nth(MIN_CHARS - 1).is_some());
     lines.extend(long.map(|line| xxh3_64(line.as_bytes())));
 }
 
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn long_lines_of_any_text_count_once() {
-        let long = "a".repeat(LONG);
-        let short = "a".repeat(LONG - 1);
-        let wide = "é".repeat(LONG - 1);
+        let long = "a".repeat(MIN_CHARS);
+        let short = "a".repeat(MIN_CHARS - 1);
+        let wide = "é".repeat(MIN_CHARS - 1);
         for (text, count) in [
             (format!("{long}\n  3→  {long}  \n"), 1),
             (format!("{long}\n{long}b"), 2),

@@ -60,10 +60,10 @@ pub(super) struct Asked<'a> {
 pub(super) struct Thread {
     applied: Vec<Applied>,
     splice: Option<Arc<Splice>>,
-    /// All decisions, oldest first, each with the number of messages that had been sent before its request, and the
-    /// number of messages in that request.
-    decided: Vec<(usize, usize, Applied)>,
-    spliced: Vec<(usize, usize, Arc<Splice>)>,
+    /// All decisions, oldest first.
+    decided: Vec<Made<Applied>>,
+    /// All splices, oldest first.
+    spliced: Vec<Made<Arc<Splice>>>,
     standing: Option<Box<Standing>>,
     /// When the last request was sent.
     last_ms: u64,
@@ -74,23 +74,37 @@ pub(super) struct Thread {
     quotes: Quotes,
 }
 
+/// A decision or a splice, and the request that made it.
+#[derive(Clone)]
+struct Made<T> {
+    made: T,
+    /// The number of messages that had been sent before the request.
+    prior: usize,
+    /// The number of messages in the request.
+    messages: usize,
+}
+
+impl<T> Made<T> {
+    /// Whether it applies to a continuation of the first `messages` messages, provided that it is about these.
+    fn holds_at(&self, messages: usize) -> bool {
+        holds_at(messages, self.prior, self.messages)
+    }
+}
+
 impl Thread {
     /// A thread that continues from the first `messages` messages of this one, with the decisions that were in force at
     /// that point.
     pub(super) fn branch(&self, messages: usize) -> Self {
-        let decided = self.decided.iter().filter(|(prior, all, applied)| {
-            (applied.part.message as usize) < messages && holds_at(messages, *prior, *all)
-        });
-        let spliced = self
-            .spliced
-            .iter()
-            .filter(|(prior, all, splice)| splice.end() <= messages && holds_at(messages, *prior, *all));
+        let decided = self.decided.iter().filter(|one| one.holds_at(messages));
+        let decided = decided.filter(|one| (one.made.part.message as usize) < messages);
+        let spliced = self.spliced.iter().filter(|one| one.holds_at(messages));
+        let spliced = spliced.filter(|one| one.made.end() <= messages);
         let (decided, spliced): (Vec<_>, Vec<_>) = (decided.cloned().collect(), spliced.cloned().collect());
-        let newest: BTreeMap<_, _> =
-            decided.iter().map(|(.., applied)| (applied.part, applied.clone())).collect();
+        // A later decision about a part replaces an earlier one.
+        let newest: BTreeMap<_, _> = decided.iter().map(|one| (one.made.part, one.made.clone())).collect();
         Self {
             applied: newest.into_values().collect(),
-            splice: spliced.last().map(|(.., splice)| Arc::clone(splice)),
+            splice: spliced.last().map(|one| Arc::clone(&one.made)),
             decided,
             spliced,
             last_ms: self.last_ms,
@@ -181,12 +195,12 @@ impl<'a> Session<'a> {
         };
         let prompt = self.protocol.prompt(&original);
         let hidden = *self.hidden.get_or_insert_with(|| {
-            // What the recording has of it counts as part of it.
+            // The estimate includes the instructions and tools that the recording does have.
             let blocks = prompt.shape(asked.scale).blocks;
             let frame = blocks.iter().take(prompt.frame()).map(|b| b.tokens).sum();
             asked.unrecorded_tokens.unwrap_or(0).saturating_sub(frame)
         }) + asked.held_tokens;
-        self.know(&original, asked, thread, hidden);
+        self.set_facts(&original, asked, thread, hidden);
         let edited = self.rewrite(&original, asked, thread, tally);
         if let Some(standing) = &mut thread.standing {
             standing.ended(if asked.answered { Fate::Billed } else { Fate::Refused });
@@ -226,7 +240,7 @@ impl<'a> Session<'a> {
     }
 
     /// Sets the facts for the gate.
-    fn know(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
+    fn set_facts(&mut self, original: &Conversation, asked: &Asked<'_>, thread: &Thread, hidden: u64) {
         let idle_ms = asked.now_ms.saturating_sub(thread.last_ms);
         let (end_ttl_ms, price) = (original.end_ttl_ms(), self.price.as_deref());
         let (ttl_ms, rates) =
@@ -275,11 +289,11 @@ impl<'a> Session<'a> {
         if let Some(event) = &outcome.event {
             *tally.events.entry(event.reason.as_str()).or_default() += 1;
         }
-        let (prior, all) = (asked.sent, original.messages.len());
+        let (prior, messages) = (asked.sent, original.messages.len());
         let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
-        thread.decided.extend(fresh.iter().map(|applied| (prior, all, applied.clone())));
+        thread.decided.extend(fresh.iter().map(|made| Made { made: made.clone(), prior, messages }));
         let splice = outcome.splice.iter().filter(|_| outcome.spliced);
-        thread.spliced.extend(splice.map(|splice| (prior, all, Arc::clone(splice))));
+        thread.spliced.extend(splice.map(|made| Made { made: Arc::clone(made), prior, messages }));
         (thread.applied, thread.splice) = (outcome.applied, outcome.splice);
         edited
     }
