@@ -77,7 +77,7 @@ pub(super) struct Thread {
 /// A decision or a splice, and the request that made it.
 #[derive(Clone)]
 struct Made<T> {
-    made: T,
+    what: T,
     /// The number of messages that had been sent before the request.
     prior: usize,
     /// The number of messages in the request.
@@ -96,15 +96,15 @@ impl Thread {
     /// that point.
     pub(super) fn branch(&self, messages: usize) -> Self {
         let decided = self.decided.iter().filter(|one| one.holds_at(messages));
-        let decided = decided.filter(|one| (one.made.part.message as usize) < messages);
+        let decided = decided.filter(|one| (one.what.part.message as usize) < messages);
         let spliced = self.spliced.iter().filter(|one| one.holds_at(messages));
-        let spliced = spliced.filter(|one| one.made.end() <= messages);
+        let spliced = spliced.filter(|one| one.what.end() <= messages);
         let (decided, spliced): (Vec<_>, Vec<_>) = (decided.cloned().collect(), spliced.cloned().collect());
         // A later decision about a part replaces an earlier one.
-        let newest: BTreeMap<_, _> = decided.iter().map(|one| (one.made.part, one.made.clone())).collect();
+        let newest: BTreeMap<_, _> = decided.iter().map(|one| (one.what.part, one.what.clone())).collect();
         Self {
             applied: newest.into_values().collect(),
-            splice: spliced.last().map(|one| Arc::clone(&one.made)),
+            splice: spliced.last().map(|one| Arc::clone(&one.what)),
             decided,
             spliced,
             last_ms: self.last_ms,
@@ -291,9 +291,9 @@ impl<'a> Session<'a> {
         }
         let (prior, messages) = (asked.sent, original.messages.len());
         let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
-        thread.decided.extend(fresh.iter().map(|made| Made { made: made.clone(), prior, messages }));
+        thread.decided.extend(fresh.iter().map(|what| Made { what: what.clone(), prior, messages }));
         let splice = outcome.splice.iter().filter(|_| outcome.spliced);
-        thread.spliced.extend(splice.map(|made| Made { made: Arc::clone(made), prior, messages }));
+        thread.spliced.extend(splice.map(|what| Made { what: Arc::clone(what), prior, messages }));
         (thread.applied, thread.splice) = (outcome.applied, outcome.splice);
         edited
     }
