@@ -20,7 +20,7 @@ pub struct Caller {
 }
 
 /// Headers that carry a session id, in order of precedence. The first is our own, for any client.
-const SESSION: &[&str] = &[
+const SESSION_HEADERS: &[&str] = &[
     "x-plimsoll-session-id",
     "x-claude-code-session-id",
     "x-session-id",
@@ -36,13 +36,13 @@ const SESSION: &[&str] = &[
 
 /// Headers that carry a credential or identify its owner: those of every dialect, and the one common to all. Their
 /// order is part of a sender's digest in the store.
-static KEYS: LazyLock<Vec<HeaderName>> = LazyLock::new(|| {
+static CREDENTIAL_HEADERS: LazyLock<Vec<HeaderName>> = LazyLock::new(|| {
     let own = protocol::ALL.iter().flat_map(|protocol| protocol.dialect().credentials);
     own.map(|name| HeaderName::from_static(name)).chain([AUTHORIZATION]).collect()
 });
 
 /// Suffixes of headers that carry the id or the kind of a sub-agent.
-const AGENT: &[&str] = &["-agent-id", "-subagent"];
+const AGENT_SUFFIXES: &[&str] = &["-agent-id", "-subagent"];
 
 /// Reads the sender from a request's headers; `body_session` is the session id in the body, which has the lowest
 /// precedence.
@@ -51,7 +51,7 @@ pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
     // One pass over the headers costs less than a look-up for each possible name.
     for (name, value) in headers {
         let (name, Ok(text)) = (name.as_str(), value.to_str()) else { continue };
-        let believed = SESSION.iter().position(|known| *known == name).filter(|_| !text.is_empty());
+        let believed = SESSION_HEADERS.iter().position(|known| *known == name).filter(|_| !text.is_empty());
         if let Some(rank) = believed
             && session.is_none_or(|(best, _)| rank < best)
         {
@@ -69,16 +69,16 @@ pub fn caller(headers: &HeaderMap, body_session: Option<&str>) -> Caller {
     caller
 }
 
-/// A parent's id is not the sender's.
+/// Whether a header names the sub-agent that sends the request, and not its parent.
 fn names_an_agent(name: &str) -> bool {
-    AGENT.iter().any(|end| name.ends_with(end)) && !name.contains("parent")
+    AGENT_SUFFIXES.iter().any(|end| name.ends_with(end)) && !name.contains("parent")
 }
 
-/// Digest of the sender's credential: of a lasting key in a header or in one of the path's `parameters`, or of the
-/// account behind short-lived tokens. Histories of different principals are never taken for one. A token that is
-/// renewed during a conversation must not start a new one, so such tokens do not count.
+/// A digest of the sender's credentials: of lasting keys in headers and in the path's `parameters`, and of the ids of
+/// accounts. Histories of different principals are never taken for one. Short-lived tokens do not count: a token that is
+/// renewed during a conversation must not start a new one.
 pub fn principal<'a>(headers: &'a HeaderMap, parameters: impl Iterator<Item = &'a str>) -> Digest {
-    let named = KEYS.iter().filter_map(|name| headers.get(name));
+    let named = CREDENTIAL_HEADERS.iter().filter_map(|name| headers.get(name));
     let keys = named.map(HeaderValue::as_bytes).chain(parameters.map(str::as_bytes));
     let mut pieces: Vec<&[u8]> = Vec::new();
     for key in keys.map(credential).filter(|key| is_lasting(key)) {
@@ -88,7 +88,7 @@ pub fn principal<'a>(headers: &'a HeaderMap, parameters: impl Iterator<Item = &'
     Digest::of(&pieces)
 }
 
-/// A credential without its scheme, in upper or lower case.
+/// A credential without the scheme `Bearer`, in upper or lower case.
 fn credential(value: &[u8]) -> &[u8] {
     match value.split_at_checked(b"Bearer ".len()) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") => token.trim_ascii(),

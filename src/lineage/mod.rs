@@ -431,18 +431,19 @@ impl Lineage {
         if let Some(known) = self.memory.decided(chains[sent]) {
             return Ok(known);
         }
-        let places: HashMap<Chain, usize> =
-            chains[..=sent].iter().enumerate().map(|(at, chain)| (*chain, at)).collect();
-        // Decisions about instructions are stored with the first message, those about a conversation's opening with a
-        // message of the user.
+        let lengths: HashMap<Chain, usize> =
+            chains[..=sent].iter().enumerate().map(|(length, chain)| (*chain, length)).collect();
+        // Only messages that may have been decided about are looked up. Decisions about instructions are stored with the
+        // first message, those about a conversation's opening with a message of the user.
         let messages = conversation.messages.iter();
-        let head = messages.take_while(|message| message.index.role != Role::Assistant).count();
-        let is_decided =
-            |at: &usize| *at < head.max(1) || conversation.messages[*at].index.is_decided_about();
-        let asked: Vec<Chain> = (0..sent).filter(is_decided).map(|message| chains[message + 1]).collect();
+        let opening = messages.take_while(|message| message.index.role != Role::Assistant).count().max(1);
+        let may_be_decided =
+            |at: &usize| *at < opening || conversation.messages[*at].index.is_decided_about();
+        let asked: Vec<Chain> = (0..sent).filter(may_be_decided).map(|message| chains[message + 1]).collect();
         let mut newest: BTreeMap<PartId, (usize, StoredDecision)> = BTreeMap::new();
         for stored in self.store.decisions(&asked)? {
-            let (Some(end), Some(since)) = (places.get(&stored.chain), places.get(&stored.since)) else {
+            let (Some(end), Some(since)) = (lengths.get(&stored.chain), lengths.get(&stored.since)) else {
+                // It took effect in another continuation of the message's history.
                 continue;
             };
             let part = PartId { message: *end as u32 - 1, part: stored.part };
@@ -453,7 +454,7 @@ impl Lineage {
         let newest = newest.into_iter();
         let applied: Vec<Applied> =
             newest.map(|(part, (_, stored))| Applied { part, decision: stored.decision }).collect();
-        Ok(Decided { applied: applied.into(), splice: self.splice(&chains[..=sent], &places)? })
+        Ok(Decided { applied: applied.into(), splice: self.splice(&chains[..=sent], &lengths)? })
     }
 
     /// The splice that applies: of those that took effect within this history, the one that replaces most of it, and of
@@ -461,11 +462,11 @@ impl Lineage {
     fn splice(
         &self,
         chains: &[Chain],
-        places: &HashMap<Chain, usize>,
+        lengths: &HashMap<Chain, usize>,
     ) -> Result<Option<Arc<Splice>>, StoreError> {
         let stored = self.store.splices(chains)?.into_iter();
         let held = stored.filter_map(|stored| {
-            let (end, since) = (*places.get(&stored.chain)?, *places.get(&stored.since)?);
+            let (end, since) = (*lengths.get(&stored.chain)?, *lengths.get(&stored.since)?);
             (end == stored.splice.end()).then_some((end, since, stored.splice))
         });
         Ok(held.max_by_key(|(end, since, _)| (*end, *since)).map(|(.., splice)| splice))

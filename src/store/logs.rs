@@ -65,14 +65,14 @@ impl Logs {
         lines: &[&str],
     ) -> (usize, Option<io::Error>) {
         let len = lines.iter().map(|line| line.len() as u64 + 1).sum();
-        let there = self.file(&file_name(conversation)).and_then(|file| last(file, len));
-        let there = match there {
-            Ok(text) => lines.iter().take_while(|line| has_line(&text, line)).count(),
+        let end = match self.file(&file_name(conversation)).and_then(|file| read_end(file, len)) {
+            Ok(end) => end,
             Err(error) => return (0, Some(error)),
         };
-        match self.append(conversation, &lines[there..]) {
+        let present = lines.iter().take_while(|line| has_line(&end, line)).count();
+        match self.append(conversation, &lines[present..]) {
             Ok(()) => (lines.len(), None),
-            Err(Cut { whole, error }) => (there + whole, Some(error)),
+            Err(Cut { whole, error }) => (present + whole, Some(error)),
         }
     }
 
@@ -184,8 +184,8 @@ impl TakeBack for File {
     }
 }
 
-/// The last `len` bytes of a file, and [`SEARCHED_LEN`] more, in case others have written behind them.
-fn last(file: &File, len: u64) -> io::Result<Vec<u8>> {
+/// Reads the last `len` bytes of a file, and [`SEARCHED_LEN`] more, in case others have written behind them.
+fn read_end(file: &File, len: u64) -> io::Result<Vec<u8>> {
     let all = file.metadata()?.len();
     let start = all.saturating_sub(len.saturating_add(SEARCHED_LEN));
     let mut text = vec![0; (all - start) as usize];

@@ -1,6 +1,4 @@
-//! Rows, as plain data.
-//!
-//! What goes into a store and what comes back, independent of how it is kept.
+//! The rows that go into a store and come back, as plain data, independent of how the store keeps them.
 
 use std::sync::Arc;
 
@@ -21,10 +19,10 @@ pub struct Thread {
     pub parent: Option<String>,
     /// The history of its newest request.
     pub head: Chain,
-    /// Nothing in it is edited any more, because an edit was refused.
+    /// Whether it is set aside: nothing in it is edited any more, because an edit was refused.
     pub observe: bool,
-    /// If it is set aside, the shortest history that was refused with that edit, if known: anything shorter was
-    /// accepted in the form that was sent.
+    /// If it is set aside, the shortest history that was refused with that edit. Everything shorter was accepted in the
+    /// form that was sent. `None` if it is not known.
     pub refused: Option<Chain>,
     /// When its newest request came, in milliseconds since 1970.
     pub at_ms: i64,
@@ -85,7 +83,7 @@ pub struct StoredWindow {
     pub upstream: String,
     /// The model, as requests name it.
     pub model: String,
-    /// The window in tokens; `None`: what was stated has turned out to be wrong.
+    /// The window in tokens; `None` if what was stated has turned out to be wrong.
     pub tokens: Option<u64>,
     /// When it was stated, in milliseconds since 1970.
     pub at_ms: i64,
@@ -96,7 +94,7 @@ pub struct StoredWindow {
 pub struct StoredLacking {
     /// The key of the history.
     pub history: Digest,
-    /// Missing tokens; `None`: unknown.
+    /// The number of missing tokens; `None` if unknown.
     pub tokens: Option<u64>,
     /// When the request came that established this, in milliseconds since 1970.
     pub at_ms: i64,
@@ -139,14 +137,14 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-/// What is written together in one transaction.
+/// Rows and texts that are stored together, in one transaction.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     /// Full texts to save first.
     pub saves: Vec<Save>,
     /// Decisions.
     pub decisions: Vec<StoredDecision>,
-    /// The decisions replace others under the same history, because those were refused.
+    /// Whether the decisions replace others under the same history, because those were refused.
     pub overrule: bool,
     /// Splices.
     pub splices: Vec<StoredSplice>,
@@ -166,11 +164,11 @@ pub struct Batch {
     pub touch: Vec<String>,
     /// Records for the ledger.
     pub ledger: Vec<LedgerRow>,
-    /// Full texts that were last in use before this time are forgotten.
+    /// Remove the full texts that were last in use before this time, in milliseconds since 1970.
     pub forget_outputs: Option<i64>,
-    /// Ledger rows from before this time are forgotten, and logs to which nothing was added since.
+    /// Remove the ledger's rows from before this time, and the logs to which nothing was added since.
     pub forget_ledger: Option<i64>,
-    /// Decisions about threads whose last request came before this time are forgotten.
+    /// Remove what was decided about threads whose last request came before this time.
     pub forget_threads: Option<i64>,
     /// The time of the batch, in milliseconds since 1970.
     pub at_ms: i64,
@@ -183,12 +181,12 @@ impl Batch {
     }
 }
 
-/// The digest in a blob of 16 bytes.
+/// The digest in a blob; `None` if it does not have 16 bytes.
 pub(super) fn digest(bytes: &[u8]) -> Option<Digest> {
     bytes.try_into().ok().map(Digest)
 }
 
-/// The key in a blob of 16 bytes.
+/// The key in a blob; `None` if it does not have 16 bytes.
 pub(super) fn part_key(bytes: Option<Vec<u8>>) -> Option<PartKey> {
     bytes.and_then(|bytes| digest(&bytes)).map(PartKey)
 }

@@ -86,17 +86,17 @@ impl Sweep {
                 false
             });
             if !has_more {
-                old.kept.tell("old outputs could not be removed");
+                old.failures.tell("old outputs could not be removed");
                 self.outputs = None;
             }
         } else if let Some(old) = &mut self.drafts {
             if !old.turn() {
-                old.kept.tell("outputs that were never finished could not be removed");
+                old.failures.tell("outputs that were never finished could not be removed");
                 self.drafts = None;
             }
         } else if let Some(old) = &mut self.logs {
             if !old.turn() {
-                old.kept.tell("old logs of conversations could not be removed");
+                old.failures.tell("old logs of conversations could not be removed");
                 self.logs = None;
             }
         } else if let Some(idle) = &mut self.idle {
@@ -127,17 +127,22 @@ pub(super) fn forget_records(connection: &Connection, before: i64) -> rusqlite::
     Ok(removed == RECORDS_PER_TURN)
 }
 
-/// The number of files that could not be removed, and the first error.
+/// The failures to remove a file.
 #[derive(Default)]
-struct Kept(Option<(u32, io::Error)>);
+struct Failures {
+    files: u32,
+    first_error: Option<io::Error>,
+}
 
-impl Kept {
+impl Failures {
     fn add(&mut self, error: io::Error) {
-        self.0.get_or_insert((0, error)).0 += 1;
+        self.files += 1;
+        self.first_error.get_or_insert(error);
     }
 
+    /// Logs the failures, if there are any.
     fn tell(&self, what: &str) {
-        if let Some((files, error)) = &self.0 {
+        if let Self { files, first_error: Some(error) } = self {
             tracing::warn!(files, %error, "{what}");
         }
     }
@@ -151,13 +156,13 @@ struct OldFiles {
     remove: fn(&DirEntry, SystemTime) -> io::Result<()>,
     /// The remaining entries of the folder; `None` until it is opened.
     entries: Option<ReadDir>,
-    kept: Kept,
+    failures: Failures,
 }
 
 impl OldFiles {
     fn new(before: i64, dir: PathBuf, remove: fn(&DirEntry, SystemTime) -> io::Result<()>) -> Self {
         let before = UNIX_EPOCH + Duration::from_millis(u64::try_from(before).unwrap_or(0));
-        Self { before, dir, remove, entries: None, kept: Kept::default() }
+        Self { before, dir, remove, entries: None, failures: Failures::default() }
     }
 
     /// Examines some files. Returns whether there may be more.
@@ -169,7 +174,7 @@ impl OldFiles {
                 Err(error) => {
                     // Nothing has been written yet.
                     if error.kind() != io::ErrorKind::NotFound {
-                        self.kept.add(error);
+                        self.failures.add(error);
                     }
                     return false;
                 }
@@ -178,9 +183,9 @@ impl OldFiles {
         for _ in 0..FILES_PER_TURN {
             let Some(entry) = entries.next() else { return false };
             // A folder that cannot be read would return errors for ever.
-            let Ok(entry) = entry.map_err(|error| self.kept.add(error)) else { return false };
+            let Ok(entry) = entry.map_err(|error| self.failures.add(error)) else { return false };
             if let Err(error) = (self.remove)(&entry, self.before) {
-                self.kept.add(error);
+                self.failures.add(error);
             }
         }
         true
@@ -193,7 +198,7 @@ struct OldOutputs {
     before: i64,
     /// The id of the last one that was examined.
     after: String,
-    kept: Kept,
+    failures: Failures,
 }
 
 impl OldOutputs {
@@ -215,7 +220,7 @@ impl OldOutputs {
                 Ok(()) => {
                     transaction.prepare_cached("DELETE FROM outputs WHERE id = ?1")?.execute([id])?;
                 }
-                Err(error) => self.kept.add(error),
+                Err(error) => self.failures.add(error),
             }
         }
         transaction.commit()?;
