@@ -5,7 +5,9 @@
 //! few at a time. Until then, newer records of its conversation are put into the table too.
 //!
 //! The work is done in rounds of turns. A turn logs some lines of one conversation. A round goes through all
-//! conversations with waiting lines, and gives up after some that cannot be logged.
+//! conversations with waiting lines, and gives up after some that cannot be logged. As long as rounds leave lines
+//! waiting, ever more records are logged between them: a log that stays unwritable costs little, and one that becomes
+//! writable is caught up with after about as many records as were logged while it was not.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +21,8 @@ const LINES_PER_TURN: usize = 64;
 /// The number of consecutive conversations that cannot be logged after which a round gives up. The next round continues
 /// behind them.
 const TRIES: usize = 16;
+/// The most appends between two rounds.
+const MAX_PAUSE: u32 = 1024;
 
 /// Where a round is: behind a conversation, or still at it. The default is before all conversations.
 #[derive(Default)]
@@ -37,6 +41,10 @@ pub(super) struct Unlogged {
     down: bool,
     /// The number of further consecutive failures after which the round gives up; `None` between rounds.
     tries: Option<usize>,
+    /// The number of appends that must succeed before the next round. Each round that leaves lines waiting doubles it.
+    pause: u32,
+    /// The number of appends that have succeeded since the last round.
+    appends: u32,
     position: Position,
 }
 
@@ -46,7 +54,7 @@ impl Unlogged {
         // If the table cannot be read, there may be some.
         let may_wait = next(connection, &Position::default()).map_or(true, |first| first.is_some());
         let tries = may_wait.then_some(TRIES);
-        Self { may_wait, down: may_wait, tries, position: Position::default() }
+        Self { may_wait, down: may_wait, tries, ..Self::default() }
     }
 
     /// Whether no round is in progress, so that there is no turn to take.
@@ -107,11 +115,20 @@ impl Unlogged {
         }
     }
 
-    /// Records that something could be logged. If that had failed before, a round begins.
+    /// Records that something could be logged. A round begins if that had failed before, or if the pause since the last
+    /// round is over.
     fn succeeded(&mut self) {
-        if std::mem::take(&mut self.down) {
+        self.appends = self.appends.saturating_add(1);
+        if std::mem::take(&mut self.down) || self.appends >= self.pause {
             self.begin();
         }
+    }
+
+    /// Ends a round.
+    fn end(&mut self) {
+        self.tries = None;
+        self.appends = 0;
+        self.pause = if self.may_wait { (self.pause * 2).clamp(1, MAX_PAUSE) } else { 0 };
     }
 
     /// Takes a turn if a round is in progress. Waits for others that have locked the database, as long as `may_wait`.
@@ -123,12 +140,15 @@ impl Unlogged {
     ) {
         let Some(tries) = self.tries else { return };
         match self.log_next(connection, logs, may_wait) {
-            Ok(has_more) => self.tries = has_more.then_some(TRIES),
+            Ok(true) => self.tries = Some(TRIES),
+            Ok(false) => self.end(),
             Err(error) => {
                 let conversation = &self.position.conversation;
                 tracing::debug!(%error, conversation, "records cannot be logged yet");
-                self.tries = Some(tries - 1).filter(|left| *left > 0);
-                self.down |= self.tries.is_none();
+                match tries - 1 {
+                    0 => self.end(),
+                    left => self.tries = Some(left),
+                }
             }
         }
     }
@@ -359,6 +379,30 @@ mod tests {
         bench.turns(3);
         bench.check("a", &["a1", "a2"], 0);
         bench.check("b", &["b1"], 0);
+    }
+
+    /// Rounds are repeated while other logs can be written: rarely if a log stays unwritable, and soon enough if it does
+    /// not.
+    #[test]
+    fn a_round_that_left_lines_is_repeated_behind_further_appends() {
+        for (appends, rounds) in [(1, 1), (10, 4), (100, 7), (1000, 10)] {
+            let mut bench = Bench::new();
+            let in_the_way = bench.dir().join("a.jsonl");
+            fs::create_dir_all(&in_the_way).unwrap();
+            bench.log(&["a1"]);
+            let round = |bench: &mut Bench, line: usize| {
+                bench.log(&[&format!("b{line}")]);
+                let begun = !bench.unlogged.is_done();
+                bench.turns(2 * usize::from(begun));
+                usize::from(begun)
+            };
+            let begun: usize = (0..appends).map(|line| round(&mut bench, line)).sum();
+            assert_eq!((begun, bench.waiting()), (rounds, 1), "{appends} appends");
+            fs::remove_dir(in_the_way).unwrap();
+            let until = (0..=appends).find(|line| round(&mut bench, appends + line) > 0);
+            assert!(until.is_some(), "{appends} appends");
+            bench.check("a", &["a1"], 0);
+        }
     }
 
     #[test]
