@@ -52,6 +52,11 @@ impl Missing {
         self.records.load(Ordering::Relaxed)
     }
 
+    /// The number of dropped records whose number is not stored.
+    pub(super) fn unstored(&self) -> u64 {
+        self.lock().iter().map(|gap| gap.records).sum()
+    }
+
     /// Stores the number of dropped records. If that fails, it is kept for later.
     pub(super) fn write(&self, connection: &mut Connection) -> rusqlite::Result<()> {
         let gaps = std::mem::take(&mut *self.lock());

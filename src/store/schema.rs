@@ -207,6 +207,13 @@ pub(super) fn is_lock(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(error) if is_locked(error))
 }
 
+/// Whether something failed because the store as a whole cannot be written at present, whatever is to be written.
+pub(super) fn is_unwritable(error: &StoreError) -> bool {
+    use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, ReadOnly, SystemIoFailure};
+    let codes = [CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, ReadOnly, SystemIoFailure];
+    matches!(error, StoreError::Database(error) if error.sqlite_error_code().is_some_and(|code| codes.contains(&code)))
+}
+
 fn is_locked(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }

@@ -4,6 +4,8 @@
 //! that refers to them. A batch that fails is reported to whoever waits for it, and does not affect the others. Between
 //! two groups of batches the thread removes what is too old ([`Sweep`]) and logs what waits to be logged ([`Unlogged`]),
 //! one turn of each at a time.
+//!
+//! While others have locked the store, or the disk is full, records are kept in memory, and tried again together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +31,8 @@ use super::{CommitError, StoreError, tables, withdrawal};
 
 /// The most batches in one transaction.
 const MAX_GROUP: usize = 256;
+/// How long after a failure the records in memory are tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A batch to store.
 struct Job {
@@ -87,7 +91,7 @@ impl Writer {
             missing: Arc::clone(&missing),
             health,
             outages: Outages::default(),
-            unstored: Vec::new(),
+            backlog: Backlog::of(queue),
             patience: PATIENCE,
         };
         let thread = std::thread::Builder::new().name("plimsoll-store".into()).spawn(move || worker.run())?;
@@ -148,10 +152,46 @@ struct Worker {
     missing: Arc<Missing>,
     health: Arc<Health>,
     outages: Outages,
-    /// Records that the stopping gateway could not store, because others have locked the store.
-    unstored: Vec<LedgerRow>,
+    backlog: Backlog,
     /// How long to wait for others that have locked the store.
     patience: Duration,
+}
+
+/// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones are
+/// stored behind them, since a record may be completed by a later one of the same id.
+struct Backlog {
+    rows: Vec<LedgerRow>,
+    /// The most rows.
+    room: usize,
+    /// When they are tried again; `None`: at once.
+    retry_at: Option<Instant>,
+}
+
+impl Backlog {
+    fn of(room: usize) -> Self {
+        Self { rows: Vec::new(), room, retry_at: None }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Adds records as long as there is room. Returns the others.
+    fn add(&mut self, mut rows: Vec<LedgerRow>) -> Vec<LedgerRow> {
+        let left = rows.split_off(rows.len().min(self.room.saturating_sub(self.rows.len())));
+        self.rows.append(&mut rows);
+        left
+    }
+
+    /// Takes all records out. Each has a batch of its own, so that one which cannot be stored affects no other.
+    fn take(&mut self) -> impl Iterator<Item = Job> + use<> {
+        let batch = |row: LedgerRow| Batch { at_ms: row.at_ms, ledger: vec![row], ..Batch::default() };
+        std::mem::take(&mut self.rows).into_iter().map(move |row| Job { batch: batch(row), duty: None })
+    }
 }
 
 /// The writes that a full disk prevents. An outage is logged when it begins, and not for every request.
@@ -199,8 +239,9 @@ impl Worker {
             // One turn before each look at the queue: queued jobs wait for no more than that, and the turns go on even
             // if there are always more jobs.
             self.take_turns();
-            let is_idle = self.sweep.is_done() && self.unlogged.is_done();
-            if !is_idle && !self.inbox.wait(self.sweep.pause()) {
+            let is_idle = self.sweep.is_done() && self.unlogged.is_done() && self.backlog.is_empty();
+            if !is_idle && !self.inbox.wait(self.pause()) {
+                self.write_backlog();
                 continue;
             }
             if !self.inbox.take(&mut jobs) {
@@ -213,10 +254,17 @@ impl Worker {
             self.store_missing();
             self.look_for_database();
         }
+        self.backlog.retry_at = None;
+        self.write_backlog();
         self.store_missing();
         self.limit_wait();
         let _ = self.connection.pragma_update(None, "optimize", "");
         self.finish();
+    }
+
+    /// How long to wait for jobs before the next turn.
+    fn pause(&self) -> Duration {
+        if self.backlog.is_empty() { self.sweep.pause() } else { RETRY_AFTER }
     }
 
     /// Takes a turn at removing what is too old, and one at logging what waits to be logged.
@@ -230,34 +278,39 @@ impl Worker {
     /// Sets how long the connection waits for others that have locked the store. Once the gateway stops, everything that
     /// it still has to write shares one limit.
     fn limit_wait(&self) {
+        self.limit_wait_to(self.patience);
+    }
+
+    fn limit_wait_to(&self, patience: Duration) {
         // It cannot fail as long as the connection is open.
-        let _ = self.connection.busy_timeout(wait_left(self.patience, self.inbox.closed_for()));
+        let _ = self.connection.busy_timeout(wait_left(patience, self.inbox.closed_for()));
     }
 
     /// Ends the thread's work. Records that could not be stored are noted for the next start, and logged.
     fn finish(mut self) {
-        if self.unstored.is_empty() {
-            return self.underway.close();
-        }
-        let is_noted = self.underway.leave(self.logs.dir(), self.unstored.iter());
-        for rows in self.unstored.chunk_by(|one, next| one.conversation == next.conversation) {
-            let lines: Vec<&str> = rows.iter().map(|row| &*row.line).collect();
-            if let Err(cut) = self.logs.append(&rows[0].conversation, &lines) {
-                let (error, conversation) = (&cut.error, &rows[0].conversation);
-                tracing::warn!(%error, conversation, "records could not be logged");
+        let rows = std::mem::take(&mut self.backlog.rows);
+        if rows.is_empty() {
+            self.underway.close();
+        } else {
+            let is_noted = self.underway.leave(self.logs.dir(), rows.iter());
+            let logged = log_last(&mut self.logs, &rows);
+            match (is_noted, rows.len() - logged) {
+                (true, _) => tracing::warn!(
+                    records = rows.len(),
+                    "the store cannot be written: the last records are in the logs of their conversations as far as these \
+                     can be written, and the next start stores them"
+                ),
+                (false, 0) => tracing::warn!(
+                    records = rows.len(),
+                    "the store cannot be written: the last records are in the logs of their conversations alone"
+                ),
+                (false, lost) => self.missing.add_records(lost as u64, rows[0].at_ms),
             }
         }
-        let records = self.unstored.len();
-        if is_noted {
-            tracing::warn!(
-                records,
-                "the store is locked by another process: the last records are in the logs of their conversations, and the \
-                 next start stores them"
-            );
-        } else {
-            tracing::warn!(
-                records,
-                "the store is locked by another process: the last records are in the logs of their conversations alone"
+        if self.missing.write(&mut self.connection).is_err() {
+            tracing::error!(
+                records = self.missing.unstored(),
+                "records are missing from the books, and their number cannot be stored"
             );
         }
     }
@@ -282,16 +335,38 @@ impl Worker {
         }
     }
 
-    /// Stores a group of jobs, and logs their records.
+    /// Tries to store the records in memory, if there are any and it is time.
+    fn write_backlog(&mut self) {
+        if !self.backlog.is_empty() && self.backlog.is_due(Instant::now()) {
+            self.write(Vec::new());
+            self.store_missing();
+        }
+    }
+
+    /// Stores a group of jobs, behind the records in memory, and logs their records.
     fn write(&mut self, mut group: Vec<Job>) {
         self.save_texts(&mut group);
         // A batch that decides, but whose full text could not be saved, was refused: nothing of it is stored.
         group.retain(|job| job.duty.is_some() || !job.batch.decides());
-        self.underway.note(self.logs.dir(), group.iter().flat_map(|job| &job.batch.ledger));
+        if !self.backlog.is_empty() {
+            if self.backlog.is_due(Instant::now()) {
+                group.splice(0..0, self.backlog.take());
+            } else {
+                group.iter_mut().for_each(|job| self.postpone(std::mem::take(&mut job.batch.ledger)));
+            }
+        }
+        let books = group.iter().any(|job| !job.batch.ledger.is_empty());
+        if books {
+            self.underway.cross_out();
+            self.underway.note(self.logs.dir(), group.iter().flat_map(|job| &job.batch.ledger));
+        }
         let stored = self.store(group);
         // The database has the records: if this fails, nothing booked is lost.
         self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
-        self.underway.cross_out();
+        // What is in memory alone stays noted until it is stored, for a gateway that is killed.
+        if books && self.backlog.is_empty() {
+            self.underway.cross_out();
+        }
         for batch in &stored {
             self.sweep.begin(batch, &self.outputs, &self.logs);
             if batch.forget_outputs.is_some() {
@@ -318,12 +393,20 @@ impl Worker {
     /// Commits the jobs in one transaction. If that fails, commits each in one of its own, so that a bad batch affects
     /// only itself. Reports the outcomes, and returns the batches that were stored.
     fn store(&mut self, group: Vec<Job>) -> Vec<Batch> {
-        let together = self.commit(&group);
+        let together = self.commit(&group, self.patience);
+        // Who has locked the store was waited for once.
+        let patience = if together.as_ref().is_err_and(is_lock) { Duration::ZERO } else { self.patience };
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
+            if together.is_err() && !self.backlog.is_empty() {
+                self.postpone(std::mem::take(&mut job.batch.ledger));
+                if job.duty.is_none() {
+                    continue;
+                }
+            }
             let done = match &together {
                 Ok(()) => Ok(()),
-                Err(_) => self.commit(std::slice::from_ref(&job)),
+                Err(_) => self.commit(std::slice::from_ref(&job), patience),
             };
             match done {
                 Ok(()) => {
@@ -337,10 +420,11 @@ impl Worker {
         stored
     }
 
-    /// Commits the jobs that are not withdrawn in one transaction.
-    fn commit(&mut self, jobs: &[Job]) -> Result<(), CommitError> {
+    /// Commits the jobs that are not withdrawn in one transaction. Waits up to `patience` for others that have locked the
+    /// store.
+    fn commit(&mut self, jobs: &[Job], patience: Duration) -> Result<(), CommitError> {
         loop {
-            self.limit_wait();
+            self.limit_wait_to(patience);
             let transaction =
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let mut put_in = Vec::with_capacity(jobs.len());
@@ -374,22 +458,53 @@ impl Worker {
         }
     }
 
-    /// Reports that a job could not be stored. Its records count as missing, unless the gateway stops and others have
-    /// locked the store: then the next start stores them.
+    /// Reports that a job could not be stored. Its records are tried again if the store as a whole could not be written,
+    /// and otherwise count as missing.
     fn report_failed(&mut self, mut job: Job, error: CommitError) {
-        let mut is_locked = false;
-        if let CommitError::Store(error) = &error {
-            self.health.note_damage(error);
-            is_locked = schema::is_lock(error);
-        }
         self.outages.tell_of_batch(&error, Instant::now());
-        if is_locked && self.inbox.is_closed() {
-            self.unstored.append(&mut job.batch.ledger);
+        let is_of_store = match &error {
+            CommitError::Store(error) => {
+                self.health.note_damage(error);
+                schema::is_unwritable(error)
+            }
+            _ => false,
+        };
+        if is_of_store {
+            self.backlog.retry_at = Some(Instant::now() + RETRY_AFTER);
+            self.postpone(std::mem::take(&mut job.batch.ledger));
         } else {
             self.missing.add(&job.batch);
         }
         job.refuse(error);
     }
+
+    /// Keeps records in memory until the store can be written. Those for which there is no room count as missing.
+    fn postpone(&mut self, rows: Vec<LedgerRow>) {
+        for row in self.backlog.add(rows) {
+            self.missing.add_records(1, row.at_ms);
+        }
+    }
+}
+
+fn is_lock(error: &CommitError) -> bool {
+    matches!(error, CommitError::Store(error) if schema::is_lock(error))
+}
+
+/// Appends the last records to the logs of their conversations. Returns how many.
+fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
+    let mut logged = 0;
+    for rows in rows.chunk_by(|one, next| one.conversation == next.conversation) {
+        let lines: Vec<&str> = rows.iter().map(|row| &*row.line).collect();
+        match logs.append(&rows[0].conversation, &lines) {
+            Ok(()) => logged += rows.len(),
+            Err(cut) => {
+                let (error, conversation) = (&cut.error, &rows[0].conversation);
+                tracing::warn!(%error, conversation, "records could not be logged");
+                logged += cut.whole;
+            }
+        }
+    }
+    logged
 }
 
 /// How much of `patience` is left to wait for others that have locked the store, if the queue was closed so long ago.
@@ -415,7 +530,7 @@ mod tests {
         let (underway, unlogged) = (Underway::default(), Unlogged::of(&connection));
         let (sweep, missing) = (Sweep::default(), Arc::default());
         let health = Arc::new(Health::of(home));
-        let (outages, unstored) = (Outages::default(), Vec::new());
+        let (outages, backlog) = (Outages::default(), Backlog::of(16));
         let (_, inbox) = queue::queue(1);
         let patience = PATIENCE;
         Worker {
@@ -430,7 +545,7 @@ mod tests {
             missing,
             health,
             outages,
-            unstored,
+            backlog,
             patience,
         }
     }
@@ -464,7 +579,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut worker = worker(home.path());
         let (mut late, promise) = job();
-        worker.commit(std::slice::from_ref(&late)).unwrap();
+        worker.commit(std::slice::from_ref(&late), PATIENCE).unwrap();
         drop(promise);
         assert_eq!(stored(&worker), [1, 1], "committed");
         worker.report_stored(&mut late);
@@ -478,7 +593,7 @@ mod tests {
         let (mut late, promise) = job();
         let elsewhere = Chain(Digest::of(&[b"elsewhere"]));
         late.batch.decisions[0].chain = elsewhere;
-        worker.commit(std::slice::from_ref(&late)).unwrap();
+        worker.commit(std::slice::from_ref(&late), PATIENCE).unwrap();
         drop(promise);
         assert_eq!(stored(&worker), [2, 1], "committed");
         worker.report_stored(&mut late);
@@ -509,6 +624,90 @@ mod tests {
             assert!(found().starts_with('-') && found().contains(name), "{name}: {}", found());
         }
         assert_eq!(std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap(), "stored\n");
+    }
+
+    fn row(id: &str, text: &str) -> LedgerRow {
+        let (record, line) = (text.to_owned(), text.to_owned());
+        LedgerRow { id: id.into(), conversation: "c".into(), record, line, ..LedgerRow::default() }
+    }
+
+    fn booked(row: LedgerRow) -> Job {
+        Job { batch: Batch { ledger: vec![row], ..Batch::default() }, duty: None }
+    }
+
+    /// Lets the database grow by so many pages, as on a disk that is nearly full.
+    fn limit_growth(connection: &Connection, pages: u32) {
+        let now: u32 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        connection.query_row(&format!("PRAGMA max_page_count = {}", now + pages), [], |_| Ok(())).unwrap();
+    }
+
+    /// Records are stored when there is room again, in order, also by the next gateway if this one is killed before that.
+    /// Those for which there is no room in memory are counted.
+    #[test]
+    fn records_outlast_a_full_disk() {
+        let long = "x".repeat(10_000);
+        for (records, is_killed, expected, logged, missing) in [
+            (&["a1", "b1", "a2"][..], false, &["a2", "b1"][..], 3, 0),
+            (&["a1", "b1", "c1"], false, &["a1", "b1"], 2, 1),
+            // What waits to be logged is the last form of each record.
+            (&["a1", "a2"], true, &["a2"], 1, 0),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("db");
+            let open = || {
+                let connection = Connection::open(&path).unwrap();
+                crate::store::schema::prepare(&connection).unwrap();
+                connection
+            };
+            let mut worker = Worker { connection: open(), ..worker(home.path()) };
+            worker.backlog = Backlog::of(if missing > 0 { 2 } else { 9 });
+            worker.underway = Underway::open(&path, &worker.connection, worker.logs.dir(), &|| true);
+            limit_growth(&worker.connection, 0);
+            let (first, others) = records.split_first().unwrap();
+            let job = |record: &&str| booked(row(&record[..1], &format!("{record} {long}")));
+            worker.write(vec![job(first)]);
+            // It is not time to try the first one again.
+            others.iter().for_each(|record| worker.write(vec![job(record)]));
+            assert_eq!(worker.missing.records(), missing);
+            worker.backlog.retry_at = None;
+            worker.write_backlog();
+            assert_eq!(worker.backlog.rows.len(), records.len() - missing as usize);
+
+            let (connection, logs) = (open(), worker.logs.dir().to_owned());
+            if is_killed {
+                drop(worker);
+                Underway::open(&path, &connection, &logs, &|| true).close();
+            } else {
+                limit_growth(&worker.connection, 9_999);
+                worker.backlog.retry_at = None;
+                worker.write_backlog();
+                assert!(worker.backlog.is_empty());
+            }
+            let mut stored =
+                connection.prepare("SELECT substr(record, 1, 2) FROM ledger ORDER BY id").unwrap();
+            let stored: Vec<String> =
+                stored.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+            assert_eq!(stored, expected, "{records:?}");
+            let waiting: usize =
+                connection.query_row("SELECT COUNT(*) FROM unlogged", [], |row| row.get(0)).unwrap();
+            let log = std::fs::read_to_string(logs.join("c.jsonl")).unwrap_or_default();
+            assert_eq!(log.lines().count() + waiting, logged, "{records:?}");
+        }
+    }
+
+    #[test]
+    fn a_stop_on_a_full_disk_logs_how_many_records_are_lost() {
+        let home = tempfile::tempdir().unwrap();
+        let (inlet, inbox) = queue::queue(2);
+        let worker = Worker { inbox, ..worker(home.path()) };
+        limit_growth(&worker.connection, 0);
+        std::fs::write(worker.logs.dir(), "in the way").unwrap();
+        for id in ["a", "b"] {
+            assert!(inlet.push(booked(row(id, &id.repeat(10_000))), false).is_ok());
+        }
+        drop(inlet);
+        let told = logged(Level::ERROR, || worker.run());
+        assert!(told.contains("their number cannot be stored records=2"), "{told}");
     }
 
     /// All that is queued when the gateway stops shares one time limit. What is not stored by then is logged at once, and
