@@ -6,37 +6,49 @@
 use super::chain::Chain;
 use super::{CacheUse, Flight, Writes};
 
-/// The most prompts kept; each request is compared with all of them.
+/// How many prompts are kept. Each request is compared with all of them.
 const MAX_TRAILS: usize = 512;
-/// The most hashes kept, over all prompts: a mebibyte.
+/// How many hashes are kept over all prompts: a mebibyte.
 const MAX_LINKS: usize = 128 * 1024;
 
 #[derive(Debug, Clone)]
 pub(super) struct Automatic {
     min_tokens: u64,
     step: u64,
+    /// How long prompts are promised to be kept after their last use.
     ttl_ms: u64,
-    /// When nothing of a prompt is left, whatever is promised.
+    /// How long they may be kept after it, at most.
     gone_ms: u64,
     writes: Writes,
     trails: Vec<Trail>,
-    /// Those that may be gone by now.
+    /// Trails that have been unused for longer than is promised, and may be gone by now.
     lapsed: Vec<Trail>,
 }
 
-/// A prompt seen before, with all its prefixes. No trail is a prefix of another.
+/// A prompt seen before, with the hashes of all its prefixes. No trail is a prefix of another.
 #[derive(Debug, Clone)]
 struct Trail {
     links: Box<[u64]>,
+    /// When it was last used, in milliseconds.
     last_ms: u64,
-    /// How many of its blocks are readable, from when on.
-    readable: Vec<(usize, u64)>,
+    /// How much of it became readable, and when.
+    readable: Vec<Readable>,
 }
 
-/// How a prompt relates to the trail it shares the most with.
+/// The beginning of a trail that is readable from some time on.
+#[derive(Debug, Clone, Copy)]
+struct Readable {
+    blocks: usize,
+    /// On the clock of [`Flight`].
+    from: u64,
+}
+
+/// What a prompt has in common with a trail.
 #[derive(Clone, Copy)]
 struct Common {
+    /// The index of the trail.
     trail: usize,
+    /// The number of blocks at the beginning of both.
     blocks: usize,
 }
 
@@ -51,12 +63,13 @@ impl Automatic {
         self.lapsed.extend(self.trails.extract_if(.., |trail| !trail.is_fresh(now_ms, ttl_ms)));
         self.lapsed.retain(|trail| trail.is_fresh(now_ms, gone_ms));
         let common = longest_common(&self.trails, chain);
-        let [read, lapsed] = [&self.trails, &self.lapsed].map(|trails| most_readable(trails, chain, flight));
+        let read_blocks = most_readable(&self.trails, chain, flight);
+        let lapsed_blocks = most_readable(&self.lapsed, chain, flight);
         if chain.tokens() >= self.min_tokens {
             self.lapsed.retain(|trail| !chain.links().starts_with(&trail.links));
             self.remember(chain, common, now_ms, flight);
         }
-        self.divide(chain, read, lapsed)
+        self.divide(chain, read_blocks, lapsed_blocks)
     }
 
     /// Extends the trail that the prompt continues, refreshes the one that it is part of, or starts one.
@@ -64,23 +77,28 @@ impl Automatic {
         let links = &chain.links()[..chain.links().len().min(MAX_LINKS)];
         match common.map(|common| (&mut self.trails[common.trail], common.blocks)) {
             Some((trail, blocks)) if blocks == trail.links.len() || blocks == links.len() => {
-                trail.written(links.len(), flight);
+                trail.record_write(links.len(), flight);
                 if links.len() > trail.links.len() {
                     trail.links = links.into();
                 }
                 trail.last_ms = trail.last_ms.max(now_ms);
             }
             _ => {
-                let shared = common
-                    .map_or(0, |common| common.blocks.min(self.trails[common.trail].readable(flight.sent)));
-                let readable = vec![(shared, 0), (links.len(), flight.answered)];
+                // Blocks shared with another trail are as readable here as they are there.
+                let shared = common.map_or(0, |common| {
+                    common.blocks.min(self.trails[common.trail].readable_blocks(flight.sent))
+                });
+                let readable = vec![
+                    Readable { blocks: shared, from: 0 },
+                    Readable { blocks: links.len(), from: flight.answered },
+                ];
                 self.trails.push(Trail { links: links.into(), last_ms: now_ms, readable });
             }
         }
         self.make_room();
     }
 
-    /// Over a limit, the least recently used prompts go.
+    /// Over a limit, removes the least recently used prompts, all lapsed ones before any other.
     fn make_room(&mut self) {
         let all = self.trails.iter().chain(&self.lapsed);
         let mut stored: usize = all.map(|trail| trail.links.len()).sum();
@@ -92,6 +110,7 @@ impl Automatic {
         }
     }
 
+    /// Divides the prompt into what is read, written and plain input.
     fn divide(&self, chain: &Chain, read_blocks: usize, lapsed_blocks: usize) -> CacheUse {
         let whole_steps = |tokens: u64| {
             let tokens = tokens - tokens % self.step;
@@ -108,36 +127,39 @@ impl Automatic {
     }
 }
 
-/// How many blocks of the prompt a trail holds that was readable when the prompt was sent.
+/// How many blocks at the beginning of the prompt could be read from a trail when the prompt was sent; 0 if from none.
 fn most_readable(trails: &[Trail], chain: &Chain, flight: Flight) -> usize {
-    let shared = trails.iter().map(|trail| trail.common(chain).min(trail.readable(flight.sent)));
+    let shared =
+        trails.iter().map(|trail| trail.common_blocks(chain).min(trail.readable_blocks(flight.sent)));
     shared.max().unwrap_or(0)
 }
 
+/// What the prompt has in common with the trail that it shares the most with; `None` if it shares nothing with any.
 fn longest_common(trails: &[Trail], chain: &Chain) -> Option<Common> {
     let shared = trails.iter().enumerate();
-    let shared = shared.map(|(index, trail)| Common { trail: index, blocks: trail.common(chain) });
+    let shared = shared.map(|(index, trail)| Common { trail: index, blocks: trail.common_blocks(chain) });
     shared.max_by_key(|common| common.blocks).filter(|common| common.blocks > 0)
 }
 
 impl Trail {
-    /// How many blocks at its beginning are the prompt's.
-    fn common(&self, chain: &Chain) -> usize {
+    /// How many blocks at its beginning are those of the prompt.
+    fn common_blocks(&self, chain: &Chain) -> usize {
         self.links.iter().zip(chain.links()).take_while(|(a, b)| a == b).count()
     }
 
-    /// How many of its blocks were readable at that time.
-    fn readable(&self, sent: u64) -> usize {
-        let known = self.readable.iter().filter(|(_, from)| *from <= sent);
-        known.map(|(blocks, _)| *blocks).max().unwrap_or(0)
+    /// How many blocks at its beginning were readable at a time on the clock of [`Flight`].
+    fn readable_blocks(&self, at: u64) -> usize {
+        let readable = self.readable.iter().filter(|readable| readable.from <= at);
+        readable.map(|readable| readable.blocks).max().unwrap_or(0)
     }
 
-    /// Records that a prompt of so many blocks was written.
-    fn written(&mut self, blocks: usize, flight: Flight) {
-        let before = self.readable(flight.sent);
+    /// Records that a request wrote the first `blocks` blocks.
+    fn record_write(&mut self, blocks: usize, flight: Flight) {
+        let before = self.readable_blocks(flight.sent);
         if before < blocks {
-            self.readable.retain(|(known, _)| *known > before);
-            self.readable.extend([(before, 0), (blocks, flight.answered)]);
+            self.readable.retain(|readable| readable.blocks > before);
+            self.readable.push(Readable { blocks: before, from: 0 });
+            self.readable.push(Readable { blocks, from: flight.answered });
         }
     }
 

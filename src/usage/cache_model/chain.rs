@@ -1,4 +1,4 @@
-//! Prefixes of a prompt, each named by one hash.
+//! Prefixes of a prompt, each identified by one hash.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -13,17 +13,17 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// The chain of `blocks`; different `scope`s share no hash. `is_bound`: nor do prompts that are asked otherwise, from
-    /// where that matters on.
+    /// The chain of `blocks`. Prompts of different `scope`s share no hash. If `is_bound`, prompts that differ in what a
+    /// block is [bound to](Block::bound) share none from that block on.
     pub(super) fn of(scope: u64, blocks: &[Block], is_bound: bool) -> Self {
         let mut links = Vec::with_capacity(blocks.len());
         let mut tokens = Vec::with_capacity(blocks.len() + 1);
         let (mut link, mut sum) = (scope, 0_u64);
         tokens.push(sum);
         for block in blocks {
+            let bound = if is_bound { block.bound } else { 0 };
             let mut bytes = [0; 24];
             bytes[..8].copy_from_slice(&link.to_le_bytes());
-            let bound = if is_bound { block.bound } else { 0 };
             bytes[8..].copy_from_slice(&(block.key ^ u128::from(bound)).to_le_bytes());
             link = xxh3_64(&bytes);
             sum = sum.saturating_add(block.tokens);

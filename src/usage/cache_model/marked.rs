@@ -1,32 +1,35 @@
 //! A cache that writes entries only where the prompt is marked.
 //!
-//! From each mark the provider looks back a few blocks for an entry; the longest one found is read. With A
-//! the end of what was read, B the last one-hour mark and C the last five-minute mark: A is read, B − A
-//! written for an hour, C − B for five minutes, and the rest is plain input.
+//! From each mark the provider looks back a few blocks for an entry, and reads the longest one that it finds. It then
+//! writes an entry at each mark. What the prompt is billed as follows from the ends of three prefixes: what was read,
+//! the last one-hour mark, and the last five-minute mark. If these end after 6,000, 8,000 and 9,000 of 10,000 tokens,
+//! 6,000 tokens are read, 2,000 are written for an hour and 1,000 for five minutes, and 1,000 are plain input.
 
 use std::collections::HashMap;
 
 use super::chain::Chain;
 use super::{CacheUse, Flight, PromptShape, Ttl};
 
-/// The most marks of a prompt that count; the API refuses more.
+/// How many marks of a prompt count: the last ones. The API refuses more.
 const MAX_MARKS: usize = 4;
-/// The most entries kept.
+/// How many entries are kept.
 const MAX_ENTRIES: usize = 16 * 1024;
 
 #[derive(Debug, Clone)]
 pub(super) struct Marked {
     min_tokens: u64,
     lookback: usize,
+    /// The entries by the hashes of their prefixes.
     entries: HashMap<u64, Entry>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
+    /// When it was last used, in milliseconds.
     last_ms: u64,
     ttl: Ttl,
-    /// When it became readable: the answer to the request that wrote it began.
-    readable: u64,
+    /// When it became readable, on the clock of [`Flight`]: when the answer to the request that wrote it began.
+    readable_from: u64,
 }
 
 impl Entry {
@@ -35,9 +38,9 @@ impl Entry {
     }
 }
 
-/// A mark that counts: how many blocks it covers.
+/// A prefix of a prompt: its number of blocks, and how long its entry is kept, or is to be kept.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct Prefix {
     blocks: usize,
     ttl: Ttl,
 }
@@ -54,63 +57,66 @@ impl Marked {
         now_ms: u64,
         flight: Flight,
     ) -> CacheUse {
-        let marks = self.marks(chain, shape);
-        let hit = self.longest_entry(chain, &marks, now_ms, flight);
-        let read = hit.map_or(0, |hit| hit.blocks);
+        let marked = self.marked_prefixes(chain, shape);
+        let hit = self.longest_entry(chain, &marked, now_ms, flight);
+        let read_blocks = hit.map_or(0, |hit| hit.blocks);
         if let Some(hit) = hit {
-            self.touch(chain, hit, now_ms, flight);
+            self.write_or_refresh(chain, hit, now_ms, flight);
         }
-        for &mark in &marks {
-            // What was read is not paid for again, so a mark inside it lasts no longer than what was read.
-            let ttl =
-                hit.filter(|hit| mark.blocks <= hit.blocks).map_or(mark.ttl, |hit| hit.ttl.min(mark.ttl));
-            self.touch(chain, Mark { ttl, ..mark }, now_ms, flight);
+        for &prefix in &marked {
+            // What was read is not paid for again, so an entry inside it is kept no longer than what was read.
+            let ttl = match hit {
+                Some(hit) if prefix.blocks <= hit.blocks => prefix.ttl.min(hit.ttl),
+                _ => prefix.ttl,
+            };
+            self.write_or_refresh(chain, Prefix { ttl, ..prefix }, now_ms, flight);
         }
         self.make_room(now_ms);
         let is_unmarked = shape.automatic.is_none() && shape.blocks.iter().all(|block| block.mark.is_none());
-        CacheUse { is_unmarked, ..divide(chain, &marks, read) }
+        CacheUse { is_unmarked, ..divide(chain, &marked, read_blocks) }
     }
 
-    /// The marks that count, in the order of the prompt.
-    fn marks(&self, chain: &Chain, shape: &PromptShape) -> Vec<Mark> {
-        let own = shape
-            .blocks
-            .iter()
-            .enumerate()
-            .filter_map(|(index, block)| block.mark.map(|ttl| Mark { blocks: index + 1, ttl }));
-        let end = shape.automatic.map(|ttl| Mark { blocks: shape.blocks.len(), ttl });
-        let long_enough = |mark: &Mark| mark.blocks > 0 && chain.tokens_of(mark.blocks) >= self.min_tokens;
-        let mut marks: Vec<Mark> = own.chain(end).filter(long_enough).collect();
-        marks.drain(..marks.len().saturating_sub(MAX_MARKS));
-        marks
+    /// The prefixes up to the marks that count, shortest first.
+    fn marked_prefixes(&self, chain: &Chain, shape: &PromptShape) -> Vec<Prefix> {
+        let mut marked = Vec::new();
+        for (index, block) in shape.blocks.iter().enumerate() {
+            marked.extend(block.mark.map(|ttl| Prefix { blocks: index + 1, ttl }));
+        }
+        marked.extend(shape.automatic.map(|ttl| Prefix { blocks: shape.blocks.len(), ttl }));
+        marked.retain(|prefix| prefix.blocks > 0 && chain.tokens_of(prefix.blocks) >= self.min_tokens);
+        marked.drain(..marked.len().saturating_sub(MAX_MARKS));
+        marked
     }
 
-    /// The longest entry within reach of a mark. An entry that an earlier mark reaches lies before every
-    /// entry that a later one does, or is reached by both.
-    fn longest_entry(&self, chain: &Chain, marks: &[Mark], now_ms: u64, flight: Flight) -> Option<Mark> {
-        marks.iter().rev().find_map(|mark| {
-            let within_reach = (1..=mark.blocks).rev().take(self.lookback);
-            within_reach.into_iter().find_map(|blocks| {
+    /// The longest prefix with an entry within reach of a mark. The marks are tried from the last one on: an entry
+    /// that only an earlier mark reaches is shorter than any that a later one reaches.
+    fn longest_entry(&self, chain: &Chain, marked: &[Prefix], now_ms: u64, flight: Flight) -> Option<Prefix> {
+        marked.iter().rev().find_map(|prefix| {
+            let mut within_reach = (1..=prefix.blocks).rev().take(self.lookback);
+            within_reach.find_map(|blocks| {
                 let entry = self.entries.get(&chain.link(blocks)?)?;
-                let is_there = entry.is_fresh(now_ms) && entry.readable <= flight.sent;
-                is_there.then_some(Mark { blocks, ttl: entry.ttl })
+                let is_readable = entry.is_fresh(now_ms) && entry.readable_from <= flight.sent;
+                is_readable.then_some(Prefix { blocks, ttl: entry.ttl })
             })
         })
     }
 
-    /// Writes the entry of a mark, or extends the life of the one there.
-    fn touch(&mut self, chain: &Chain, mark: Mark, now_ms: u64, flight: Flight) {
-        let Some(link) = chain.link(mark.blocks) else { return };
-        let new = Entry { last_ms: now_ms, ttl: mark.ttl, readable: flight.answered };
+    /// Writes the entry of a prefix. If there is one that has not expired, extends its life instead, whatever the time
+    /// to live of `prefix`.
+    fn write_or_refresh(&mut self, chain: &Chain, prefix: Prefix, now_ms: u64, flight: Flight) {
+        let Some(link) = chain.link(prefix.blocks) else { return };
+        let new = Entry { last_ms: now_ms, ttl: prefix.ttl, readable_from: flight.answered };
         let entry = self.entries.entry(link).or_insert(new);
         if !entry.is_fresh(now_ms) {
-            (entry.ttl, entry.readable) = (new.ttl, new.readable);
+            (entry.ttl, entry.readable_from) = (new.ttl, new.readable_from);
         }
+        // Requests need not be observed in the order in which they were sent.
         entry.last_ms = entry.last_ms.max(now_ms);
-        entry.readable = entry.readable.min(new.readable);
+        entry.readable_from = entry.readable_from.min(new.readable_from);
     }
 
-    /// Over the limit, the expired entries go, then the least recently used ones down to half.
+    /// If there are too many entries, removes the expired ones, then the least recently used ones down to half the
+    /// limit.
     fn make_room(&mut self, now_ms: u64) {
         if self.entries.len() <= MAX_ENTRIES {
             return;
@@ -126,12 +132,15 @@ impl Marked {
     }
 }
 
-/// Divides the prompt at the end of what is read and at the last mark of each lifetime.
-fn divide(chain: &Chain, marks: &[Mark], read_blocks: usize) -> CacheUse {
-    let last = |ttl| marks.iter().filter(|mark| mark.ttl == ttl).map(|mark| mark.blocks).max().unwrap_or(0);
+/// Divides the prompt at the end of what is read and at the last mark of each time to live.
+fn divide(chain: &Chain, marked: &[Prefix], read_blocks: usize) -> CacheUse {
+    let tokens_up_to_last = |ttl| {
+        let blocks = marked.iter().filter(|prefix| prefix.ttl == ttl).map(|prefix| prefix.blocks);
+        chain.tokens_of(blocks.max().unwrap_or(0))
+    };
     let read = chain.tokens_of(read_blocks);
-    let hour = chain.tokens_of(last(Ttl::OneHour)).max(read);
-    let short = chain.tokens_of(last(Ttl::FiveMinutes)).max(hour);
+    let hour = tokens_up_to_last(Ttl::OneHour).max(read);
+    let short = tokens_up_to_last(Ttl::FiveMinutes).max(hour);
     let uncached = chain.tokens() - short;
     CacheUse { read, write_1h: hour - read, write_5m: short - hour, uncached, ..CacheUse::default() }
 }

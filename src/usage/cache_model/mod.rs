@@ -55,7 +55,8 @@ pub struct Block {
     pub tokens: u64,
     /// The cache mark it carries.
     pub mark: Option<Ttl>,
-    /// A hash of whatever else its entry depends on, at providers that say so; 0: nothing.
+    /// A hash of parameters of the request that entries depend on from this block on, at providers that document it; 0
+    /// if there are none.
     pub bound: u64,
 }
 
@@ -119,9 +120,10 @@ const LONGEST_MS: u64 = 7 * 24 * HOUR_MS;
 
 impl CacheKind {
     /// The cache of a model: by dialect, by whether the server honours marks, and by price. If cached tokens cost as
-    /// much as others, there is none to speak of. Other providers that speak Anthropic's dialect cache without marks.
+    /// much as others, it is [`CacheKind::None`]. Providers that speak Anthropic's dialect but have no price for writes
+    /// cache without marks, unless the model is a Claude.
     pub fn of(dialect: &str, reads_marks: bool, model: &str, price: Option<&Price>) -> Self {
-        let least = price.and_then(|price| price.cache_min);
+        let min_tokens = price.and_then(|price| price.cache_min).unwrap_or(1024);
         let rates = price.map(|price| &price.base);
         if rates.is_some_and(|rates| rates.cache_read.is_none_or(|read| read >= rates.input)) {
             return Self::None;
@@ -129,8 +131,8 @@ impl CacheKind {
         let is_marked =
             rates.is_none_or(Rates::lists_writes) || model.to_ascii_lowercase().contains("claude");
         match dialect {
-            _ if reads_marks && is_marked => Self::anthropic(least.unwrap_or(1024)),
-            "gemini" => Self::gemini(least.unwrap_or(1024)),
+            _ if reads_marks && is_marked => Self::anthropic(min_tokens),
+            "gemini" => Self::gemini(min_tokens),
             _ if rates.is_some_and(|rates| rates.cache_write_5m.is_some()) => Self::openai(Writes::Billed),
             _ => Self::openai(Writes::Free),
         }
@@ -142,7 +144,7 @@ impl CacheKind {
         self.default_ttl_ms().map(|ttl| ttl.max(requested_ttl_ms.unwrap_or(0)))
     }
 
-    /// The same without a request.
+    /// The same if no time was requested.
     pub const fn default_ttl_ms(self) -> Option<u64> {
         match self {
             Self::None => None,
@@ -151,12 +153,12 @@ impl CacheKind {
         }
     }
 
-    /// How long an unused prompt stays cached at least, in milliseconds, before it may be assumed to be gone. Without
-    /// marks it may outlast the promise: it is not assumed to be gone within the hour, and after that only if the
-    /// provider's figures say so ([`Pauses`]).
+    /// How long a prompt must be unused, in milliseconds, before it may be assumed to be gone. Caches that do not bill
+    /// writes may keep prompts for longer than promised. There it is not assumed within the hour, and after that only
+    /// if the provider's figures say so ([`Pauses`]).
     pub fn gone_ms(self, requested_ttl_ms: Option<u64>) -> Option<u64> {
-        let most = matches!(self, Self::Automatic { writes: Writes::Free, .. }).then_some(HOUR_MS);
-        self.ttl_ms(requested_ttl_ms).map(|ttl| ttl.max(most.unwrap_or(0)))
+        let least = if matches!(self, Self::Automatic { writes: Writes::Free, .. }) { HOUR_MS } else { 0 };
+        self.ttl_ms(requested_ttl_ms).map(|ttl| ttl.max(least))
     }
 
     /// Whether prompts are kept without marks.
@@ -276,8 +278,8 @@ impl CacheModel {
         Self { state, is_bound: kind.is_bound() }
     }
 
-    /// Sends a prompt through the cache at `now_ms`. Prompts of different `scope`s (workspaces, keys) never
-    /// share entries. Its answer begins at once.
+    /// Sends a prompt through the cache at `now_ms`, and returns how the cache serves it. Prompts of different `scope`s
+    /// (workspaces, keys) never share entries. The answer is taken to begin at once.
     pub fn observe(&mut self, scope: u64, shape: &PromptShape, now_ms: u64) -> CacheUse {
         self.observe_in_flight(scope, shape, now_ms, Flight::default())
     }
@@ -295,8 +297,9 @@ impl CacheModel {
             State::None => uncached(&chain),
             State::Marked { cache, unbound } => {
                 let used = cache.observe(&chain, shape, now_ms, flight);
-                let most = unbound.observe(&Chain::of(scope, &shape.blocks, false), shape, now_ms, flight);
-                CacheUse { lapsed: most.read.saturating_sub(used.read), ..used }
+                let unbound_chain = Chain::of(scope, &shape.blocks, false);
+                let if_unbound = unbound.observe(&unbound_chain, shape, now_ms, flight);
+                CacheUse { lapsed: if_unbound.read.saturating_sub(used.read), ..used }
             }
             State::Automatic(cache) => cache.observe(&chain, now_ms, flight),
         };

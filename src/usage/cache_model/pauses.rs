@@ -6,12 +6,12 @@
 //! which one was read.
 
 /// The share of the expected tokens that must be read for a prompt to count as cached.
-const MOST: f64 = 0.5;
-/// After so many misses in a row, after pauses that prompts had survived before, they are no longer assumed to
+const MIN_READ_SHARE: f64 = 0.5;
+/// After so many misses in a row behind pauses that prompts had survived before, prompts are no longer assumed to
 /// survive them.
-const MISSES: u32 = 3;
-/// Two pauses are about as long if they differ by one part in so many.
-const ABOUT: u64 = 8;
+const MAX_MISSES: u32 = 3;
+/// Two pauses count as about as long if they differ by no more than one part in so many.
+const TOLERANCE: u64 = 8;
 
 /// A pause between requests, and what was still cached after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Pauses {
     kept_ms: u64,
     /// The shortest pause, clearly longer than that, that a prompt did not survive.
     gone_ms: Option<u64>,
-    /// How many other pauses in a row a prompt did not survive.
+    /// How many pauses in a row that are not clearly longer than `kept_ms` a prompt did not survive.
     missed: u32,
 }
 
@@ -41,31 +41,31 @@ impl Pauses {
         if kept == 0 {
             return;
         }
-        if read as f64 >= kept as f64 * MOST {
+        if read as f64 >= kept as f64 * MIN_READ_SHARE {
             self.kept_ms = self.kept_ms.max(ms);
-            self.gone_ms.take_if(|gone| about(*gone) <= ms);
+            self.gone_ms.take_if(|gone| shortest_alike(*gone) <= ms);
             self.missed = 0;
             return;
         }
-        if about(ms) <= self.kept_ms {
+        if shortest_alike(ms) <= self.kept_ms {
             self.missed += 1;
-            if self.missed < MISSES {
+            if self.missed < MAX_MISSES {
                 return;
             }
-            (self.kept_ms, self.missed) = (about(ms).saturating_sub(1), 0);
+            (self.kept_ms, self.missed) = (shortest_alike(ms).saturating_sub(1), 0);
         }
         self.gone_ms = Some(self.gone_ms.map_or(ms, |gone| gone.min(ms)));
     }
 
     /// Whether a prompt that has been unused for this long is gone.
     pub fn is_gone(&self, ms: u64) -> bool {
-        self.gone_ms.is_some_and(|gone| ms >= about(gone) && ms > self.kept_ms)
+        self.gone_ms.is_some_and(|gone| ms >= shortest_alike(gone) && ms > self.kept_ms)
     }
 }
 
-/// The shortest pause that counts as about as long as this one.
-const fn about(ms: u64) -> u64 {
-    ms - ms / ABOUT
+/// The shortest pause that counts as about as long as this one, in milliseconds.
+const fn shortest_alike(ms: u64) -> u64 {
+    ms - ms / TOLERANCE
 }
 
 #[cfg(test)]
