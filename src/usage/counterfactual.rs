@@ -7,15 +7,16 @@
 use super::cache_model::CacheUse;
 use super::tokens::Tokens;
 
-/// Positions of the kinds in the arrays below.
+/// Positions of the kinds in a [`Split`].
 const READ: usize = 0;
 const INPUT: usize = 1;
+const WRITES: [usize; 3] = [2, 3, 4];
 const KINDS: usize = 5;
-/// What looks like an event although nobody says it is one leaves at least so many more tokens of the sent prompt
-/// unread than of the original. Fewer may come from reads in whole steps.
-const EVENT: f64 = 512.0;
+/// If by the models so many more tokens of the sent prompt are unread than of the original, an event must have changed
+/// it, even if not with this request. A smaller difference may come from reads in whole steps.
+const MIN_EVENT_TOKENS: f64 = 512.0;
 /// The share of the expected tokens that must be read for a prompt to count as cached.
-const MOST: f64 = 0.5;
+const MIN_READ_SHARE: f64 = 0.5;
 
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
 type Split = [f64; KINDS];
@@ -27,10 +28,11 @@ type Split = [f64; KINDS];
 pub fn untouched(billed: Tokens, beside: u64, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
     let beside = beside.min(billed.input);
     let asked = Tokens { input: billed.input - beside, ..billed };
-    let direct = scaled(asked, sent, original, is_event);
-    Tokens { input: direct.input.saturating_add(beside), ..direct }
+    let original = scaled(asked, sent, original, is_event);
+    Tokens { input: original.input.saturating_add(beside), ..original }
 }
 
+/// The same without tokens beside the prompt.
 fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
     let whole = sum(&split_of(sent));
     if sent == original || whole <= 0.0 || billed.prompt() == 0 {
@@ -38,54 +40,80 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) ->
     }
     let scale = billed.prompt() as f64 / whole;
     let real = split(&billed);
-    let modelled = split_of(sent).map(|tokens| tokens * scale);
-    let direct = split_of(original).map(|tokens| tokens * scale);
-    let prompt = sum(&direct);
+    let estimates = Estimates {
+        sent: split_of(sent).map(|tokens| tokens * scale),
+        original: split_of(original).map(|tokens| tokens * scale),
+    };
+    let prompt = sum(&estimates.original);
     if original.is_unmarked && !sent.is_unmarked {
         return tokens(billed, prompt, 0.0, [0.0, prompt, 0.0, 0.0, 0.0]);
     }
-
-    let pool = pool(&modelled);
-    let (modelled, direct) = if real[READ] >= modelled[READ] {
-        // More was read than the model expected; the same holds for the original. What may have been cached for
-        // longer than promised was, in proportion to what was read; an event leaves little of that in the sent
-        // prompt.
-        let lapsed = [sent, original].map(|said| said.lapsed as f64 * scale);
-        let kept = ratio(real[READ] - modelled[READ], lapsed[0]).min(1.0);
-        let [modelled, direct] = [(modelled, lapsed[0]), (direct, lapsed[1])].map(|(split, lapsed)| {
-            read_more(split, pool, ratio(kept * lapsed, of_pool(&split, pool)).min(1.0))
-        });
-        let share = ratio(real[READ] - modelled[READ], of_pool(&modelled, pool)).clamp(0.0, 1.0);
-        (read_more(modelled, pool, share), read_more(direct, pool, share))
+    let estimates = if real[READ] >= estimates.sent[READ] {
+        estimates.with_more_read(real[READ], [sent, original].map(|used| used.lapsed as f64 * scale))
     } else {
-        // If most was not cached, most of the original would not have been either, in proportion. But an event leaves
-        // little of the sent prompt to be read, so a miss there says the less about the original the more of that
-        // would be read. Nor does it say anything if most was cached: then the missing part was overestimated.
-        let kept = ratio(real[READ], modelled[READ]);
-        let is_event = is_event || unread(&modelled) > unread(&direct) + EVENT;
-        let of_direct = if kept >= MOST || is_event {
-            let [less, more] = [f64::min, f64::max].map(|of| of(modelled[READ], direct[READ]));
+        estimates.with_less_read(real[READ], is_event)
+    };
+    let read = estimates.original[READ].clamp(0.0, prompt);
+    let rest = unread_shares(&real, &estimates).map(|share| share * (prompt - read));
+    tokens(billed, prompt, read, rest)
+}
+
+/// What the models say of both prompts, in the provider's tokens.
+struct Estimates {
+    sent: Split,
+    original: Split,
+}
+
+impl Estimates {
+    /// Corrected by `read` tokens of the sent prompt, which are more than the model expected: the same holds for the
+    /// original. First come tokens that have `lapsed` in the models but may be kept for longer than promised, in
+    /// proportion to how many of these were read. (An event leaves few of them in the sent prompt.) What else was read
+    /// was unknown to the models.
+    fn with_more_read(self, read: f64, lapsed: [f64; 2]) -> Self {
+        let pool = pool(&self.sent);
+        let [lapsed_of_sent, lapsed_of_original] = lapsed;
+        let kept = ratio(read - self.sent[READ], lapsed_of_sent).min(1.0);
+        let with_lapsed = |split: Split, lapsed: f64| {
+            read_more(split, pool, ratio(kept * lapsed, of_pool(&split, pool)).min(1.0))
+        };
+        let sent = with_lapsed(self.sent, lapsed_of_sent);
+        let original = with_lapsed(self.original, lapsed_of_original);
+        let share = ratio(read - sent[READ], of_pool(&sent, pool)).clamp(0.0, 1.0);
+        Self { sent: read_more(sent, pool, share), original: read_more(original, pool, share) }
+    }
+
+    /// Corrected by `read` tokens of the sent prompt, which are fewer than the model expected. If most of the sent
+    /// prompt was not cached, most of the original would not have been either, in proportion.
+    ///
+    /// But an event leaves little of the sent prompt to be read, so a miss there says the less about the original the
+    /// more of the original would be read. And if most was cached, the cache is there, and the missing tokens were
+    /// overestimated. In both cases the original is taken to miss as many tokens as the sent prompt, times the ratio of
+    /// the smaller of the two expected reads to the larger.
+    fn with_less_read(self, read: f64, is_event: bool) -> Self {
+        let kept = ratio(read, self.sent[READ]);
+        let is_event = is_event || unread(&self.sent) > unread(&self.original) + MIN_EVENT_TOKENS;
+        let kept_of_original = if kept >= MIN_READ_SHARE || is_event {
+            let [less, more] = [f64::min, f64::max].map(|of| of(self.sent[READ], self.original[READ]));
             let likeness = ratio(less, more);
-            1.0 - ratio((modelled[READ] - real[READ]) * likeness, direct[READ]).min(1.0)
+            1.0 - ratio((self.sent[READ] - read) * likeness, self.original[READ]).min(1.0)
         } else {
             kept
         };
-        (read_less(modelled, kept), read_less(direct, of_direct))
-    };
-    let read = direct[READ].clamp(0.0, prompt);
-    let rest = others(&real, &modelled, &direct).map(|share| share * (prompt - read));
-    tokens(billed, prompt, read, rest)
+        Self { sent: read_less(self.sent, kept), original: read_less(self.original, kept_of_original) }
+    }
 }
 
 /// The kinds that become reads if the cache is warm: the written ones, if there are any.
 fn pool(split: &Split) -> &'static [usize] {
-    if split[INPUT + 1..].iter().any(|tokens| *tokens > 0.0) { &[2, 3, 4] } else { &[INPUT] }
+    if WRITES.iter().any(|kind| split[*kind] > 0.0) { &WRITES } else { &[INPUT] }
 }
 
+/// The tokens of these kinds.
 fn of_pool(split: &Split, pool: &[usize]) -> f64 {
     pool.iter().map(|kind| split[*kind]).sum()
 }
 
+/// Moves a share of the tokens of these kinds to those that are read.
 fn read_more(mut split: Split, pool: &[usize], share: f64) -> Split {
     for &kind in pool {
         let moved = split[kind] * share;
@@ -95,18 +123,21 @@ fn read_more(mut split: Split, pool: &[usize], share: f64) -> Split {
     split
 }
 
+/// The tokens that are not read.
 fn unread(split: &Split) -> f64 {
     sum(split) - split[READ]
 }
 
-/// What is not read is billed like the rest, of which only the proportions matter.
+/// Keeps a share of the tokens that are read. The others are dropped: of those that are not read, only the proportions
+/// matter.
 fn read_less(mut split: Split, kept: f64) -> Split {
     split[READ] *= kept;
     split
 }
 
-/// The shares of the kinds that are not read: the provider's own, adjusted by how the two prompts differ.
-fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
+/// The shares of the kinds among the tokens that are not read: the provider's own for the sent prompt, adjusted by how
+/// the estimates for the two prompts differ.
+fn unread_shares(real: &Split, estimates: &Estimates) -> Split {
     let shares = |split: &Split| {
         let all = unread(split);
         (all > 0.5).then(|| {
@@ -115,10 +146,10 @@ fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
             shares
         })
     };
-    let [known, said, other] = [shares(real), shares(modelled), shares(direct)];
-    let mut mixed = match (known, said, other) {
-        (Some(known), Some(said), Some(other)) => {
-            std::array::from_fn(|kind| (known[kind] + other[kind] - said[kind]).max(0.0))
+    let [real, sent, original] = [real, &estimates.sent, &estimates.original].map(shares);
+    let mut mixed = match (real, sent, original) {
+        (Some(real), Some(sent), Some(original)) => {
+            std::array::from_fn(|kind| (real[kind] + original[kind] - sent[kind]).max(0.0))
         }
         (Some(one), _, None) | (_, _, Some(one)) => one,
         (None, _, None) => [0.0, 1.0, 0.0, 0.0, 0.0],
@@ -132,7 +163,8 @@ fn others(real: &Split, modelled: &Split, direct: &Split) -> Split {
     mixed
 }
 
-/// Rounds to whole tokens; the remainder goes to the largest kind.
+/// The usage with a prompt of so many tokens, of which so many are read; `rest` splits the others. Rounds to whole
+/// tokens, and adds the remainder to the largest of the kinds that are not read.
 fn tokens(billed: Tokens, prompt: f64, read: f64, rest: Split) -> Tokens {
     let prompt = prompt.round() as u64;
     let cache_read = (read.round() as u64).min(prompt);
@@ -158,8 +190,8 @@ fn split(tokens: &Tokens) -> Split {
     ]
 }
 
-fn split_of(said: CacheUse) -> Split {
-    [said.read as f64, said.uncached as f64, said.write_5m as f64, said.write_1h as f64, 0.0]
+fn split_of(used: CacheUse) -> Split {
+    [used.read as f64, used.uncached as f64, used.write_5m as f64, used.write_1h as f64, 0.0]
 }
 
 fn sum(split: &Split) -> f64 {
@@ -289,8 +321,8 @@ mod tests {
         }
     }
 
-    /// With it comes a result that is cut in what was sent, and would have been read by nobody before: more would be unread
-    /// of the original than there is of what was sent.
+    /// With it comes a result that is cut in what was sent, and would have been read by nobody before: more would be
+    /// unread of the original than there is of what was sent.
     #[test]
     fn what_an_event_leaves_says_little_of_the_original() {
         for (what, real, sent, original, expected) in [
