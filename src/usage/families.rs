@@ -5,25 +5,27 @@
 use std::iter::Peekable;
 
 /// The version from which on the reasoning of each of Claude's families depends on the prompt before it.
-const CLAUDE: &[(&str, Version)] =
+const CLAUDE_BINDS_FROM: &[(&str, Version)] =
     &[("fable", (5, 1)), ("mythos", (5, 1)), ("opus", (5, 5)), ("sonnet", (5, 5)), ("haiku", (5, 5))];
 /// The same for families of Claude that are not listed.
-const CLAUDE_OTHER: Version = (6, 0);
+const CLAUDE_OTHER_BINDS_FROM: Version = (6, 0);
 /// The same for GPT.
-const GPT: Version = (6, 2);
+const GPT_BINDS_FROM: Version = (6, 2);
 
 /// The version from which on GPT reads instructions in a member of their own behind the history.
-const GPT_LAST: Version = (6, 2);
+const GPT_READS_LAST_FROM: Version = (6, 2);
 
 /// The version from which on each of Claude's families reads the reasoning of earlier turns again. Older versions leave
 /// it out of the prompt, and it is not billed.
-const CLAUDE_READS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 6)), ("haiku", (4, 6))];
+const CLAUDE_READS_FROM: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 6)), ("haiku", (4, 6))];
 /// The same for all other families of Claude.
-const CLAUDE_OTHER_READS: Version = (5, 0);
+const CLAUDE_OTHER_READS_FROM: Version = (5, 0);
 
 /// The version from which on each of Claude's families takes a prompt that leaves less room in the window than the
 /// answer may have, and ends the answer where the window ends.
-const CLAUDE_OVERRUNS: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 5)), ("haiku", (4, 5))];
+const CLAUDE_OVERRUNS_FROM: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 5)), ("haiku", (4, 5))];
+/// The same for all other families of Claude.
+const CLAUDE_OTHER_OVERRUNS_FROM: Version = (5, 0);
 
 /// Major and minor.
 type Version = (u32, u32);
@@ -57,7 +59,7 @@ pub fn binding(model: &str) -> Option<Binding> {
 /// the provider lets clients leave out all of it up to some turn.
 pub fn reads_old_reasoning(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
-    behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS, CLAUDE_OTHER_READS))
+    behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS_FROM, CLAUDE_OTHER_READS_FROM))
 }
 
 /// Whether the provider leaves the reasoning of earlier turns out of the prompt, and does not bill it.
@@ -69,22 +71,22 @@ pub fn drops_old_reasoning(model: &str) -> bool {
 /// answer where the window ends, and Gemini has a separate limit for answers.
 pub fn counts_output(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
-    let overruns =
-        behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_OVERRUNS, CLAUDE_OTHER_READS));
+    let overruns = behind_claude(&name)
+        .is_some_and(|name| claude_is(name, CLAUDE_OVERRUNS_FROM, CLAUDE_OTHER_OVERRUNS_FROM));
     !overruns && !is_gemini(&name)
 }
 
 /// Whether a model reads instructions in a member of their own behind the history. They are then paid in full with each
 /// request, as nothing behind a growing history is read from the cache.
 pub fn reads_instructions_last(model: &str) -> bool {
-    gpt_is(&own_name(model), GPT_LAST)
+    gpt_is(&own_name(model), GPT_READS_LAST_FROM)
 }
 
 fn binds_reasoning(model: &str) -> bool {
     let name = own_name(model);
     match behind_claude(&name) {
-        Some(name) => claude_is(name, CLAUDE, CLAUDE_OTHER),
-        None => gpt_is(&name, GPT),
+        Some(name) => claude_is(name, CLAUDE_BINDS_FROM, CLAUDE_OTHER_BINDS_FROM),
+        None => gpt_is(&name, GPT_BINDS_FROM),
     }
 }
 

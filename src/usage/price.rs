@@ -15,7 +15,7 @@ use super::tokens::Tier;
 
 /// The longest answer to be expected if no limit is requested, in tokens: models could give half their window, but no
 /// agent's step takes that.
-const UNASKED: u64 = 32_000;
+const MAX_OUTPUT_WITHOUT_LIMIT: u64 = 32_000;
 
 /// The price of a model and the limits that come with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -75,7 +75,7 @@ impl Price {
     pub fn most_output(price: Option<&Self>, asked: Option<u64>) -> Option<u64> {
         match (asked, price.and_then(|price| price.max_output)) {
             (Some(asked), Some(most)) => Some(asked.min(most)),
-            (asked, most) => asked.or_else(|| most.map(|most| most.min(UNASKED))),
+            (asked, most) => asked.or_else(|| most.map(|most| most.min(MAX_OUTPUT_WITHOUT_LIMIT))),
         }
     }
 
@@ -90,8 +90,8 @@ impl Price {
         self.listed.as_ref().unwrap_or(&self.base)
     }
 
-    /// The rates of a service tier, to be compared with the seller's own for the usual one, or `None` if the price does not
-    /// list it.
+    /// The rates of a service tier, which relate to those of [`Tier::Standard`]; `None` if the price does not list the
+    /// tier.
     pub fn tier(&self, tier: Tier) -> Option<&Rates> {
         match tier {
             Tier::Standard => Some(self.listed()),
@@ -154,7 +154,7 @@ pub(super) enum Kind {
     Reasoning,
 }
 
-/// What long writes cost in thousandths of the input rate where short ones carry a surcharge.
+/// What long cache writes cost, in thousandths of the input rate, if short ones carry a surcharge.
 const WRITE_1H: u64 = 2000;
 const WRITE_12H: u64 = 2500;
 
@@ -194,6 +194,8 @@ impl Rates {
         })
     }
 
+    /// The rate of long writes where the list states none. `thousandths`: of the input rate, if short writes carry a
+    /// surcharge.
     fn long_write(&self, thousandths: u64) -> Rate {
         match self.cache_write_5m {
             Some(short) if short > self.input => {
@@ -203,7 +205,7 @@ impl Rates {
         }
     }
 
-    /// The rate that moves with `kind` where `kind` itself is not listed.
+    /// The rate that every list states and that a rate for `kind` moves with if it is not listed.
     pub(super) fn leading(&self, kind: Kind) -> Rate {
         match kind {
             Kind::Output | Kind::Reasoning => self.output,

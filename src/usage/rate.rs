@@ -14,8 +14,8 @@ use super::decimal::{self, AmountError};
 #[serde(transparent)]
 pub struct Rate(u64);
 
-/// A million dollars per million tokens. Beyond it a price is a slip of the pen.
-const MAX: u64 = 1_000_000_000_000;
+/// The highest rate that is accepted: a million dollars per million tokens. A higher one is a typing error.
+const MAX_RATE: u64 = 1_000_000_000_000;
 
 impl Rate {
     /// Decimal places of a dollar per million tokens.
@@ -36,7 +36,7 @@ impl Rate {
             return Err(AmountError::TooFine);
         }
         match u64::try_from(scaled.value) {
-            Ok(rate) if rate <= MAX => Ok(Self(rate)),
+            Ok(rate) if rate <= MAX_RATE => Ok(Self(rate)),
             _ if scaled.value < 0 => Err(AmountError::Negative),
             _ => Err(AmountError::TooLarge),
         }
@@ -95,7 +95,7 @@ mod tests {
             ("0.003625", Ok(3625)),
             ("1e-6", Ok(1)),
             ("0", Ok(0)),
-            ("1000000", Ok(MAX)),
+            ("1000000", Ok(MAX_RATE)),
             ("1000000.000001", Err(AmountError::TooLarge)),
             ("1e30", Err(AmountError::TooLarge)),
             ("-1", Err(AmountError::Negative)),
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_read_back(picodollars in 0..=MAX) {
+        fn lists_read_back(picodollars in 0..=MAX_RATE) {
             let rate = Rate::from_picodollars(picodollars);
             prop_assert_eq!(Rate::from_usd_per_million_str(&rate.to_string()), Ok(rate));
         }

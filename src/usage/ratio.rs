@@ -3,12 +3,12 @@
 /// Bytes of text assumed per token where no tokenizer and no bill has counted them.
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// The weight of the newest ratio in the moving average.
-const FOLLOW: f64 = 0.2;
+const LEARNING_RATE: f64 = 0.2;
 /// The plausible ratios: numbers and other alphabets have about two bytes per token, escaped text about six. A request
 /// with another ratio is not only text, or its body is not the whole prompt.
-const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1.5..=8.0;
-/// The fewest tokens of a prompt to learn from: of a shorter one too much is added by the provider.
-const LEAST_TOKENS: u64 = 1024;
+const PLAUSIBLE_RATIO: std::ops::RangeInclusive<f64> = 1.5..=8.0;
+/// The shortest prompt to learn from, in tokens: too much of a shorter one was added by the provider.
+const MIN_TOKENS: u64 = 1024;
 
 /// A moving average of the billed ratios; [`BYTES_PER_TOKEN`] before the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -18,8 +18,8 @@ impl BytesPerToken {
     /// Records that a request of so many bytes was billed for a prompt of so many tokens.
     pub fn learn(&mut self, bytes: u64, tokens: u64) {
         let ratio = bytes as f64 / tokens as f64;
-        if tokens >= LEAST_TOKENS && PLAUSIBLE.contains(&ratio) {
-            self.0 = Some(self.0.map_or(ratio, |known| known + FOLLOW * (ratio - known)));
+        if tokens >= MIN_TOKENS && PLAUSIBLE_RATIO.contains(&ratio) {
+            self.0 = Some(self.0.map_or(ratio, |known| known + LEARNING_RATE * (ratio - known)));
         }
     }
 

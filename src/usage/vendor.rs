@@ -78,22 +78,23 @@ impl Vendor {
         self.prefixes()[0]
     }
 
-    /// Whether it refuses a prompt that is too long, for nothing, in words of its own: it neither shortens it by itself nor
-    /// passes on what others say, nor fails on it otherwise, as Google's servers do at times.
+    /// Whether it always refuses a prompt that is too long with an error of its own, and does not charge for it. Some
+    /// others shorten the prompt, pass on the errors of other providers, or fail in another way, as Google's servers do
+    /// at times.
     pub const fn refuses_what_is_too_long(self) -> bool {
         !matches!(self, Self::Groq | Self::OpenRouter | Self::Gemini | Self::Vertex)
     }
 
-    /// Whether it passes marks for the provider's cache on to the provider of a model, in a dialect that has none.
+    /// Whether it passes cache marks on to the provider of a model, even in a dialect that has no marks.
     pub fn passes_marks(self, model: &str) -> bool {
         let maker = model.strip_prefix('~').unwrap_or(model).split_once('/').map(|(maker, _)| maker);
         self == Self::OpenRouter && maker == Some("anthropic")
     }
 
-    /// Whether it publishes no weights of its own model, so that all others pass its price on. What only its API calls so is
-    /// asked of that, too.
+    /// Whether it publishes no weights of this model of its own, so that all resellers pass its price on. This includes
+    /// names that only its own API has.
     pub(super) fn sells_alone(self, model: &str) -> bool {
-        /// Those of Mistral's that it keeps to itself.
+        /// Parts of the names of Mistral's models without published weights.
         const CLOSED: [&str; 4] = ["-medium", "mistral-code", "codestral", "mistral-vibe"];
         match self {
             Self::Anthropic | Self::Xai => true,
@@ -127,7 +128,7 @@ impl Vendor {
     }
 }
 
-/// The region that a path of Google's names: `…/locations/REGION/…`. `None`: none, or all of them.
+/// The region in a path of Google's APIs: `…/locations/REGION/…`. `None` if there is none, or if it is `global`.
 pub(super) fn region_of_path(path: &str) -> Option<&str> {
     let (_, rest) = path.split_once("/locations/")?;
     let (region, _) = rest.split_once('/')?;

@@ -1,4 +1,4 @@
-//! Which names have a price: the list read from the other end.
+//! Which names have a price.
 
 use std::collections::BTreeSet;
 
@@ -18,16 +18,16 @@ pub struct Listed {
 }
 
 impl Catalogue {
-    /// Whether it stands for several names, as patterns of [`Self::with_overrides`] may.
+    /// Whether `models` may stand for several names, as globs of [`Self::with_overrides`] do.
     pub fn is_glob(models: &str) -> bool {
         is_glob(models)
     }
 
-    /// The names that have a price, as of [`Self::quoted`]: those of the list, or of the part of it that is `vendor`'s,
-    /// and those that the configuration states a price for alone. With `models`, a name or a glob, those that it matches.
+    /// The names that have a price by [`Self::quoted`]: those in the list, or in the part of it that is `vendor`'s, and
+    /// those in the configuration that are not globs. `models`, a name or a glob, selects the names that it matches.
     ///
     /// # Errors
-    /// When `models` is no glob.
+    /// If `models` is not a valid glob.
     pub fn names(
         &self,
         models: Option<&str>,
@@ -42,7 +42,7 @@ impl Catalogue {
         Ok(names.filter(|name| self.quoted(name, vendor).is_some()).collect())
     }
 
-    /// The names by which resellers have a model, where its own name does not tell who sells it.
+    /// The names by which resellers list a model whose own name does not tell who sells it.
     pub fn resold(model: &str) -> Vec<String> {
         let sold = |seller| find_row(model, Some(seller)).filter(|row| row.vendor == seller);
         Vendor::RESELLERS.into_iter().filter_map(sold).map(|row| row.name_at(None)).collect()
@@ -54,7 +54,7 @@ impl Row {
         Listed { seller: self.vendor, name: self.name }
     }
 
-    /// The shortest name that its price is found by where `vendor` bills, if any is: with the seller's prefix only where
+    /// The shortest name that finds this row if `vendor` bills: the name in the list, with the seller's prefix only if
     /// it is needed.
     fn name_at(&self, vendor: Option<Vendor>) -> String {
         let found = find_row(self.name, vendor).filter(|row| row.certainly_bills(self.name, vendor));

@@ -26,7 +26,7 @@ use stated::{Models, Override};
 pub use listing::Listed;
 pub use stated::Stated;
 
-/// The factor on Vertex's list prices of Claude, which are for its global endpoint, in a region.
+/// The factor for Claude in a region of Vertex, whose list prices are those of its global endpoint.
 const REGIONAL: Factor = Factor::from_thousandths(1100);
 
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prices.deflate"));
@@ -296,6 +296,7 @@ fn row(vendor: Vendor, name: &str) -> Option<&'static Row> {
     rows.binary_search_by(|row| (row.vendor, row.name).cmp(&(vendor, name))).ok().map(|at| &rows[at])
 }
 
+/// The row of a model, in the order of [`Catalogue::find`].
 fn find_row(model: &str, vendor: Option<Vendor>) -> Option<&'static Row> {
     let decoded = names::decoded(model);
     let name = names::without_path(&decoded);

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// The name as it is, when it stood in a path of a URL: its colons and slashes may be written as escapes there.
+/// The name with escaped colons and slashes decoded, since it may have stood in the path of a URL.
 pub(super) fn decoded(model: &str) -> Cow<'_, str> {
     let mut name = Cow::Borrowed(model);
     if !model.contains('%') {
@@ -34,32 +34,33 @@ pub(super) fn without_path(model: &str) -> &str {
     model.strip_prefix("bedrock/converse/").unwrap_or(model)
 }
 
-/// Whether a path stands before it that Vertex alone writes.
+/// Whether the name has a path that only Vertex writes.
 pub(super) fn is_of_vertex(model: &str) -> bool {
     model.starts_with("publishers/") || model.starts_with("projects/")
 }
 
-/// Words behind a name at OpenRouter that choose among those who serve a model, and change nothing else.
+/// Suffixes of names at OpenRouter that choose among the sellers of a model, and change nothing else.
 const CHOICES: [&str; 3] = [":nitro", ":floor", ":exacto"];
 
-/// A model's name without such a word, if it has one.
+/// A model's name without such a suffix; `None` if it has none.
 pub(super) fn without_choice(model: &str) -> Option<&str> {
     let name = CHOICES.iter().find_map(|word| model.strip_suffix(word))?;
     name.contains('/').then_some(name)
 }
 
-/// Whether it is a model that OpenRouter takes nothing for, where that sells it, `routed`, or its name says so.
+/// Whether OpenRouter offers the model for nothing. `routed`: OpenRouter sells it; otherwise its name must say so.
 pub(super) fn is_free(model: &str, routed: bool) -> bool {
     model.ends_with(":free") && (routed || model.starts_with("openrouter/"))
 }
 
-/// The number behind a model's name in the name of a snapshot of it, where there is nothing else.
+/// The number that the name of a snapshot has behind the name of its model; `None` if it has anything else there.
 pub(super) fn number_behind<'n>(model: &str, name: &'n str) -> Option<&'n str> {
     let number = name.strip_prefix(model)?.strip_prefix('-')?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
 }
 
-/// A Claude's name with its version, which has dots, behind its family: `claude-sonnet-4.5`, also of `claude-4.5-sonnet`.
+/// The name of a Claude with the version behind the family, also if it stands before it: `claude-sonnet-4.5` for
+/// `claude-4.5-sonnet`. `None` if it is not such a name; behind the family, the version must have dots.
 pub(super) fn family_first(name: &str) -> Option<String> {
     let rest = name.strip_prefix("claude-")?;
     match rest.split_once('-') {
@@ -77,6 +78,7 @@ pub(super) fn forms(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(name), |form| stripped(form))
 }
 
+/// The name with one decoration less; `None` if it has none.
 fn stripped(name: &str) -> Option<&str> {
     if let Some(tuned) = name.strip_prefix("ft:") {
         // `ft:BASE:ORGANISATION:NAME:ID` is billed as `ft:BASE`, never as `BASE`.
@@ -89,7 +91,7 @@ fn stripped(name: &str) -> Option<&str> {
     rest.filter(|rest| !rest.is_empty())
 }
 
-/// Whether a seller's regions ask more for it than its global endpoint: Claude from 4.5 on.
+/// Whether a model costs more in a seller's regions than at its global endpoint: Claude from version 4.5 on.
 pub(super) fn is_dearer_in_regions(name: &str) -> bool {
     // Up to the third generation, the number came before the family.
     let named = name.strip_prefix("claude-").and_then(|rest| rest.split_once('-'));

@@ -1,7 +1,7 @@
-//! Prices that the configuration states, over those of the list.
+//! Prices that the configuration states, which override those of the list field by field.
 //!
-//! What is left out is the list's, field by field. Nothing is made up: a model that the list does not have needs both
-//! of the rates that every price has.
+//! Nothing is made up: for a model that the list does not have, the configuration must state both of the rates that
+//! every price has.
 
 use std::sync::Arc;
 
@@ -31,9 +31,10 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// The price of a model whose row in the list is `listed`. `None`: a rate that every price has is in neither.
+    /// The price of a model whose row in the list is `listed`. `None` if a rate that every price has is stated in
+    /// neither.
     ///
-    /// What the list has for long prompts and for other tiers keeps its proportion to the base rates.
+    /// The list's rates for long prompts and other tiers keep their proportion to the base rates.
     pub(super) fn over(&self, listed: Option<&Price>) -> Option<Price> {
         let (price, rates) = match listed {
             Some(price) => (Price { listed: Some(price.base), ..price.clone() }, price.base),
@@ -72,13 +73,13 @@ impl Override {
         self.models.matches(model)
     }
 
-    /// The name, where it is stated for one alone.
+    /// The name of the model that it is for; `None` if it is a glob.
     pub(super) fn name(&self) -> Option<&str> {
         Some(&*self.models.name).filter(|name| !is_glob(name))
     }
 }
 
-/// Whether it stands for more than one name: no name of a model has these characters.
+/// Whether `models` may stand for more than one name. No name of a model has these characters.
 pub(super) fn is_glob(models: &str) -> bool {
     models.contains(['*', '?', '['])
 }
@@ -95,7 +96,7 @@ impl Models {
         Ok(Self { name: name.into(), pattern: Pattern::new(name)? })
     }
 
-    /// Whether it is the model's name, with or without what decorates it.
+    /// Whether it matches the model's name, with or without its decorations.
     pub(super) fn matches(&self, model: &str) -> bool {
         let name = names::without_path(model);
         let bare = super::split_vendor(name).map_or(name, |(_, rest)| rest);

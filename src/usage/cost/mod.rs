@@ -62,8 +62,8 @@ pub struct Bill {
     pub total: Money,
     /// The cost by kind; `None` where the provider states only a total.
     pub lines: Option<CostBreakdown>,
-    /// What the provider's cache saved: what the tokens that were read from it and written to it would have cost as plain
-    /// input, less what they did cost. Negative where writing cost more than reading spared; `None` where the provider
+    /// What the provider's cache saved: what the tokens that were read from it and written to it would have cost as
+    /// plain input, less what they cost. Negative if writing cost more than reading saved; `None` if the provider
     /// states only a total.
     pub cache_saved: Option<Money>,
     /// Whose prices.
@@ -98,7 +98,7 @@ pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Ve
     Some(Bill { total, lines, cache_saved, source: priced.source })
 }
 
-/// The names of what a response is charged for and that is not on its bill, for want of a price.
+/// The names of charges for a response that are not on its bill, because they have no known price.
 pub fn unpriced_names(usage: &Usage, bill: Option<&Bill>) -> Vec<String> {
     let searches = bill.and_then(|bill| bill.lines).map_or(Money::ZERO, |lines| lines.searches);
     let is_billed = |charge: &Charge| *charge == Charge::WebSearch && searches > Money::ZERO;
@@ -119,7 +119,7 @@ fn cost_with(
     let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
     lines.input += schedule.audio_surcharge(usage, price)?;
     let (searches, each) = match usage.web_searches {
-        // If the price is unknown, searches that are only shown count nothing here: they are named as a charge
+        // Searches that are only shown cost nothing here if their price is unknown: they are named as a charge
         // without a price.
         0 => (usage.searches_shown, price.web_search.unwrap_or_default()),
         stated => (stated, price.web_search?),
@@ -143,15 +143,18 @@ struct Schedule<'a> {
     base: &'a Rates,
     /// The list's own base rates.
     listed: &'a Rates,
-    /// What long context and the service tier make of them; each multiplies as its list relates to `listed`.
+    /// The list for long context, if the prompt is long enough. It changes `base` as it relates to `listed`.
     long_context: Option<&'a Rates>,
+    /// The list of the service tier, which does the same.
     tier: &'a Rates,
+    /// The factors of the speed and of the region.
     factors: [Factor; 2],
 }
 
 impl<'a> Schedule<'a> {
-    /// The threshold is compared with the `prompt` of a single call: the largest one, where server-side tools
-    /// made several.
+    /// The rates for a call whose prompt has `prompt` tokens, which is what thresholds are compared with; if
+    /// server-side tools made several calls, the largest of their prompts. `None` if the price does not list the tier
+    /// or the speed, or if the length of the prompt is unknown.
     fn of(usage: &Usage, price: &'a Price, prompt: u64) -> Option<Self> {
         if usage.prompt_is_unknown {
             return None;
@@ -196,8 +199,8 @@ impl<'a> Schedule<'a> {
         plain - lines.cache_read - lines.cache_write
     }
 
-    /// What the audio in a prompt costs more than text. `None` where that is not listed: for output, and where tiers,
-    /// long context or the cache move the rate.
+    /// How much more the audio in a prompt costs than text. `None` if that is not listed, as for output, and for
+    /// prompts whose rate a tier, long context or the cache changes.
     fn audio_surcharge(&self, usage: &Usage, price: &Price) -> Option<Money> {
         if usage.media_output > 0 {
             return None;
@@ -211,24 +214,30 @@ impl<'a> Schedule<'a> {
         let audio = price.base.audio.filter(|_| is_plain)?;
         let tokens = usage.audio_input.min(usage.tokens.input);
         let plain = self.cost(Kind::Input, tokens);
-        let dear = self.factors.into_iter().fold(Fraction::from(audio), Fraction::times).of(tokens);
-        Some(dear - plain)
+        let audio = self.factors.into_iter().fold(Fraction::from(audio), Fraction::times).of(tokens);
+        Some(audio - plain)
     }
 
     fn cost(&self, kind: Kind, tokens: u64) -> Money {
         if tokens == 0 {
             return Money::ZERO;
         }
-        let listed = self.long_context.into_iter().chain([self.tier]).fold(
-            Fraction::from(self.base.full(kind)),
-            |rate, step| match (step.listed(kind), self.listed.listed(kind)) {
-                (Some(to), Some(from)) => rate.scaled(from, to),
-                (Some(to), None) if self.base.listed(kind).is_none() => {
-                    Fraction::from(to).scaled(self.listed.leading(kind), self.base.leading(kind))
-                }
-                _ => rate.scaled(self.listed.leading(kind), step.leading(kind)),
-            },
-        );
-        self.factors.into_iter().fold(listed, Fraction::times).of(tokens)
+        let mut rate = Fraction::from(self.base.full(kind));
+        for list in self.long_context.into_iter().chain([self.tier]) {
+            rate = self.moved(rate, kind, list);
+        }
+        self.factors.into_iter().fold(rate, Fraction::times).of(tokens)
+    }
+
+    /// A rate for `kind`, moved as a list for long context or a service tier relates to the list's own base rates.
+    fn moved(&self, rate: Fraction, kind: Kind, list: &Rates) -> Fraction {
+        match (list.listed(kind), self.listed.listed(kind)) {
+            (Some(to), Some(from)) => rate.scaled(from, to),
+            // Only this list states the kind: its rate is moved as the base rates relate to the list's own.
+            (Some(to), None) if self.base.listed(kind).is_none() => {
+                Fraction::from(to).scaled(self.listed.leading(kind), self.base.leading(kind))
+            }
+            _ => rate.scaled(self.listed.leading(kind), list.leading(kind)),
+        }
     }
 }

@@ -61,7 +61,7 @@ pub struct Partial {
     pub extra: Option<Vec<Extra>>,
     /// The part of the prompt that is audio.
     pub audio_input: Option<u64>,
-    /// The part of the output that is no text.
+    /// The part of the output that is not text.
     pub media_output: Option<u64>,
 }
 
@@ -167,13 +167,13 @@ impl Partial {
         self.prompt.is_some_and(|prompt| self.is_empty(prompt))
     }
 
-    /// Whether nothing was in the prompt of which this is said.
+    /// Whether a prompt with this figure is empty: none of it was read from the cache or written to it either.
     fn is_empty(&self, prompt: Prompt) -> bool {
         let (Prompt::Uncached(prompt) | Prompt::Total(prompt)) = prompt;
         prompt == 0 && self.cache_read.unwrap_or(0) == 0 && self.cache_writes().cache_write() == 0
     }
 
-    /// The same without figures of tokens that are zero.
+    /// The same without a prompt figure, and without figures that are zero.
     fn without_zeros(mut self) -> Self {
         self.prompt = None;
         for figure in [
@@ -221,7 +221,8 @@ impl Partial {
         })
     }
 
-    /// A stated cost is all that is taken, and a stated number of searches has a price.
+    /// The charges without a known price. There are none if the provider states the cost, which covers all charges.
+    /// Searches whose number is stated have a price.
     fn unpriced(&self) -> Vec<Charge> {
         let mut charges = self.unpriced.clone();
         charges.retain(|charge| {
@@ -249,6 +250,7 @@ impl Partial {
             || self.extra.as_ref().is_some_and(|extra| !extra.is_empty())
     }
 
+    /// The figures in disjoint buckets.
     fn tokens(&self) -> Tokens {
         let (output, reasoning) = self.output_and_reasoning();
         let mut tokens = self.cache_writes();
@@ -263,52 +265,56 @@ impl Partial {
         Tokens { output, reasoning, ..tokens }
     }
 
-    /// The prompt figure, as stated or as the total leaves it. What was answered was no empty prompt.
+    /// The prompt figure: the stated one, else what the total has beyond the output. An empty prompt does not count as
+    /// stated if there is an output, unless tokens stand beside it.
     fn prompt_stated(&self) -> Option<Prompt> {
         let stated = self.prompt.or_else(|| {
             self.output?;
             let (output, _) = self.output_and_reasoning();
-            self.left(output).map(Prompt::Total)
+            self.rest_beside(output).map(Prompt::Total)
         });
-        let is_told = self.output.unwrap_or(0) == 0 || self.tool_prompt > Some(0);
-        stated.filter(|prompt| is_told || !self.is_empty(*prompt))
+        let may_be_empty = self.output.unwrap_or(0) == 0 || self.tool_prompt > Some(0);
+        stated.filter(|prompt| may_be_empty || !self.is_empty(*prompt))
     }
 
-    /// The output figure, as stated or as the total leaves it.
+    /// The output figure: the stated one, else what the total has beyond the prompt.
     fn output_stated(&self) -> Option<u64> {
-        let left = || match (self.prompt?, self.reasoning) {
+        let rest = || match (self.prompt?, self.reasoning) {
             (Prompt::Total(prompt), Some(Reasoning::Beside(reasoning))) => {
-                self.left(prompt.saturating_add(reasoning))
+                self.rest_beside(prompt.saturating_add(reasoning))
             }
-            (Prompt::Total(prompt), _) => self.left(prompt),
+            (Prompt::Total(prompt), _) => self.rest_beside(prompt),
             (Prompt::Uncached(_), _) => None,
         };
-        self.output.or_else(left)
+        self.output.or_else(rest)
     }
 
-    /// Takes what the total has besides the prompt and the answer for reasoning, where none is stated.
+    /// If no reasoning is stated, takes what the total has beyond the prompt and the output for reasoning beside the
+    /// output.
     pub fn reason_with_the_rest(&mut self) {
         if let (Some(Prompt::Total(prompt)), Some(output), None) = (self.prompt, self.output, self.reasoning)
         {
             // Some servers count what was read from the cache beside the prompt.
             let cached = self.cache_read.unwrap_or(0).saturating_add(self.cache_write.unwrap_or(0));
-            let rest = self.left(prompt.saturating_add(output)).filter(|rest| *rest > 0 && *rest != cached);
+            let rest =
+                self.rest_beside(prompt.saturating_add(output)).filter(|rest| *rest > 0 && *rest != cached);
             self.reasoning = rest.map(Reasoning::Beside);
         }
     }
 
-    /// What the total has besides `tokens` and what is beside the prompt.
-    fn left(&self, tokens: u64) -> Option<u64> {
+    /// What the total has beyond `tokens` and beyond the tokens beside the prompt; `None` if it is not stated, or
+    /// smaller.
+    fn rest_beside(&self, tokens: u64) -> Option<u64> {
         self.total?.checked_sub(tokens)?.checked_sub(self.tool_prompt.unwrap_or(0))
     }
 
-    /// Whether an output is all that the total has besides the prompt.
+    /// Whether an output is all that the total has beyond the prompt.
     fn is_the_rest(&self, output: u64) -> bool {
-        matches!(self.prompt, Some(Prompt::Total(prompt)) if self.left(prompt) == Some(output))
+        matches!(self.prompt, Some(Prompt::Total(prompt)) if self.rest_beside(prompt) == Some(output))
     }
 
-    /// The writes by lifetime. What the total has beyond the stated parts went in for the default time: later
-    /// events repeat the total, but not the split.
+    /// The writes by time to live. What all writes have beyond the stated parts was written for the default time: later
+    /// events repeat the sum, but not the parts.
     fn cache_writes(&self) -> Tokens {
         let cache_write_1h = self.cache_write_1h.unwrap_or(0);
         let cache_write_12h = self.cache_write_12h.unwrap_or(0);
@@ -318,9 +324,10 @@ impl Partial {
         Tokens { cache_write_5m, cache_write_1h, cache_write_12h, ..Tokens::default() }
     }
 
-    /// The whole output and the reasoning in it. Reasoning said to be inside an output smaller than itself cannot be:
-    /// some servers state it beside while using the other's field names. Nor is it beside an output that makes up the
-    /// total with the prompt alone.
+    /// The whole output, and the reasoning in it.
+    ///
+    /// Reasoning cannot be inside an output that is smaller: some servers state it beside the output in the fields of
+    /// a dialect that states it inside. Nor can it be beside an output that makes up the total with the prompt alone.
     fn output_and_reasoning(&self) -> (u64, u64) {
         let output = self.output_stated().unwrap_or(0);
         match self.reasoning {
