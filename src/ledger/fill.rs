@@ -11,19 +11,20 @@ use super::history::History;
 use super::record::{Record, Shares};
 
 /// Each region's limit, in per cent of the window.
-const SYSTEM: u64 = 6;
-const TOOLS: u64 = 4;
-const HISTORY: u64 = 65;
-const RESULTS: u64 = 12;
-const MEMORY: u64 = 8;
-const OUTPUT: u64 = 5;
+const SYSTEM_LIMIT: u64 = 6;
+const TOOLS_LIMIT: u64 = 4;
+const HISTORY_LIMIT: u64 = 65;
+const RESULTS_LIMIT: u64 = 12;
+const MEMORY_LIMIT: u64 = 8;
+const OUTPUT_LIMIT: u64 = 5;
 /// The soft limit, in tenths of the hard one.
-const SOFT: u64 = 8;
-/// The number of turns that the rate is averaged over.
-const TURNS: usize = 20;
-/// The numbers of turns left below which the urgency is critical, and a warning.
-const CRITICAL: f64 = 3.0;
-const WARNING: f64 = 10.0;
+const SOFT_TENTHS: u64 = 8;
+/// The number of turns that the rate is averaged over: the last ones.
+const AVERAGED_TURNS: usize = 20;
+/// With fewer turns left than this, the urgency is critical.
+const CRITICAL_TURNS: f64 = 3.0;
+/// With fewer turns left than this, the urgency is a warning.
+const WARNING_TURNS: f64 = 10.0;
 
 /// The window and what fills it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -94,7 +95,7 @@ impl Fill {
         let (size, reserved) = (window.tokens?, window.reserved.unwrap_or(0));
         let thread = records().filter(|record| record.thread == newest.thread);
         let used = newest.prompt_tokens().unwrap_or_else(|| prompt.all()) + reserved;
-        let burn = burn(&grown(thread), size.saturating_sub(used));
+        let burn = burn(&added_per_turn(thread), size.saturating_sub(used));
         let left = size.saturating_sub(used - reserved);
         let mut regions = regions(size, &prompt, newest.memory(), reserved);
         let [.., output] = &mut regions;
@@ -109,7 +110,7 @@ impl Limit {
     pub const fn of(tokens: u64, limit: u64) -> Self {
         match tokens {
             _ if tokens >= limit => Self::Hard,
-            _ if tokens >= limit * SOFT / 10 => Self::Soft,
+            _ if tokens >= limit * SOFT_TENTHS / 10 => Self::Soft,
             _ => Self::Ok,
         }
     }
@@ -140,39 +141,40 @@ fn regions(window: u64, prompt: &Shares, memory: u64, reserved: u64) -> [Region;
     let memory = memory.min(prompt.user + prompt.assistant);
     let history = prompt.user + prompt.assistant + prompt.reasoning - memory;
     [
-        ("system", SYSTEM, prompt.system),
-        ("tools", TOOLS, prompt.tools),
-        ("history", HISTORY, history),
-        ("results", RESULTS, prompt.results),
-        ("memory", MEMORY, memory),
-        ("output", OUTPUT, reserved),
+        ("system", SYSTEM_LIMIT, prompt.system),
+        ("tools", TOOLS_LIMIT, prompt.tools),
+        ("history", HISTORY_LIMIT, history),
+        ("results", RESULTS_LIMIT, prompt.results),
+        ("memory", MEMORY_LIMIT, memory),
+        ("output", OUTPUT_LIMIT, reserved),
     ]
-    .map(|(name, hundredths, tokens)| {
-        let limit = window.saturating_mul(hundredths) / 100;
+    .map(|(name, percent, tokens)| {
+        let limit = window.saturating_mul(percent) / 100;
         Region { name, tokens, limit, state: Limit::of(tokens, limit) }
     })
 }
 
 /// The tokens that each of the last turns of a thread added. What was removed in the meantime is not subtracted.
-fn grown<'r>(thread: impl Iterator<Item = &'r Record>) -> Vec<u64> {
-    let (mut turns, mut last, mut turn) = (VecDeque::new(), None, 0);
+fn added_per_turn<'r>(thread: impl Iterator<Item = &'r Record>) -> Vec<u64> {
+    let (mut turns, mut last_prompt, mut last_turn) = (VecDeque::new(), None, 0);
     for record in thread {
         let Some(prompt) = record.prompt_tokens().filter(|_| record.turn > 0) else { continue };
         let frame = record.prompt.map_or(0, |shares| shares.system + shares.tools);
-        let more = prompt.saturating_sub(last.unwrap_or(frame));
+        let added = prompt.saturating_sub(last_prompt.unwrap_or(frame));
         match turns.back_mut() {
-            Some(all) if turn == record.turn => *all += more,
-            _ => turns.push_back(more),
+            Some(sum) if last_turn == record.turn => *sum += added,
+            _ => turns.push_back(added),
         }
-        (last, turn) = (Some(prompt), record.turn);
-        if turns.len() > TURNS {
+        (last_prompt, last_turn) = (Some(prompt), record.turn);
+        if turns.len() > AVERAGED_TURNS {
             turns.pop_front();
         }
     }
     turns.into()
 }
 
-/// How the window goes on filling, given the tokens that each turn added and the tokens that are left.
+/// How fast the window fills, given the tokens that each turn added and the tokens that are left; `None` if nothing was
+/// added.
 fn burn(turns: &[u64], left: u64) -> Option<Burn> {
     let rate = turns.iter().sum::<u64>() as f64 / turns.len().max(1) as f64;
     if rate <= 0.0 {
@@ -180,8 +182,8 @@ fn burn(turns: &[u64], left: u64) -> Option<Burn> {
     }
     let turns_left = left as f64 / rate;
     let urgency = match turns_left {
-        few if few < CRITICAL => Urgency::Critical,
-        few if few < WARNING => Urgency::Warning,
+        few if few < CRITICAL_TURNS => Urgency::Critical,
+        few if few < WARNING_TURNS => Urgency::Warning,
         _ => Urgency::Normal,
     };
     let tenths = (turns_left * 10.0).round() / 10.0;
@@ -286,10 +288,14 @@ mod tests {
             (vec![("t", 1, 1_500), ("t", 1, 2_500), ("t", 2, 2_600)], vec![2_000, 100]),
             // What an event removes was added nevertheless.
             (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 2, 900)], vec![1_000, 200]),
-            (long, vec![10; TURNS]),
+            (long, vec![10; AVERAGED_TURNS]),
         ] {
             let history = history(&requests);
-            assert_eq!(grown(history.entries.iter().map(|entry| &entry.record)), expected, "{requests:?}");
+            assert_eq!(
+                added_per_turn(history.entries.iter().map(|entry| &entry.record)),
+                expected,
+                "{requests:?}"
+            );
         }
     }
 

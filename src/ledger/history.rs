@@ -9,7 +9,7 @@ use super::totals::Totals;
 use crate::store::{Books, StoreError};
 
 /// The maximum number of files listed for one conversation.
-const FILES: usize = 1000;
+const MAX_FILES: usize = 1000;
 
 /// The kind of id that this module looks up, in words.
 pub const CONVERSATION: &str = "conversation";
@@ -57,7 +57,7 @@ pub struct Entry {
 #[derive(Default)]
 struct Files {
     all: Vec<WrittenFile>,
-    places: HashMap<String, usize>,
+    indices: HashMap<String, usize>,
 }
 
 /// Why no conversation was found.
@@ -100,7 +100,7 @@ impl History {
     /// # Errors
     /// [`NoHistory`].
     pub fn find(books: &Books, id: &str) -> Result<String, NoHistory> {
-        let found = books.conversations(begun(id))?;
+        let found = books.conversations(without_ellipsis(id))?;
         Ok(one(CONVERSATION, id, found)?)
     }
 
@@ -146,7 +146,7 @@ pub fn ancestors(
     records: &mut dyn Iterator<Item = &Record>,
 ) -> Result<Vec<Entry>, StoreError> {
     let (mut found, mut read) = (Vec::new(), BTreeSet::from([id.to_owned()]));
-    let mut sought = strangers(records);
+    let mut sought = foreign_parents(records);
     while let Some(thread) = sought.pop() {
         let Some(conversation) = books.conversation_of(&thread)? else { continue };
         if !read.insert(conversation.clone()) {
@@ -154,7 +154,7 @@ pub fn ancestors(
         }
         match History::read(books, &conversation, usize::MAX) {
             Ok(History { entries, .. }) => {
-                sought.extend(strangers(&mut entries.iter().map(|entry| &entry.record)));
+                sought.extend(foreign_parents(&mut entries.iter().map(|entry| &entry.record)));
                 found.extend(entries);
             }
             // Its records were removed.
@@ -165,8 +165,8 @@ pub fn ancestors(
     Ok(found)
 }
 
-/// The threads that some of these records branched from and that are not among the records themselves.
-fn strangers(records: &mut dyn Iterator<Item = &Record>) -> Vec<String> {
+/// The threads that some of these records branched from, but none of them belongs to.
+fn foreign_parents(records: &mut dyn Iterator<Item = &Record>) -> Vec<String> {
     let (mut threads, mut parents) = (BTreeSet::new(), BTreeSet::new());
     for record in records {
         threads.extend(&record.thread);
@@ -179,11 +179,11 @@ impl Files {
     /// Adds the files of the conversation's `n`th request.
     fn add(&mut self, record: &Record, n: usize) {
         for path in &record.files {
-            match self.places.get(path) {
+            match self.indices.get(path) {
                 // A resent request has another record of the same calls.
                 Some(at) => self.all[*at].requests += u32::from(record.attempt == 0),
-                None if self.all.len() < FILES => {
-                    self.places.insert(path.clone(), self.all.len());
+                None if self.all.len() < MAX_FILES => {
+                    self.indices.insert(path.clone(), self.all.len());
                     self.all.push(WrittenFile { path: path.clone(), n, requests: 1 });
                 }
                 None => {}
@@ -200,8 +200,8 @@ pub fn number(record: &Record, count: &mut usize) -> Option<usize> {
     })
 }
 
-/// A prefix as tables print shortened ids, without its ellipsis.
-fn begun(id: &str) -> &str {
+/// A prefix of an id without the ellipsis that tables print behind shortened ids.
+fn without_ellipsis(id: &str) -> &str {
     id.trim_end_matches('…')
 }
 
@@ -210,7 +210,7 @@ fn begun(id: &str) -> &str {
 /// # Errors
 /// [`NoId`].
 pub fn one(kind: &'static str, start: &str, mut found: Vec<String>) -> Result<String, NoId> {
-    let id = begun(start);
+    let id = without_ellipsis(start);
     found.retain(|found| found.starts_with(id));
     if found.iter().any(|found| found == id) {
         return Ok(id.to_owned());
@@ -289,8 +289,8 @@ mod tests {
         }
         let file = |path: &str, n, requests| WrittenFile { path: path.to_owned(), n, requests };
         assert_eq!(files.all, [file("b", 1, 1), file("a", 1, 2), file("c", 2, 1)]);
-        let many = (0..2 * FILES).map(|at| at.to_string()).collect();
+        let many = (0..2 * MAX_FILES).map(|at| at.to_string()).collect();
         files.add(&Record { files: many, ..Record::default() }, 5);
-        assert_eq!((files.all.len(), files.places.len()), (FILES, FILES));
+        assert_eq!((files.all.len(), files.indices.len()), (MAX_FILES, MAX_FILES));
     }
 }

@@ -17,11 +17,11 @@ use serde::ser::{Impossible, SerializeMap, SerializeSeq, SerializeStruct, Serial
 
 /// The initial capacity for a line in bytes: most lines are shorter. With 2048 the allocator would map two blocks of
 /// that size at a time.
-const LINE: usize = 2560;
-/// The initial capacity for runs of fields that may be missing: most records have fewer.
-const IDLE: usize = 32;
+const LINE_CAPACITY: usize = 2560;
+/// The initial capacity for runs of omitted fields: most records have fewer.
+const OMITTED_CAPACITY: usize = 32;
 
-/// Whether the value that was written is the one that a missing field reads as.
+/// Whether the value that was written is a default: the one that a missing field is read as.
 type Written = Result<bool, fmt::Error>;
 type Never = Impossible<bool, fmt::Error>;
 
@@ -35,56 +35,59 @@ pub(super) struct Forms {
 /// Writes a value as JSON. If it holds anything that records do not (bytes, tuples, enum variants with data), both
 /// forms are whole.
 pub(super) fn forms(value: &impl Serialize) -> Forms {
-    let mut line = Line { whole: String::with_capacity(LINE), idle: Vec::with_capacity(IDLE) };
+    let mut line =
+        Line { whole: String::with_capacity(LINE_CAPACITY), omitted: Vec::with_capacity(OMITTED_CAPACITY) };
     if value.serialize(&mut line).is_err() {
         let whole = serde_json::to_string(value).expect("a record has no maps but those with texts as keys");
         return Forms { terse: whole.clone(), whole };
     }
     let terse = line.terse();
-    // Many may wait to be stored.
-    if line.whole.capacity() > LINE {
+    // Many lines may wait to be stored.
+    if line.whole.capacity() > LINE_CAPACITY {
         line.whole.shrink_to_fit();
     }
     Forms { terse, whole: line.whole }
 }
 
-/// Writes the whole form, and notes what the terse one lacks.
+/// Writes the whole form, and notes what the terse one omits.
 struct Line {
     whole: String,
-    /// The ranges of fields that may be missing, each with the comma before it, in order; adjacent ones are joined.
-    idle: Vec<Range<usize>>,
+    /// The ranges of fields that the terse form omits, each with the comma before it, in order. Adjacent ones are
+    /// joined.
+    omitted: Vec<Range<usize>>,
 }
 
 impl Line {
     fn terse(&self) -> String {
-        let idle: usize = self.idle.iter().map(Range::len).sum();
-        let mut terse = String::with_capacity(self.whole.len() - idle);
+        let omitted_bytes: usize = self.omitted.iter().map(Range::len).sum();
+        let mut terse = String::with_capacity(self.whole.len() - omitted_bytes);
         let mut from = 0;
-        for idle in self.idle.iter().cloned().chain(iter::once(self.whole.len()..self.whole.len())) {
-            let kept = &self.whole[from..idle.start];
+        let end = self.whole.len();
+        for omitted in self.omitted.iter().cloned().chain(iter::once(end..end)) {
+            let kept = &self.whole[from..omitted.start];
             // The first field of an object has no comma, even if those before it are missing.
             let kept = if terse.ends_with('{') { kept.trim_start_matches(',') } else { kept };
             terse.push_str(kept);
-            from = idle.end;
+            from = omitted.end;
         }
         terse
     }
 
-    /// Notes that what was written from this offset on may be missing.
-    fn leave_out_from(&mut self, start: usize) {
+    /// Notes that the terse form omits what was written from this offset on.
+    fn omit_from(&mut self, start: usize) {
         let end = self.whole.len();
-        match self.idle.last_mut() {
+        match self.omitted.last_mut() {
             Some(before) if before.end == start => before.end = end,
-            _ => self.idle.push(start..end),
+            _ => self.omitted.push(start..end),
         }
     }
 
-    fn string(&mut self, text: &str) -> Written {
+    fn write_string(&mut self, text: &str) -> Written {
         // Not `any`: looking at all bytes, many at a time, is quicker than being able to stop at one that is hardly
         // ever there.
         let escaped = text.bytes().filter(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')).count();
         if escaped > 0 {
-            return self.whatever(text);
+            return self.write_by_serde_json(text);
         }
         self.whole.push('"');
         self.whole.push_str(text);
@@ -92,8 +95,8 @@ impl Line {
         Ok(text.is_empty())
     }
 
-    /// Writes a value as `serde_json` does; it is never left out.
-    fn whatever<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
+    /// Writes a value by `serde_json`; it is never omitted.
+    fn write_by_serde_json<T: Serialize + ?Sized>(&mut self, value: &T) -> Written {
         self.whole.push_str(&serde_json::to_string(value).map_err(|_| fmt::Error)?);
         Ok(false)
     }
@@ -148,19 +151,19 @@ impl<'a> Serializer for &'a mut Line {
     }
 
     fn serialize_f32(self, value: f32) -> Written {
-        self.whatever(&value)
+        self.write_by_serde_json(&value)
     }
 
     fn serialize_f64(self, value: f64) -> Written {
-        self.whatever(&value)
+        self.write_by_serde_json(&value)
     }
 
     fn serialize_char(self, value: char) -> Written {
-        self.whatever(&value)
+        self.write_by_serde_json(&value)
     }
 
     fn serialize_str(self, value: &str) -> Written {
-        self.string(value)
+        self.write_string(value)
     }
 
     fn serialize_bytes(self, _: &[u8]) -> Written {
@@ -186,7 +189,7 @@ impl<'a> Serializer for &'a mut Line {
     }
 
     fn serialize_unit_variant(self, _: &'static str, _: u32, variant: &'static str) -> Written {
-        self.string(variant)
+        self.write_string(variant)
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Written {
@@ -249,14 +252,14 @@ struct Items<'a> {
     line: &'a mut Line,
     /// Whether nothing was written yet.
     is_empty: bool,
-    /// Whether all that was written may be missing.
-    is_idle: bool,
+    /// Whether all that was written is omitted in the terse form.
+    is_default: bool,
 }
 
 impl<'a> Items<'a> {
     fn begin(line: &'a mut Line, bracket: char) -> Self {
         line.whole.push(bracket);
-        Self { line, is_empty: true, is_idle: true }
+        Self { line, is_empty: true, is_default: true }
     }
 
     /// Writes a comma, unless what follows is the first.
@@ -266,15 +269,15 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Writes what cannot be missing.
+    /// Writes what is never omitted.
     fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), fmt::Error> {
-        self.is_idle = false;
+        self.is_default = false;
         value.serialize(&mut *self.line).map(drop)
     }
 
     fn close(self, bracket: char) -> bool {
         self.line.whole.push(bracket);
-        self.is_idle
+        self.is_default
     }
 }
 
@@ -287,17 +290,18 @@ impl SerializeStruct for Items<'_> {
         name: &'static str,
         value: &T,
     ) -> Result<(), fmt::Error> {
-        let (start, within) = (self.line.whole.len(), self.line.idle.len());
+        let (start, omitted_before) = (self.line.whole.len(), self.line.omitted.len());
         self.separate();
         self.line.whole.push('"');
         self.line.whole.push_str(name);
         self.line.whole.push_str("\":");
-        let is_idle = value.serialize(&mut *self.line)?;
-        if is_idle {
-            self.line.idle.truncate(within);
-            self.line.leave_out_from(start);
+        let is_default = value.serialize(&mut *self.line)?;
+        if is_default {
+            // This range covers those of the value's own fields.
+            self.line.omitted.truncate(omitted_before);
+            self.line.omit_from(start);
         }
-        self.is_idle &= is_idle;
+        self.is_default &= is_default;
         Ok(())
     }
 

@@ -15,10 +15,11 @@ use crate::usage::{self, BYTES_PER_TOKEN, Bill, Tokens, Usage};
 /// One of a few words of the gateway's own: borrowed, unless it was read from a store or contains a date.
 pub type Word = Cow<'static, str>;
 
-/// The record of one request.
+/// The record of one request. Its fields are in the order of the log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
+    // What the request is, and where it belongs.
     /// When the request arrived, in RFC 3339 with milliseconds.
     pub time: String,
     /// The record's id, ordered by time.
@@ -35,6 +36,8 @@ pub struct Record {
     pub agent: Option<String>,
     /// How it relates to what was sent before: `new`, `continue`, `retry`, `fork`.
     pub relation: Option<Word>,
+
+    // Who sent it, and to whom.
     /// The client program.
     pub client: Option<String>,
     /// The wire dialect.
@@ -47,6 +50,8 @@ pub struct Record {
     pub model: Option<String>,
     /// The provider's id for the answer.
     pub answer: Option<String>,
+
+    // Its place in the conversation.
     /// The number of messages in the request.
     pub messages: u32,
     /// How many of them were in an earlier request.
@@ -55,6 +60,8 @@ pub struct Record {
     pub turn: u32,
     /// Its number among the requests of that turn, from 1; 0 if the request was not read.
     pub step: u32,
+
+    // How it ended.
     /// The HTTP status of the answer; null if there was none.
     pub status: Option<u16>,
     /// How it ended: `complete`; `upstream_broke` (the answer broke off; without a status it never began, and the cost
@@ -68,6 +75,8 @@ pub struct Record {
     pub stop: Option<String>,
     /// What went wrong.
     pub error: Option<String>,
+
+    // What it used and what it cost.
     /// The provider's figures; null if it gave none.
     pub tokens: Option<Tokens>,
     /// Whether the answer broke off, so that `tokens.output` is a lower bound.
@@ -83,6 +92,8 @@ pub struct Record {
     /// `code_execution`, `image_generation`, `server_tools`. The cost does not include these, and is then a lower
     /// bound.
     pub unpriced_charges: Vec<String>,
+
+    // What it would have cost otherwise.
     /// The request as it would have been without the gateway, including what was removed from requests that it
     /// continues (`previous_response_id`, message threads). Null if that cannot be determined: if its past is unknown,
     /// if it would have been too long for the window, or if it or what it continues is or would have been so long that
@@ -94,6 +105,8 @@ pub struct Record {
     /// In `observe` mode, what rewriting would have saved, in pico-dollars, an estimate: negative if it would have made
     /// the request more expensive; null if it is unknown, as `counterfactual` may be, or in `rewrite` mode.
     pub would_have_saved_estimate: Option<i64>,
+
+    // What was sent.
     /// Whether what was sent before is a prefix of what was sent now: `kept`, `broken`; null if nothing was sent
     /// before.
     pub prefix: Option<Term<Prefix>>,
@@ -110,12 +123,16 @@ pub struct Record {
     pub bytes: Bytes,
     /// How it was changed.
     pub edits: Edits,
+
+    // The limits that apply to it, and the time that it took.
     /// How full the model's window is with it; null if it was not read.
     pub window: Option<Window>,
     /// The limit of `[budget]` that was reached, or nearly, when the request arrived; null otherwise.
     pub budget: Option<Budget>,
     /// How long things took.
     pub timing: Timing,
+
+    // What is special about it.
     /// How often the request was sent before and refused because its prompt was too long; each attempt has a record of
     /// its own.
     pub attempt: u32,
@@ -420,8 +437,7 @@ impl Record {
 
     /// Tokens of the summary or note that was sent in place of messages, an estimate; 0 if none was.
     pub fn memory(&self) -> u64 {
-        let is_sent = self.edits.state == State::Edited && !self.edits.original_resent;
-        let splice = self.edits.splice.as_ref().filter(|_| is_sent);
+        let splice = self.edits.splice.as_ref().filter(|_| self.edits.were_sent());
         splice.map_or(0, |splice| splice.after / BYTES_PER_TOKEN)
     }
 

@@ -121,19 +121,19 @@ impl Totals {
             tokens_estimate: record.bytes.saved_tokens_estimate,
             ..Saved::default()
         };
-        let would = record.would_have_saved_estimate;
+        let would_have_saved = record.would_have_saved_estimate;
         self.would_have_saved += Saved {
             bytes: record.bytes.would_have_saved,
             tokens_estimate: record.bytes.would_have_saved_tokens_estimate,
-            net: would.map(|net| Money::from_picodollars(net.into())),
-            net_of: u64::from(would.is_some()),
+            net: would_have_saved.map(|net| Money::from_picodollars(net.into())),
+            net_of: u64::from(would_have_saved.is_some()),
         };
     }
 
-    /// Adds the figures of a request that was added before without any. `is_known` says whether it was added to these
+    /// Adds the figures of a request that was added before without any. `was_added` says whether it was added to these
     /// totals, and so is counted in `unknown_usage` until now.
-    pub fn add_late(&mut self, record: &Record, is_known: bool) {
-        self.unknown_usage = self.unknown_usage.saturating_sub(u64::from(is_known));
+    pub fn add_late(&mut self, record: &Record, was_added: bool) {
+        self.unknown_usage = self.unknown_usage.saturating_sub(u64::from(was_added));
         self.cache += Caching::of(record);
         self.add_figures(record);
     }
@@ -167,14 +167,14 @@ impl Totals {
 
     /// Counts a request or call that may have cost an unknown amount, and returns whether it is one.
     fn add_unknown(&mut self, record: &Record) -> bool {
-        let (price, usage) = match (&record.tokens, &record.cost) {
-            (_, Some(_)) => (false, false),
-            (Some(_), None) => (!record.lacks_figures(), record.lacks_figures()),
-            (None, None) => (false, !is_free(record)),
+        let count = match (&record.tokens, &record.cost) {
+            (_, Some(_)) => return false,
+            (None, None) if is_free(record) => return false,
+            (Some(_), None) if !record.lacks_figures() => &mut self.unknown_price,
+            (_, None) => &mut self.unknown_usage,
         };
-        self.unknown_price += u64::from(price);
-        self.unknown_usage += u64::from(usage);
-        price || usage
+        *count += 1;
+        true
     }
 
     /// Adds a request whose record is unreadable.
