@@ -143,8 +143,8 @@ impl Named {
     }
 }
 
-/// All that was read from a cache, as the size of the prefix. `None` if nothing was read, if the prefix is known to be
-/// no larger, or if that does not leave a plausible figure for the body.
+/// All that was read from a cache, as the size of the prefix. `None` if nothing was read, if a size was stated before
+/// that is no larger, or if this one does not leave a plausible figure for the body.
 fn stated(figure: Figure, body: Body, known: Option<Prefix>) -> Option<Prefix> {
     let is_better = match known {
         Some(Prefix { tokens, source: Source::Stated }) => figure.read < tokens,

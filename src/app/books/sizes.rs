@@ -128,6 +128,7 @@ impl Sizes {
         self.prefix = named.map(NamedPrefix::of).unwrap_or_default();
         let overall_density = billed as f64 / tokens_of(&sent.blocks).max(1) as f64;
         let mut density = self.density;
+        // First, because this figure leaves out what stands behind the mark, which may be another state each time.
         if let Some(marked) = marked
             && let Some(mut head) = up_to_mark(sent)
         {

@@ -57,7 +57,7 @@ impl Thoughts {
         }
         let [in_original, in_sent] = [&measured.original, sent].map(Prompt::thoughts);
         // Also called if nothing was left out, for the prefixes to be remembered.
-        let unbound_in_original = self.left_out(&in_original, &in_sent, SentAs::of(record), unbound);
+        let unbound_in_original = self.count_left_out(&in_original, &in_sent, SentAs::of(record), unbound);
         if unbound > 0 {
             forms.original.to_mut().keep_thoughts(in_original.len().saturating_sub(unbound_in_original));
             forms.sent.to_mut().keep_thoughts(in_sent.len().saturating_sub(unbound));
@@ -71,7 +71,13 @@ impl Thoughts {
 
     /// How many trailing reasoning blocks would have been left out of the original if `unbound` were left out of the
     /// form that was sent.
-    fn left_out(&self, original: &[Thought], sent: &[Thought], sent_as: SentAs, unbound: usize) -> usize {
+    fn count_left_out(
+        &self,
+        original: &[Thought],
+        sent: &[Thought],
+        sent_as: SentAs,
+        unbound: usize,
+    ) -> usize {
         // Blocks that are seen for the first time in a rewritten prompt were generated before it was rewritten. So were
         // those of a history with an event of which none was seen before.
         let is_older = match sent_as {
@@ -79,8 +85,8 @@ impl Thoughts {
             SentAs::ExtensionAfterEvent => !self.sent.knows(sent),
             SentAs::Extension => false,
         };
-        let broken_in_original = self.original.broken(original, false);
-        let broken_in_sent = self.sent.broken(sent, is_older);
+        let broken_in_original = self.original.count_broken(original, false);
+        let broken_in_sent = self.sent.count_broken(sent, is_older);
         (unbound + broken_in_original).saturating_sub(broken_in_sent)
     }
 }
@@ -119,10 +125,10 @@ impl Bonds {
         thoughts.iter().any(|thought| self.0.get(&thought.key).is_some())
     }
 
-    /// The number of reasoning blocks from the first one on that does not follow the prefix it was generated behind.
+    /// Counts the reasoning blocks from the first one on that does not follow the prefix it was generated behind.
     /// Blocks that were never seen before are remembered as generated behind their present prefix, or, if `is_older`,
     /// behind another one.
-    fn broken(&self, thoughts: &[Thought], is_older: bool) -> usize {
+    fn count_broken(&self, thoughts: &[Thought], is_older: bool) -> usize {
         let mut first = thoughts.len();
         for (at, thought) in thoughts.iter().enumerate() {
             let unseen = if is_older { ANOTHER_PREFIX } else { thought.before };
@@ -191,7 +197,7 @@ mod tests {
             let known = Thoughts::default();
             for (came, sent, sent_as, unbound, expected) in requests {
                 let (came, sent) = (thoughts(*came), thoughts(*sent));
-                let left_out = known.left_out(&came, &sent, *sent_as, *unbound);
+                let left_out = known.count_left_out(&came, &sent, *sent_as, *unbound);
                 assert_eq!(left_out, *expected, "{what}: of {}", came.len());
             }
         }
