@@ -65,10 +65,10 @@ struct Estimates {
 }
 
 impl Estimates {
-    /// Corrected by `read` tokens of the sent prompt, which are more than the model expected: the same holds for the
-    /// original. First come tokens that have `lapsed` in the models but may be kept for longer than promised, in
-    /// proportion to how many of these were read. (An event leaves few of them in the sent prompt.) What else was read
-    /// was unknown to the models.
+    /// Corrects the estimates if `read` tokens of the sent prompt were read, which are more than the model expected.
+    /// The same is assumed of the original. The tokens that come first are those that have `lapsed` in the models,
+    /// because the provider may keep prompts for longer than promised: of both prompts, the same share of them is taken
+    /// as read. (An event leaves few of them in the sent prompt.) The models did not know that the others were cached.
     fn with_more_read(self, read: f64, lapsed: [f64; 2]) -> Self {
         let pool = pool(&self.sent);
         let [lapsed_of_sent, lapsed_of_original] = lapsed;
@@ -82,8 +82,8 @@ impl Estimates {
         Self { sent: read_more(sent, pool, share), original: read_more(original, pool, share) }
     }
 
-    /// Corrected by `read` tokens of the sent prompt, which are fewer than the model expected. If most of the sent
-    /// prompt was not cached, most of the original would not have been either, in proportion.
+    /// Corrects the estimates if `read` tokens of the sent prompt were read, which are fewer than the model expected.
+    /// If most of the sent prompt was not cached, most of the original would not have been either, in proportion.
     ///
     /// But an event leaves little of the sent prompt to be read, so a miss there says the less about the original the
     /// more of the original would be read. And if most was cached, the cache is there, and the missing tokens were

@@ -7,8 +7,8 @@
 
 /// The share of the expected tokens that must be read for a prompt to count as cached.
 const MIN_READ_SHARE: f64 = 0.5;
-/// After so many misses in a row behind pauses that prompts had survived before, prompts are no longer assumed to
-/// survive them.
+/// After so many misses in a row, each behind a pause that prompts had survived before, prompts are no longer assumed
+/// to survive such pauses.
 const MAX_MISSES: u32 = 3;
 /// Two pauses count as about as long if they differ by no more than one part in so many.
 const TOLERANCE: u64 = 8;

@@ -172,15 +172,19 @@ impl Catalogue {
         }
         let model = model.strip_prefix("openrouter/").unwrap_or(model);
         let digits = names::number_behind(model, answered).map_or(0, str::len);
-        let rows = [model, answered].map(|name| find_row(name, Some(Vendor::OpenRouter)));
-        let is_same_row = rows[0].zip(rows[1]).is_some_and(|(one, other)| std::ptr::eq(one, other));
-        let is_same =
+        let [row, row_of_answered] = [model, answered].map(|name| find_row(name, Some(Vendor::OpenRouter)));
+        let is_same_row = row.zip(row_of_answered).is_some_and(|(one, other)| std::ptr::eq(one, other));
+        let is_same_model =
             matches!(digits, 4 | 6 | 8) || is_same_row || names::forms(answered).any(|form| form == model);
-        let is_listed = rows[1].is_some();
+        if !is_same_model {
+            return false;
+        }
+        if !variant.is_empty() {
+            return true;
+        }
+        let is_listed = row_of_answered.is_some();
         // Four digits may belong to another entry of the list, with its own price.
-        let is_priced_as_asked =
-            || (digits > 4 && !is_listed) || ((is_same_row || !is_listed) && self.states(asked));
-        is_same && (!variant.is_empty() || is_priced_as_asked())
+        (digits > 4 && !is_listed) || ((is_same_row || !is_listed) && self.states(asked))
     }
 
     /// Whether the configuration states every rate that a price must have.

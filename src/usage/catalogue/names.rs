@@ -42,7 +42,8 @@ pub(super) fn is_of_vertex(model: &str) -> bool {
 /// Suffixes of names at OpenRouter that choose among the sellers of a model, and change nothing else.
 const CHOICES: [&str; 3] = [":nitro", ":floor", ":exacto"];
 
-/// A model's name without such a suffix; `None` if it has none.
+/// A model's name without such a suffix; `None` if it has none, or if it does not name the model's maker, as
+/// OpenRouter's names do.
 pub(super) fn without_choice(model: &str) -> Option<&str> {
     let name = CHOICES.iter().find_map(|word| model.strip_suffix(word))?;
     name.contains('/').then_some(name)
