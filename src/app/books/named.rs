@@ -18,7 +18,8 @@ use crate::usage::cache_model::Block;
 const MAX_PREFIXES: u64 = 1024;
 /// How many pairs of a thread and a name are remembered: the most recently used.
 const MAX_THREADS: u64 = 4096;
-/// How much shorter than another body one must be, in tokens, to show the size of the prefix better.
+/// How many tokens shorter than another body one must be to show the size of the prefix better, or the density of the
+/// text between the two.
 const MIN_TOKENS_LESS: u64 = 1024;
 /// The most that it may have of the other body's tokens, as a share.
 const MAX_SHARE: f64 = 0.75;
@@ -100,7 +101,9 @@ impl Named {
         Some(Block { key: name.into(), tokens, mark: None, bound: 0 })
     }
 
-    /// The size that a figure shows, if it shows it better than what is `known`.
+    /// The size that a figure shows, if it shows it better than what is `known`: what the provider states, else what
+    /// was billed beyond the body. The body is taken to be as dense as the text by which a longer one of its thread is
+    /// longer.
     fn shown(
         &self,
         record: &Record,
