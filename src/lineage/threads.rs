@@ -1,6 +1,6 @@
 //! Finds the threads that sent a request's history, and chooses the one that continues with it, or begins a new one.
 
-use super::memory::{KnownThread, SENDERS_PER_HISTORY};
+use super::memory::{KnownThread, SENDERS_PER_HISTORY, Senders};
 use super::{Caller, Lineage, Relation, Sender};
 use crate::conversation::{Chain, Conversation, PartId};
 use crate::store::{StoreError, Thread};
@@ -49,18 +49,13 @@ impl Lineage {
         caller: &Caller,
         now_ms: i64,
     ) -> Result<Option<(usize, Vec<String>)>, StoreError> {
-        let mut remembered =
-            (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
-        if let Some((_, threads)) = &remembered
-            && !self.are_kept(threads, now_ms)?
-        {
-            self.forget(chains);
-            remembered = None;
-        }
-        let first = remembered.as_ref().map_or(1, |(sent, threads)| {
-            // If the list is full, a thread of the session may have been left out: ask the store as well.
-            if threads.len() < SENDERS_PER_HISTORY { sent + 1 } else { *sent }
-        });
+        let remembered = self.longest_remembered(chains, now_ms)?;
+        let first = match &remembered {
+            None => 1,
+            // If the list is full, a thread of the session may have been left out: the store is asked for it.
+            Some((sent, threads)) if threads.len() >= SENDERS_PER_HISTORY => *sent,
+            Some((sent, _)) => sent + 1,
+        };
         let asked: Vec<Chain> = chains[first..].iter().rev().copied().collect();
         let session = caller.session.as_deref();
         let stored = if asked.is_empty() { Vec::new() } else { self.store.boundaries(&asked, session)? };
@@ -84,6 +79,22 @@ impl Lineage {
             }
         }
         Ok(Some((sent, threads)))
+    }
+
+    /// The number of messages in the longest prefix that is remembered, and the threads that sent it. If the store no longer
+    /// keeps what was decided about it, the histories of the request are forgotten, and this is `None`.
+    fn longest_remembered(
+        &self,
+        chains: &[Chain],
+        now_ms: i64,
+    ) -> Result<Option<(usize, Senders)>, StoreError> {
+        let found = (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
+        let Some((sent, threads)) = found else { return Ok(None) };
+        if self.are_kept(&threads, now_ms)? {
+            return Ok(Some((sent, threads)));
+        }
+        self.forget(chains);
+        Ok(None)
     }
 
     /// Remembers a stored thread that another gateway on the same store has continued or set aside. A later time alone does
