@@ -206,26 +206,30 @@ fn of_message(
 struct Places {
     /// The ranges of messages that are not sent.
     drops: Vec<(u32, u32)>,
-    /// The number of messages that the gateway inserted, and before which message.
-    inserted: (usize, usize),
+    /// The number of messages that the gateway inserted.
+    inserted: usize,
+    /// The message before which it inserted them.
+    inserted_before: usize,
     /// The part that something was appended to, and why.
     appended: Option<(PartId, String)>,
 }
 
 impl Places {
-    /// Without the splice, only the range of the messages that it replaces is known.
+    /// The positions if messages are gone. Without the splice, only the range of these messages is known.
     fn of(gone: &Gone, splice: Option<&Splice>) -> Self {
         let Some(splice) = splice else {
             return Self {
                 drops: vec![(gone.first, gone.end)],
-                inserted: (1, gone.first as usize),
+                inserted: 1,
+                inserted_before: gone.first as usize,
                 appended: None,
             };
         };
         let count = splice.inserted() as usize;
         Self {
             drops: splice.drops.to_vec(),
-            inserted: (count, splice.at.message as usize),
+            inserted: count,
+            inserted_before: splice.at.message as usize,
             appended: (count == 0).then(|| (splice.at, gone.rule.clone())),
         }
     }
@@ -234,11 +238,11 @@ impl Places {
         !self.drops.iter().any(|(first, end)| (*first as usize..*end as usize).contains(&message))
     }
 
+    /// The position of a message that is sent.
     fn of_message(&self, message: usize) -> usize {
         let before = |(first, end): &(u32, u32)| (*end as usize).min(message).saturating_sub(*first as usize);
-        let (count, at) = self.inserted;
         let gone: usize = self.drops.iter().map(before).sum();
-        message - gone + if message >= at { count } else { 0 }
+        message - gone + if message >= self.inserted_before { self.inserted } else { 0 }
     }
 }
 

@@ -48,7 +48,7 @@ struct Question {
 /// Asks the judge about the newest request that was rewritten.
 pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
     let (judge, model, prices) = judge(&history.config)?;
-    let (request, original, rewritten) = newest(history)?;
+    let Rewritten { number: request, original, rewritten } = newest(history)?;
     let mut asking = Asking { judge, prices, cost: Some(Money::ZERO) };
     let original = asking.answers(&original)?;
     let rewritten = asking.answers(&rewritten)?;
@@ -114,8 +114,15 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     Ok((judge, model, prices))
 }
 
-/// The newest request of which both forms are stored: its number, and the two forms.
-fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Failure> {
+/// A request in both forms.
+struct Rewritten {
+    number: usize,
+    original: Conversation,
+    rewritten: Conversation,
+}
+
+/// The newest request of which both forms are stored.
+fn newest(history: &History) -> Result<Rewritten, Failure> {
     let bodies = Bodies::below(&history.config.state.dir);
     for Entry { number, record, .. } in history.found.entries.iter().rev() {
         let (Some(number), Some(said)) = (*number, protocol::named(&record.protocol)) else { continue };
@@ -123,8 +130,8 @@ fn newest(history: &History) -> Result<(usize, Conversation, Conversation), Fail
             let body = bodies.read(&history.found.id, &record.id, form).ok().flatten()?;
             protocol::read(said, &Bytes::from(body), &NoMemo).ok().map(|(_, conversation)| conversation)
         };
-        if let (Some(came), Some(sent)) = (read(Form::Came), read(Form::Sent)) {
-            return Ok((number, came, sent));
+        if let (Some(original), Some(rewritten)) = (read(Form::Came), read(Form::Sent)) {
+            return Ok(Rewritten { number, original, rewritten });
         }
     }
     let why = "no request of it was both rewritten and kept; `ledger.record = \"full\"` keeps them";

@@ -126,11 +126,14 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     let inherited = inherited(setting.store, &recording.id, &own().collect::<Vec<_>>());
     let inherited = inherited.map_err(|error| format!("{}: {error}", setting.store.display()))?;
     // What other conversations sent before was in the provider's cache, so it is replayed, too, but not billed.
-    let others = inherited.iter().map(|one| (one.at_ms.max(0) as u64, &one.record, false));
-    let mut all: Vec<_> =
-        others.chain(recording.requests.iter().map(|one| (one.at_ms, &one.record, true))).collect();
-    all.sort_by_key(|(at_ms, ..)| *at_ms);
-    for (at_ms, record, is_own) in all {
+    let others = inherited.iter();
+    let others =
+        others.map(|one| Step { at_ms: one.at_ms.max(0) as u64, record: &one.record, is_own: false });
+    let billed = recording.requests.iter();
+    let billed = billed.map(|one| Step { at_ms: one.at_ms, record: &one.record, is_own: true });
+    let mut steps: Vec<Step<'_>> = others.chain(billed).collect();
+    steps.sort_by_key(|step| step.at_ms);
+    for Step { at_ms, record, is_own } in steps {
         if let Some(is_same) = play.request(record, at_ms, is_own.then_some(&mut tally))? {
             found += 1;
             same += u64::from(is_same);
@@ -157,6 +160,15 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
         (played.direct, played.gateway) = (played.direct.and(direct), played.gateway.and(gateway));
     }
     Ok(played)
+}
+
+/// A request to replay.
+struct Step<'r> {
+    /// When it arrived, in milliseconds since 1970.
+    at_ms: u64,
+    record: &'r Record,
+    /// Whether it belongs to the conversation itself, rather than to one that it was forked from.
+    is_own: bool,
 }
 
 /// The records of the conversations that some records were forked from, from the store. It need not exist if there are
