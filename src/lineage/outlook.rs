@@ -1,5 +1,5 @@
-//! Learns from what became of requests whether it pays that a thread of the same sender is the first to write something
-//! to the provider's cache.
+//! Predicts, from what became of a sender's requests, whether it pays when one of its threads is the first to write
+//! something to the provider's cache.
 
 use super::{Lineage, Place};
 use crate::conversation::{Chain, Digest};

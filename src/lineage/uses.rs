@@ -12,8 +12,8 @@ use crate::store::{Batch, StoreError, Used};
 
 /// How often a thread records what it relies on. The store may learn of a use this much later.
 pub const NOTED_EVERY: Duration = Duration::from_secs(3600);
-/// How long, in milliseconds, nothing is removed that a request has relied on. The shortest retention of the lineage is a
-/// day.
+/// What a request has relied on is not removed for at least this long after it, in milliseconds: the shortest retention
+/// that can be configured is a day.
 const KEPT_MS: i64 = 12 * 3_600_000;
 
 impl Lineage {
@@ -73,7 +73,7 @@ impl Lineage {
         let is_noted = |id: &String| self.memory.noted_ms(id).is_some_and(is_recent);
         let is_known =
             |id: &String| self.memory.thread(id).is_some_and(|known| is_recent(known.thread.at_ms));
-        // The times come first: looking up a thread copies it.
+        // The noted times come first, since looking up a thread copies it.
         if threads.iter().any(is_noted) || threads.iter().any(is_known) {
             return Ok(true);
         }

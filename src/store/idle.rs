@@ -37,7 +37,7 @@ struct Table {
     keep: Option<&'static str>,
 }
 
-/// The tables in the order in which they are gone through: those whose rows keep others come before these.
+/// The tables in the order in which they are gone through: each comes after those whose rows keep its own.
 const TABLES: &[Table] = &[
     Table {
         key: "id",

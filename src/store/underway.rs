@@ -130,8 +130,8 @@ impl Underway {
         Self { file: own }
     }
 
-    /// Notes records that are about to be stored and logged; what was noted before must be crossed out. Returns whether
-    /// they are noted. If not, they are to be stored and logged all the same.
+    /// Notes records that are about to be stored and logged. Those that were noted before must be crossed out. Returns
+    /// whether the records are noted; if not, they are to be stored and logged all the same.
     pub(super) fn note<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
         let Some(LockedFile { file, .. }) = &self.file else { return false };
         let Some(bytes) = to_bytes(dir, rows) else { return false };
@@ -210,6 +210,7 @@ impl Takeover {
         taken
     }
 
+    /// Adds a file that is locked now. What it notes for the logs of another folder is left in it.
     fn add(&mut self, file: LockedFile, folder: &str, notes: Vec<Note>, dir: &Path) {
         if notes.is_empty() {
             match self.own {
