@@ -35,8 +35,8 @@ struct Position {
 /// The progress of logging what waits. The default is that nothing waits.
 #[derive(Default)]
 pub(super) struct Unlogged {
-    /// Whether lines may wait in the table.
-    may_wait: bool,
+    /// Whether the table may have lines.
+    may_have_lines: bool,
     /// Whether the last attempt to log something failed.
     down: bool,
     /// The number of further consecutive failures after which the round gives up; `None` between rounds.
@@ -51,10 +51,10 @@ pub(super) struct Unlogged {
 impl Unlogged {
     /// Begins a round if an earlier process has left lines in the table.
     pub(super) fn of(connection: &Connection) -> Self {
-        // If the table cannot be read, there may be some.
-        let may_wait = next(connection, &Position::default()).map_or(true, |first| first.is_some());
-        let tries = may_wait.then_some(TRIES);
-        Self { may_wait, down: may_wait, tries, ..Self::default() }
+        // If the table cannot be read, it may have some.
+        let may_have_lines = next(connection, &Position::default()).map_or(true, |first| first.is_some());
+        let tries = may_have_lines.then_some(TRIES);
+        Self { may_have_lines, down: may_have_lines, tries, ..Self::default() }
     }
 
     /// Whether no round is in progress, so that there is no turn to take.
@@ -62,9 +62,9 @@ impl Unlogged {
         self.tries.is_none()
     }
 
-    /// Begins a round if lines may wait and no round is in progress.
+    /// Begins a round if the table may have lines and no round is in progress.
     pub(super) fn begin(&mut self) {
-        if self.may_wait {
+        if self.may_have_lines {
             self.tries.get_or_insert(TRIES);
         }
     }
@@ -91,7 +91,7 @@ impl Unlogged {
         conversation: &str,
         rows: &[&LedgerRow],
     ) -> Result<(), StoreError> {
-        if self.may_wait && has_waiting(connection, conversation)? {
+        if self.may_have_lines && has_waiting(connection, conversation)? {
             keep(connection, rows)?;
             if log_waiting(connection, logs, conversation, &|| true).is_ok() {
                 self.succeeded();
@@ -109,7 +109,7 @@ impl Unlogged {
                     let error = &cut.error;
                     tracing::warn!(%error, conversation, "records cannot be logged: they will be when that is possible");
                 }
-                (self.may_wait, self.down) = (true, true);
+                (self.may_have_lines, self.down) = (true, true);
                 keep(connection, &rows[cut.whole..])
             }
         }
@@ -128,7 +128,7 @@ impl Unlogged {
     fn end(&mut self) {
         self.tries = None;
         self.appends = 0;
-        self.pause = if self.may_wait { (self.pause * 2).clamp(1, MAX_PAUSE) } else { 0 };
+        self.pause = if self.may_have_lines { (self.pause * 2).clamp(1, MAX_PAUSE) } else { 0 };
     }
 
     /// Takes a turn if a round is in progress. Waits for others that have locked the database, as long as `may_wait`.
@@ -162,7 +162,7 @@ impl Unlogged {
     ) -> Result<bool, StoreError> {
         let Some(conversation) = next(connection, &self.position)? else {
             self.position = Position::default();
-            self.may_wait = next(connection, &self.position)?.is_some();
+            self.may_have_lines = next(connection, &self.position)?.is_some();
             return Ok(false);
         };
         // If this fails, the round continues with the next conversation.
@@ -326,7 +326,7 @@ mod tests {
                 ["a1", "a2"].into_iter().chain(then.iter().copied().filter(|line| *line == "a3")).collect();
             bench.check("a", &own, 0);
             bench.check("c", &["c1"], 0);
-            assert!(!bench.unlogged.may_wait, "from now on nobody looks");
+            assert!(!bench.unlogged.may_have_lines, "from now on nobody looks");
             bench.log(&["a4"]);
             bench.check("a", &[&own[..], &["a4"]].concat(), 0);
         }
