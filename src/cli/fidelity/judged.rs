@@ -48,7 +48,7 @@ struct Question {
 /// Asks the judge about the newest request that was rewritten.
 pub(super) fn run(history: &History, json: bool) -> Result<(), Failure> {
     let (judge, model, prices) = judge(&history.config)?;
-    let Rewritten { number: request, original, rewritten } = newest(history)?;
+    let InBothForms { number: request, original, rewritten } = newest(history)?;
     let mut asking = Asking { judge, prices, cost: Some(Money::ZERO) };
     let original = asking.answers(&original)?;
     let rewritten = asking.answers(&rewritten)?;
@@ -114,15 +114,15 @@ fn judge(config: &Config) -> Result<(Judge, String, Catalogue), Failure> {
     Ok((judge, model, prices))
 }
 
-/// A request in both forms.
-struct Rewritten {
+/// A request, as it came and as it was sent.
+struct InBothForms {
     number: usize,
     original: Conversation,
     rewritten: Conversation,
 }
 
 /// The newest request of which both forms are stored.
-fn newest(history: &History) -> Result<Rewritten, Failure> {
+fn newest(history: &History) -> Result<InBothForms, Failure> {
     let bodies = Bodies::below(&history.config.state.dir);
     for Entry { number, record, .. } in history.found.entries.iter().rev() {
         let (Some(number), Some(said)) = (*number, protocol::named(&record.protocol)) else { continue };
@@ -131,7 +131,7 @@ fn newest(history: &History) -> Result<Rewritten, Failure> {
             protocol::read(said, &Bytes::from(body), &NoMemo).ok().map(|(_, conversation)| conversation)
         };
         if let (Some(original), Some(rewritten)) = (read(Form::Came), read(Form::Sent)) {
-            return Ok(Rewritten { number, original, rewritten });
+            return Ok(InBothForms { number, original, rewritten });
         }
     }
     let why = "no request of it was both rewritten and kept; `ledger.record = \"full\"` keeps them";
