@@ -1,8 +1,8 @@
 //! Learns which kinds of edits each upstream and model accepts, to judge refusals that do not say what is wrong with
 //! the request.
 //!
-//! A server may fail on an edit that it does not know, and fail again however often the client retries; then the
-//! original must be sent. What is learned is bounded and lost with the process: the next one learns it again.
+//! A server may fail on an edit that it does not know, however often the client retries; then the original must be
+//! sent. What is learned is bounded and lost with the process: the next process learns it again.
 
 use http::StatusCode;
 
@@ -16,11 +16,11 @@ use crate::server::Form;
 use crate::store::Recent;
 
 /// How many refused histories are remembered.
-const REFUSED: u64 = 1024;
-/// How many refusals of a history are put down to the provider's own faults before its edits are suspected: SDKs try
-/// three times. After as many requests that were refused with additions and answered without, nothing is added any
-/// more.
-pub(super) const TRIES: u32 = 2;
+const MAX_HISTORIES: u64 = 1024;
+/// How many refusals of a history are put down to faults of the provider before its edits are suspected. SDKs try three
+/// times, so their last attempt is judged. It is also the number of requests that were refused with additions and
+/// answered without them after which nothing is added any more.
+pub(super) const TOLERATED_REFUSALS: u32 = 2;
 
 /// Statuses that never concern the edits: they are about the sender, the timing or the load. 529 is Anthropic's
 /// `overloaded_error`.
@@ -37,18 +37,18 @@ pub(super) struct Acceptance {
 /// What is known about a history whose edited form was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusals {
-    /// It was refused so often.
+    /// The edited form was refused this many times.
     Edited(u32),
     /// Its original was refused too, so the edits are not the reason.
     Original,
 }
 
-/// What became of requests with additions.
+/// What became of the requests that were sent with additions.
 #[derive(Debug, Clone, Copy)]
 enum Additions {
     /// One was answered.
     Taken,
-    /// So many were refused with the additions and answered without.
+    /// This many were refused with the additions and answered without them; none was answered with them.
     Refused(u32),
 }
 
@@ -58,7 +58,7 @@ impl Default for Additions {
     }
 }
 
-/// What is known of an upstream's model.
+/// What is known of a model at an upstream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Changes {
     /// Kinds of edits in requests that were answered.
@@ -70,17 +70,17 @@ struct Changes {
 
 impl Acceptance {
     pub(super) fn new() -> Self {
-        Self { by_model: Models::new(), refused: Recent::of_entries(REFUSED) }
+        Self { by_model: Models::new(), refused: Recent::of_entries(MAX_HISTORIES) }
     }
 
     /// Records that a request was answered with its additions.
-    pub(super) fn take_additions(&self, upstream: &str, facts: &RequestFacts) {
+    pub(super) fn record_accepted_additions(&self, upstream: &str, facts: &RequestFacts) {
         self.by_model.learn(&key(upstream, facts), |changes| changes.additions = Additions::Taken);
     }
 
-    /// Records that a request was refused with its additions and answered without. Returns how often that has
-    /// happened so far; `None` if additions were accepted before, so that they cannot be the reason.
-    pub(super) fn refuse_additions(&self, upstream: &str, facts: &RequestFacts) -> Option<u32> {
+    /// Records that a request was refused with its additions and answered without them. Returns how often that has
+    /// happened so far, or `None` if additions were accepted before, so that they cannot be the reason.
+    pub(super) fn count_refused_additions(&self, upstream: &str, facts: &RequestFacts) -> Option<u32> {
         let refused = match self.known(upstream, facts).additions {
             Additions::Taken => return None,
             Additions::Refused(times) => times + 1,
@@ -90,11 +90,12 @@ impl Acceptance {
         Some(refused)
     }
 
-    /// Whether additions are accepted, as far as that is known: a refusal may have had another reason.
+    /// Whether additions are accepted as far as is known. The first refusals do not count, as they may have had another
+    /// reason.
     pub(super) fn takes_additions(&self, upstream: &str, facts: &RequestFacts) -> bool {
         match self.known(upstream, facts).additions {
             Additions::Taken => true,
-            Additions::Refused(times) => times < TRIES,
+            Additions::Refused(times) => times < TOLERATED_REFUSALS,
         }
     }
 
@@ -105,9 +106,9 @@ impl Acceptance {
         }
     }
 
-    /// Records that an edited request was answered in this form. [`Form::Original`] means that its edited form was
-    /// refused before.
-    pub(super) fn answered(&self, upstream: &str, facts: &RequestFacts, form: Form) {
+    /// Records that a request was answered in this form, if it was edited. [`Form::Original`] means that its edited
+    /// form was refused before.
+    pub(super) fn record_answer(&self, upstream: &str, facts: &RequestFacts, form: Form) {
         if facts.state == State::Edited {
             self.by_model.learn(&key(upstream, facts), |changes| {
                 let kinds = match form {
@@ -128,8 +129,8 @@ impl Acceptance {
             return false;
         }
         let known = self.known(upstream, facts);
-        let new = facts.decided.kinds.without(known.taken);
-        if new.is_empty() {
+        let unproven = facts.decided.kinds.without(known.taken);
+        if unproven.is_empty() {
             return false;
         }
         let before = match self.refused.get(&place.head()) {
@@ -138,12 +139,13 @@ impl Acceptance {
             Some(Refusals::Original) => return false,
         };
         self.refused.insert(place.head(), Refusals::Edited(before + 1));
-        before >= TRIES || new.without(known.refused) != new
+        let has_refused_kind = unproven.without(known.refused) != unproven;
+        before >= TOLERATED_REFUSALS || has_refused_kind
     }
 
-    /// The same for an answer with a good status that reports an error inside it. `status` is the one that the error
-    /// itself states. If it means a bad request, the edits are suspected at once; if it is unknown, they are not, since
-    /// the server may just be at fault or overloaded.
+    /// Counts an error that an answer with a good status reports, and returns whether the edits may be the reason.
+    /// `status` is the one that the error itself states. If it means a bad request, the edits are suspected at once. If
+    /// it is unknown, they are not: the server may be at fault or overloaded.
     pub(super) fn count_error_within(
         &self,
         upstream: &str,
@@ -154,7 +156,7 @@ impl Acceptance {
         if matches!(status, Some(400 | 422)) {
             let is_acquitted = self.refused.get(&place.head()) == Some(Refusals::Original);
             if !is_acquitted {
-                self.refused.insert(place.head(), Refusals::Edited(TRIES));
+                self.refused.insert(place.head(), Refusals::Edited(TOLERATED_REFUSALS));
             }
             return !is_acquitted;
         }
@@ -163,7 +165,7 @@ impl Acceptance {
         status.is_some_and(|status| self.count_refusal(upstream, facts, status))
     }
 
-    /// Whether the edited form of this history was refused before, and its original was not.
+    /// Whether the edited form of a request's history was refused before, and its original was not.
     pub(super) fn was_refused(&self, facts: &RequestFacts) -> bool {
         let head = facts.place.as_ref().filter(|_| facts.state == State::Edited).map(Place::head);
         head.and_then(|head| self.refused.get(&head)).is_some_and(|known| known != Refusals::Original)
@@ -196,7 +198,7 @@ mod tests {
             ..RequestFacts::default()
         };
         for model in 0..=MODELS {
-            acceptance.answered("a", &facts(model), Form::Edited);
+            acceptance.record_answer("a", &facts(model), Form::Edited);
         }
         let takes = |model| !acceptance.known("a", &facts(model)).taken.is_empty();
         assert_eq!([0, 1, MODELS, MODELS + 1].map(takes), [false, true, true, false]);

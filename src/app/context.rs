@@ -1,37 +1,50 @@
-//! What is known of a request besides its headers and body.
+//! A request as it arrived, out of its envelope, and what is known of it besides its headers and body.
 //!
-//! The same holds for a request that counts a prompt as for the prompt itself, so that both are treated alike.
+//! A request that only counts a prompt gets the same context as the prompt itself, so that both are treated alike.
 
 use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::HeaderMap;
 
 use super::route::Routes;
 use crate::conversation::Carriers;
 use crate::planner::Overflow;
+use crate::protocol::Protocol;
 use crate::server::Deadline;
 use crate::strategy::compaction::Compaction;
 use crate::usage::{self, Vendor};
 
+/// A request as it arrived, out of its envelope.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming<'a> {
+    pub(super) protocol: &'static dyn Protocol,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Bytes,
+    pub(super) context: RequestContext<'a>,
+}
+
 /// What is known of a request besides its headers and body.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RequestContext<'a> {
-    /// Whose prices apply.
+    /// The vendor whose prices apply.
     pub(super) vendor: Option<Vendor>,
     /// The model named by its path or envelope.
     pub(super) model: Option<&'a str>,
-    /// The query of its path.
+    /// The query of its URL.
     pub(super) query: &'a str,
     /// The name of its upstream.
     pub(super) upstream: &'a str,
-    /// Whether the client compacts its history, by what the path says.
+    /// Set if the path says that the client compacts its history.
     pub(super) compaction: Option<Compaction>,
     /// Set when the provider has refused the prompt as too long.
     pub(super) overflow: Option<Overflow>,
-    /// When the request leaves, whatever is ready by then; `None`: when all is ready.
+    /// When the request leaves, with whatever is ready by then; `None`: when everything is ready.
     pub(super) until: Option<&'a Deadline>,
 }
 
 impl RequestContext<'_> {
-    /// The time until it leaves if nothing holds it.
+    /// The time until it leaves unless it is held; [`Duration::MAX`] if it has no deadline.
     pub(super) fn left(&self) -> Duration {
         let left = |until: &Deadline| until.at().saturating_duration_since(Instant::now());
         self.until.map_or(Duration::MAX, left)

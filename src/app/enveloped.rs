@@ -22,20 +22,20 @@ pub(super) struct Enveloped {
 
 impl Enveloped {
     /// Takes a request out of its envelope, if it has one. If the path names the model, only a request that counts
-    /// tokens may be in one.
+    /// tokens can have an envelope.
     pub(super) fn open(protocol: &dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
         let named = protocol.model_of_path(inbound.head.uri.path());
         let model = named.map(|named| url::unescaped(named).unwrap_or_else(|| named.to_owned()));
-        let may = purpose == Purpose::Count || model.is_none();
-        let envelope = if may { protocol.envelope(&inbound.body) } else { None };
+        let may_have_envelope = purpose == Purpose::Count || model.is_none();
+        let envelope = if may_have_envelope { protocol.envelope(&inbound.body) } else { None };
         if let Some(envelope) = &envelope {
             inbound.body = envelope.request();
         }
         Self { inbound, purpose, envelope, model }
     }
 
-    /// What the head, the envelope and the destination say.
-    pub(super) fn asked(&self) -> RequestContext<'_> {
+    /// The context of the request, according to its head, its envelope and its upstream.
+    pub(super) fn context(&self) -> RequestContext<'_> {
         let upstream = &self.inbound.upstream;
         RequestContext {
             vendor: Vendor::of_host(upstream.base_url().domain()),
@@ -59,7 +59,7 @@ impl Enveloped {
     }
 
     /// Puts a request into this envelope.
-    pub(super) fn sealed(&self, request: Bytes) -> Bytes {
+    pub(super) fn seal(&self, request: Bytes) -> Bytes {
         match &self.envelope {
             Some(envelope) => envelope.around(&request),
             None => request,

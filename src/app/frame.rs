@@ -1,4 +1,4 @@
-//! The frame of a prompt, that is tools and instructions: whether it is worth a mark for the provider's cache.
+//! Decides whether the frame of a prompt, that is its tools and instructions, is worth a mark for the provider's cache.
 
 use std::sync::OnceLock;
 
@@ -18,7 +18,7 @@ use crate::usage::cache_model::CacheKind;
 impl Request<'_> {
     /// Learns up to where the frame is the same in all conversations, and returns what a mark there would do. `None` if
     /// the client sets marks of its own, or if the gateway may set none there.
-    pub(super) fn learn(&self) -> Option<SharedFrame> {
+    pub(super) fn learn_frame(&self) -> Option<SharedFrame> {
         self.conversation.marks.as_ref().filter(|marks| marks.free() == Marks::MOST)?;
         if self.conversation.continues.is_some() {
             return None;
@@ -28,10 +28,12 @@ impl Request<'_> {
         let kind = self.cache();
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
         let client = self.sender.caller.client.as_deref().unwrap_or_default();
-        let alike = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.asked.upstream.as_bytes()];
-        let alike = Digest::of(&alike);
-        let from = Source { kind: alike, sender: Digest::of(&[&alike.0, &self.sender.principal.0]) };
-        let least = usize::try_from(min_tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
+        let kind_of_frame =
+            [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.context.upstream.as_bytes()];
+        let kind_of_frame = Digest::of(&kind_of_frame);
+        let sender = Digest::of(&[&kind_of_frame.0, &self.sender.principal.0]);
+        let source = Source { kind: kind_of_frame, sender };
+        let min_bytes = usize::try_from(min_tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let Conversation { body, system, .. } = &self.conversation;
         let before = protocol::before_messages(self.protocol, &self.conversation).into_iter();
@@ -39,13 +41,13 @@ impl Request<'_> {
             before.filter(|span| Some(*span) != *system).map(|span| span.of(body)).collect();
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
-        let clock = CacheClock { now_ms: self.now(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
-        let (stable, entry) = self.core.learned.systems().learn(from, frame, least, clock)?;
+        let clock = CacheClock { now_ms: self.now_unix_ms(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
+        let (stable, entry) = self.core.learned.systems().learn(source, frame, min_bytes, clock)?;
         Some(SharedFrame { stable, entry, may_write: OnceLock::new() })
     }
 
-    /// The part of the frame that cache entries of the messages begin with; its key also stands for the cache that they
-    /// are in.
+    /// The part of the prompt before its messages, with which every cache entry of the messages begins. Its key also
+    /// tells in which cache the entries are.
     pub(super) fn prelude_for(&self, kind: CacheKind, place: &Place) -> Prelude {
         if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
@@ -54,14 +56,14 @@ impl Request<'_> {
         Prelude { key: prelude.key ^ place.cache.0.half(), ..prelude }
     }
 
-    /// When the request came, in milliseconds since 1970.
-    pub(super) fn now(&self) -> u64 {
+    /// When the request came, in milliseconds since 1970; 0 if that is earlier.
+    pub(super) fn now_unix_ms(&self) -> u64 {
         u64::try_from(self.now_ms).unwrap_or(0)
     }
 
     /// Claims the write of the frame to the cache for this request if its mark would write it. If another request is
     /// writing the same entry, or too many such entries were never read, the mark is removed.
-    pub(super) fn stake(&self, place: &Place, outcome: &mut Outcome) {
+    pub(super) fn claim_frame_write(&self, place: &Place, outcome: &mut Outcome) {
         let Some(SharedFrame { stable, entry, may_write }) = &self.shared_frame else { return };
         if stable.mark != Expected::Writes
             || place.sent > 0
@@ -70,7 +72,7 @@ impl Request<'_> {
         {
             return;
         }
-        if !may_write.get_or_init(|| self.core.learned.systems().claim_write(*entry, self.now())) {
+        if !may_write.get_or_init(|| self.core.learned.systems().claim_write(*entry, self.now_unix_ms())) {
             outcome.leave_frame_unmarked();
         }
     }
@@ -78,15 +80,15 @@ impl Request<'_> {
 
 impl Learned {
     /// Records whether the provider now keeps the marked frame: it does if the request was answered.
-    pub(super) fn frame_answered(&self, facts: &RequestFacts, is_kept: bool, now_ms: u64) {
+    pub(super) fn record_frame_answer(&self, facts: &RequestFacts, is_kept: bool, now_ms: u64) {
         if let Some(mark) = &facts.cache.frame_mark {
             self.systems().record_answer(mark.entry, mark.access(), is_kept, now_ms);
         }
     }
 
     /// Learns from the usage of a finished request whether the marked frame was read. Only the first request of a
-    /// conversation tells: later ones read more than the frame, or nothing, whether or not the frame was cached.
-    pub(super) fn frame_told(
+    /// conversation tells that: later ones read more than the frame, or nothing, whether or not the frame was cached.
+    pub(super) fn learn_frame_usage(
         &self,
         facts: &RequestFacts,
         is_answered: bool,
@@ -95,7 +97,7 @@ impl Learned {
     ) {
         let Some(mark) = &facts.cache.frame_mark else { return };
         if !is_answered {
-            self.frame_answered(facts, false, now_ms);
+            self.record_frame_answer(facts, false, now_ms);
         }
         let Some(usage) = usage.filter(|usage| !usage.prompt_is_unknown) else { return };
         let tokens = &usage.tokens;

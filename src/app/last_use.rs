@@ -1,4 +1,4 @@
-//! When each thread last reported that its full texts are in use.
+//! Reports to the store, thread by thread, that full texts are in use, so that they are not removed.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::lineage::Place;
 use crate::planner::{self, Save};
 use crate::store::{Batch, Recent};
 
-/// How often a thread reports. The store may learn of a use this much later.
+/// How often a thread's use is reported. The store may learn of a use this much later.
 pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(3600);
 
-/// The times of the last reports; bounded.
+/// When each thread's use was last reported, in milliseconds since 1970. Bounded.
 pub(super) struct LastUse(Recent<String, i64>);
 
 impl LastUse {
@@ -19,8 +19,8 @@ impl LastUse {
         Self(Recent::of_entries(4096))
     }
 
-    /// Whether a thread should report now; if so, it counts as having done so.
-    pub(super) fn is_due(&self, thread: &str, now_ms: i64) -> bool {
+    /// Whether a thread's use is to be reported now. If so, it counts as reported.
+    pub(super) fn take_due(&self, thread: &str, now_ms: i64) -> bool {
         let due =
             self.0.get(thread).is_none_or(|last| now_ms.abs_diff(last) >= REPORTED_EVERY.as_millis() as u64);
         if due {
@@ -31,12 +31,12 @@ impl LastUse {
 }
 
 impl Request<'_> {
-    /// Now and then reports to the store that the full texts of this thread are in use, and saves those again that
-    /// were removed meanwhile: the client has sent the originals with this request. It then waits for them as for new
-    /// ones, so that they are there before the request tells where they are.
+    /// If it is due, reports to the store that the full texts of this thread are in use. Saves those again that were
+    /// removed meanwhile, from the originals in this request, and waits until they are saved: they must be there before
+    /// the request tells the model where they are.
     pub(super) async fn keep_alive(&self, place: &Place, decided: &InForce) {
         let full_texts = &self.core.full_texts;
-        if !full_texts.are_kept() || !full_texts.last_use.is_due(&place.thread.id, self.now_ms) {
+        if !full_texts.are_kept() || !full_texts.last_use.take_due(&place.thread.id, self.now_ms) {
             return;
         }
         let mut batch = Batch { at_ms: self.now_ms, ..Batch::default() };
@@ -53,15 +53,15 @@ impl Request<'_> {
         }
         for applied in decided.applied.iter() {
             let Some(id) = &applied.decision.output else { continue };
-            let again = || planner::full_text(&self.conversation, applied);
-            match is_gone(id).then(again).flatten() {
+            let original = || planner::full_text(&self.conversation, applied);
+            match is_gone(id).then(original).flatten() {
                 Some(text) => batch.saves.push(Save { id: id.clone(), text }),
                 None => batch.touch.push(id.clone()),
             }
         }
         if batch.saves.is_empty() {
             self.core.tally.stored(self.track.store.later(batch));
-        } else if let Err(error) = self.stored(batch).await {
+        } else if let Err(error) = self.commit(batch).await {
             tracing::warn!(%error, "a request leaves before full texts of its conversation are saved again");
         }
     }
@@ -78,7 +78,7 @@ mod tests {
         for (minutes, expected) in
             [(600, true), (659, false), (660, true), (610, false), (600, true), (601, false)]
         {
-            assert_eq!(last_use.is_due("t", minutes * MINUTE), expected, "{minutes}");
+            assert_eq!(last_use.take_due("t", minutes * MINUTE), expected, "{minutes}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Follows a request that fetches an answer begun by an earlier request, whose usage may still be missing from the
-//! books.
+//! Follows a request that fetches an answer begun by an earlier request. The usage of that answer may still be missing
+//! from the books.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::upstream::Upstream;
 use crate::url;
 use crate::usage::{Usage, Vendor};
 
-/// Reads such an answer as it passes. It affects nothing but the books.
+/// Reads a fetched answer as it passes. This affects nothing but the books.
 pub(super) struct LaterAnswer {
     core: Arc<Core>,
     protocol: &'static dyn Protocol,

@@ -8,8 +8,8 @@
 //! (`acceptance`). It also has summaries made (`summaries`), compares what was spent with the budgets (`budget`), and
 //! sums up records for metrics and alerts (`tally`). `build` makes all of it from a configuration.
 //!
-//! Whatever depends on one of these subjects alone is in the module of the subject, here or at the top of the crate;
-//! what is here may use every other module.
+//! Code about one subject alone is in the module of that subject, here or at the top of the crate. The modules here may
+//! use every other module of the crate.
 
 mod acceptance;
 mod books;
@@ -22,7 +22,6 @@ mod follow;
 mod frame;
 mod histogram;
 mod housekeeping;
-mod known;
 mod last_use;
 mod later;
 #[cfg(test)]
@@ -35,6 +34,7 @@ mod models;
 mod opening;
 mod origin_policy;
 mod pauses;
+mod planner_facts;
 mod preview;
 mod recall;
 mod rewrite;
@@ -94,7 +94,7 @@ use summaries::{Prospect, Summaries};
 use tally::Tally;
 use tuning::Tunings;
 
-/// State that all requests share.
+/// The state that all requests share.
 struct Core {
     settings: Settings,
     routes: Routes,
@@ -112,7 +112,7 @@ struct Core {
     budget: Arc<Budget>,
     /// What rewriting would have decided, if the gateway only observes.
     shadow: Option<Shadow>,
-    /// Sums of what was booked, and of what was lost.
+    /// Sums of the records that were booked or lost.
     tally: Arc<Tally>,
     /// The current time, in milliseconds since 1970.
     now_ms: fn() -> i64,
@@ -124,8 +124,8 @@ struct Settings {
     recover: Recover,
     /// Whether histories of different credentials are kept apart.
     isolate: bool,
-    /// How long a request waits for its decisions to be stored before it leaves with those that were stored earlier;
-    /// `None`: as long as it takes.
+    /// How long a request waits for its decisions to be stored before it leaves without them; `None`: as long as it
+    /// takes.
     patience: Option<Duration>,
 }
 
@@ -141,14 +141,14 @@ impl Core {
     }
 
     /// The model that a request asks for.
-    fn model(&self, protocol: &'static dyn Protocol, enveloped: &Enveloped) -> Option<String> {
+    fn requested_model(&self, protocol: &'static dyn Protocol, enveloped: &Enveloped) -> Option<String> {
         let read = protocol::read(protocol, &enveloped.inbound.body, &self.memo).ok();
         let named = read.and_then(|(_, conversation)| conversation.model).map(String::from);
         named.or_else(|| enveloped.model().map(str::to_owned))
     }
 
-    /// A request that leaves as it came and is only booked. Unless its session is known, it is booked on one
-    /// conversation with the others of its kind and day.
+    /// The result for a request that leaves as it came and is only booked. If its session is not known, all such
+    /// requests of one kind and day are booked on one conversation.
     fn unchanged(&self, enveloped: &Enveloped) -> Rewritten {
         let Inbound { head, body, .. } = &enveloped.inbound;
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -157,16 +157,16 @@ impl Core {
         Rewritten::unchanged(&head.headers, model, self.series(kind))
     }
 
-    /// The conversation that requests of a kind are booked on for one day if nothing else is known of them.
+    /// The conversation that today's requests of this kind are booked on if nothing else is known of them.
     fn series(&self, kind: &str) -> String {
         let day = when::rfc3339((self.now_ms)());
         format!("{kind}-{}", &day[..day.find('T').unwrap_or(day.len())])
     }
 
-    /// A request that could not be read and leaves as it came. Unless its session is known, it is booked on one
-    /// conversation with the others of its day.
-    fn unread(&self, headers: &HeaderMap, asked: RequestContext<'_>, why: String) -> Rewritten {
-        Rewritten::unread(headers, asked, why, self.series("unread"))
+    /// The result for a request that could not be read and leaves as it came. If its session is not known, all such
+    /// requests of one day are booked on one conversation.
+    fn unread(&self, headers: &HeaderMap, context: RequestContext<'_>, why: String) -> Rewritten {
+        Rewritten::unread(headers, context, why, self.series("unread"))
     }
 
     /// The current time, in milliseconds since 1970; 0 if it is earlier.
@@ -174,8 +174,9 @@ impl Core {
         u64::try_from((self.now_ms)()).unwrap_or(0)
     }
 
-    /// The budget that is reached or nearly reached by a conversation, and why its requests must not be sent.
-    fn budget_of(&self, conversation: &str) -> (Option<Reached>, Option<Fault>) {
+    /// The budget that a conversation has reached or nearly reached, if any; and the fault that its requests are
+    /// refused with, if they must not be sent.
+    fn check_budget(&self, conversation: &str) -> (Option<Reached>, Option<Fault>) {
         let budget = self.budget.reached(conversation, (self.now_ms)());
         let refusal = budget.as_ref().filter(|_| self.budget.refuses()).and_then(Reached::refusal);
         (budget, refusal)
@@ -205,15 +206,14 @@ impl Gateway for Sidecar {
         match purpose {
             Purpose::Count => {
                 let enveloped = Enveloped::open(protocol, purpose, inbound);
-                let asked = enveloped.asked();
-                let head = &enveloped.inbound.head;
-                let body = self.core.preview(protocol, &head.headers, &enveloped.inbound.body, asked);
-                Prepared { body: body.map(|body| enveloped.sealed(body)), ..Prepared::default() }
+                let Inbound { head, body, .. } = &enveloped.inbound;
+                let body = self.core.preview(protocol, &head.headers, body, enveloped.context());
+                Prepared { body: body.map(|body| enveloped.seal(body)), ..Prepared::default() }
             }
             Purpose::Other => {
                 let enveloped = Enveloped::open(protocol, purpose, inbound);
                 let rewritten = self.core.unchanged(&enveloped);
-                self.prepared(protocol, &enveloped, rewritten, Attempt::default())
+                self.prepare_rewritten(protocol, &enveloped, rewritten, Attempt::default())
             }
             Purpose::Generate | Purpose::Compact => {
                 self.generate(protocol, Enveloped::open(protocol, purpose, inbound), until).await
@@ -238,8 +238,8 @@ impl Gateway for Sidecar {
             Unprepared::Undecoded => "the body could not be decoded, or ends with trailer fields",
         };
         let headers = &enveloped.inbound.head.headers;
-        let rewritten = self.core.unread(headers, enveloped.asked(), why.to_owned());
-        self.followed(protocol, &enveloped, rewritten)
+        let rewritten = self.core.unread(headers, enveloped.context(), why.to_owned());
+        self.prepare_unread(protocol, &enveloped, rewritten)
     }
 
     async fn again(
@@ -250,20 +250,21 @@ impl Gateway for Sidecar {
         until: Deadline,
     ) -> Option<Prepared> {
         let (protocol, purpose) = route::dialect(&inbound.head.method, inbound.head.uri.path())?;
-        let may = matches!(purpose, Purpose::Generate | Purpose::Compact) && self.core.recovers();
-        if !may || attempt > self.core.settings.recover.max_attempts {
+        let max_attempts = self.core.settings.recover.max_attempts;
+        let may_recover = matches!(purpose, Purpose::Generate | Purpose::Compact) && self.core.recovers();
+        if !may_recover || attempt > max_attempts {
             return None;
         }
-        // The attempt before has taken the provider's time.
+        // The time of the attempt before was the provider's, not the gateway's.
         let inbound = Inbound { read_at: Instant::now(), ..inbound };
         let enveloped = Enveloped::open(protocol, purpose, inbound);
         let refused = protocol::refused(rejection.status.as_u16(), &rejection.body);
-        let is_last = attempt > 1 && attempt == self.core.settings.recover.max_attempts;
+        let is_last = attempt > 1 && attempt == max_attempts;
         let overflow = match refused {
             Refused::Overflow { limit, prompt } => {
-                let model = self.core.model(protocol, &enveloped);
+                let model = self.core.requested_model(protocol, &enveloped);
                 if let Some(limit) = limit {
-                    self.core.window_told(&enveloped.inbound.upstream, model.as_deref(), limit);
+                    self.core.learn_window(&enveloped.inbound.upstream, model.as_deref(), limit);
                 }
                 Overflow { prompt, has_limit: limit.is_some(), is_last }
             }
@@ -273,7 +274,7 @@ impl Gateway for Sidecar {
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };
-        self.recovered(protocol, enveloped, overflow, attempt, until).await
+        self.recover(protocol, enveloped, overflow, attempt, until).await
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
@@ -291,22 +292,27 @@ impl Gateway for Sidecar {
 }
 
 impl Sidecar {
-    /// The key for the provider's cache, if the request should carry one.
+    /// The key for the provider's cache that is to be added to the request; `None` if it gets none.
     fn cache_key(&self, upstream: &Upstream, rewritten: &Rewritten) -> Option<String> {
-        let may = matches!(rewritten.facts.state, State::Edited | State::Unchanged);
-        let place = rewritten.facts.place.as_ref().filter(|_| may && !self.core.observes())?;
-        let wanted = rewritten.facts.tuning.as_ref().is_none_or(|tuning| tuning.policy.marks.keys);
+        let facts = &rewritten.facts;
+        if !matches!(facts.state, State::Edited | State::Unchanged) || self.core.observes() {
+            return None;
+        }
+        let place = facts.place.as_ref()?;
+        if facts.tuning.as_ref().is_some_and(|tuning| !tuning.policy.marks.keys) {
+            return None;
+        }
         match self.core.routes.cache_key(upstream) {
-            CacheKey::Shared if wanted => Some("plimsoll".to_owned()),
-            CacheKey::Conversation if wanted => {
+            CacheKey::Shared => Some("plimsoll".to_owned()),
+            CacheKey::Conversation => {
                 Some(format!("plimsoll-{}", Digest::of(&[place.thread.conversation.as_bytes()])))
             }
-            _ => None,
+            CacheKey::None => None,
         }
     }
 
-    /// The body that leaves, with additions beside its messages.
-    fn added(
+    /// Adds members beside the messages to the body that leaves, unless the upstream is known to refuse them.
+    fn add_members(
         &self,
         protocol: &dyn Protocol,
         upstream: &Upstream,
@@ -325,6 +331,7 @@ impl Sidecar {
         }
     }
 
+    /// Prepares a request that asks for an answer.
     async fn generate(
         &self,
         protocol: &'static dyn Protocol,
@@ -333,14 +340,14 @@ impl Sidecar {
     ) -> Prepared {
         let rewritten = self.rewrite(protocol, &enveloped, None, until.clone()).await;
         if until.has_left() {
-            // Nobody takes the result: it must not be booked as sent.
+            // It was sent without this result, which must not be booked.
             return Prepared::untouched();
         }
-        self.prepared(protocol, &enveloped, rewritten, Attempt::default())
+        self.prepare_rewritten(protocol, &enveloped, rewritten, Attempt::default())
     }
 
     /// Prepares a refused request again, if more room can be made in it.
-    async fn recovered(
+    async fn recover(
         &self,
         protocol: &'static dyn Protocol,
         enveloped: Enveloped,
@@ -356,7 +363,7 @@ impl Sidecar {
             sent_before = attempt.before,
             "the prompt was too long: it is shortened and sent again"
         );
-        Some(self.prepared(protocol, &enveloped, rewritten, attempt))
+        Some(self.prepare_rewritten(protocol, &enveloped, rewritten, attempt))
     }
 
     async fn rewrite(
@@ -366,11 +373,13 @@ impl Sidecar {
         overflow: Option<Overflow>,
         until: Deadline,
     ) -> Rewritten {
-        let asked = RequestContext { overflow, until: Some(&until), ..enveloped.asked() };
-        self.core.rewrite(protocol, &enveloped.inbound.head.headers, &enveloped.inbound.body, asked).await
+        let context = RequestContext { overflow, until: Some(&until), ..enveloped.context() };
+        let Inbound { head, body, .. } = &enveloped.inbound;
+        self.core.rewrite(protocol, &head.headers, body, context).await
     }
 
-    fn prepared(
+    /// Prepares a request for sending: checks the budget, adds members, and has its exchange followed.
+    fn prepare_rewritten(
         &self,
         protocol: &'static dyn Protocol,
         enveloped: &Enveloped,
@@ -381,11 +390,10 @@ impl Sidecar {
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
-        let (budget, spent) = self.core.budget_of(&name.conversation);
-        // A request that was left unedited because the budget was spent is not sent, even if a new day has begun
-        // since.
-        let refusal = spent.or_else(|| rewritten.fault.take());
-        let added = self.added(protocol, upstream, &rewritten, body);
+        let (budget, over_budget) = self.core.check_budget(&name.conversation);
+        // A request that was left unedited because the budget was spent is refused even if a new day has begun since.
+        let refusal = over_budget.or_else(|| rewritten.fault.take());
+        let added = self.add_members(protocol, upstream, &rewritten, body);
         let filter = added.asks_for_usage.then(|| Box::new(EventFilter::new(protocol)) as Box<dyn Filter>);
         let names = added.names();
         rewritten.body = added.body.or(rewritten.body);
@@ -403,26 +411,26 @@ impl Sidecar {
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let (core, upstream) = (Arc::clone(&self.core), Arc::clone(upstream));
         let exchange = Follow::new(core, protocol, upstream, rewritten.facts, start);
-        let body = rewritten.body.map(|body| enveloped.sealed(body));
+        let body = rewritten.body.map(|body| enveloped.seal(body));
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 
-    /// Follows a request that leaves as it came, because it was not read, unless a budget is spent.
-    fn followed(
+    /// Prepares a request that was not read and leaves as it came, unless a budget is spent.
+    fn prepare_unread(
         &self,
         protocol: &'static dyn Protocol,
         enveloped: &Enveloped,
         rewritten: Rewritten,
     ) -> Prepared {
         let id = clock::new_id();
-        let (budget, refusal) = self.core.budget_of(&rewritten.facts.conversation(&id));
+        let (budget, refusal) = self.core.check_budget(&rewritten.facts.conversation(&id));
         let start = Start { budget, ..Start::unchanged(id, enveloped) };
         let (core, upstream) = (Arc::clone(&self.core), Arc::clone(&enveloped.inbound.upstream));
         let exchange = Follow::new(core, protocol, upstream, rewritten.facts, start);
         Prepared { exchange: Some(Box::new(exchange)), refusal, ..Prepared::default() }
     }
 
-    /// The job for the summariser once this request is answered.
+    /// The summariser's job, to begin once this request is answered; `None` if nobody may be asked for the summary.
     fn job(&self, prospect: Prospect, enveloped: &Enveloped) -> Option<Job> {
         let summaries = self.core.summaries.as_ref()?;
         let head = &enveloped.inbound.head;

@@ -18,21 +18,21 @@ use crate::strategy::summary::Checkpoint;
 /// The header that holds the id of the conversation to continue.
 static HEADER: HeaderName = HeaderName::from_static("x-plimsoll-checkpoint");
 
-/// The checkpoint that a request names.
-pub(super) fn asked(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+/// The name of the checkpoint that a request asks for.
+pub(super) fn checkpoint_name(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let name = headers.get(&HEADER)?.as_bytes().trim_ascii();
     Some(String::from_utf8_lossy(name)).filter(|name| !name.is_empty())
 }
 
-/// The text that a request's conversation begins with, or why it cannot; `None` if no checkpoint is asked for, or if
-/// the conversation began earlier.
-pub(super) fn of(
+/// The text of the checkpoint that a request's conversation begins with, or why it cannot begin with it. `None` if no
+/// checkpoint is asked for, or if the conversation began earlier.
+pub(super) fn opening(
     checkpoints: &Checkpoints,
     headers: &HeaderMap,
     conversation: &Conversation,
     place: &Place,
 ) -> Option<Result<String, Fault>> {
-    let name = asked(headers)?;
+    let name = checkpoint_name(headers)?;
     if place.sent > 0 || conversation.continues.is_some() {
         return None;
     }
@@ -45,13 +45,14 @@ pub(super) fn of(
     }))
 }
 
-/// A fault of the client: to go on without the checkpoint would be to do other work than was asked for.
+/// The client's fault if the checkpoint cannot be used. The request must not be sent without it: the agent would do
+/// other work than it was asked for.
 fn fault(name: &str, why: &str) -> Fault {
     let message = format!("`{HEADER}` names a checkpoint that cannot be used: `{name}`: {why}");
     Fault::client(http::StatusCode::BAD_REQUEST, message)
 }
 
-/// A fault of the gateway: the checkpoint cannot be stored.
+/// The gateway's fault if the checkpoint could not be stored as part of the conversation.
 fn unstored(why: &str) -> Fault {
     let message = format!("the checkpoint that `{HEADER}` names could not be put in: {why}; try again");
     Fault::gateway(http::StatusCode::SERVICE_UNAVAILABLE, message)
@@ -71,26 +72,28 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
 }
 
 impl Request<'_> {
-    /// The text that the conversation begins with. An observing gateway begins nothing.
-    pub(super) fn begins_with(&self, headers: &HeaderMap) -> Option<Result<String, Fault>> {
-        asked(headers).filter(|_| !self.core.observes())?;
+    /// The text of the checkpoint that the conversation begins with, or why it cannot; `None` if there is none. An
+    /// observing gateway puts in no checkpoint.
+    pub(super) fn find_opening(&self, headers: &HeaderMap) -> Option<Result<String, Fault>> {
+        checkpoint_name(headers).filter(|_| !self.core.observes())?;
         match self.place() {
-            Ok(place) => of(&self.core.checkpoints, headers, &self.conversation, &place),
+            Ok(place) => opening(&self.core.checkpoints, headers, &self.conversation, &place),
             Err(error) => Some(Err(unstored(&error.to_string()))),
         }
     }
 
-    /// The request as it came, not to be sent: its checkpoint is not available and was not stored earlier.
-    pub(super) fn without_opening(&self) -> Option<Rewritten> {
+    /// The request as it came, not to be sent, if its checkpoint cannot be used; `None` otherwise.
+    pub(super) fn refuse_missing_opening(&self) -> Option<Rewritten> {
         let Some(Err(fault)) = &self.opening else { return None };
         let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
         Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
     }
 
-    /// The same for a checkpoint that is available but could not be stored: a conversation that began without it
-    /// would continue without it.
-    pub(super) fn unopened(&self, why: Option<&str>) -> Option<Rewritten> {
-        let has_left = self.asked.until.is_some_and(Deadline::has_left);
+    /// The request as it came, not to be sent, if it was to begin with a checkpoint: nothing new is decided about it,
+    /// so the checkpoint was not stored, and a conversation that begins without it would go on without it. `None` if
+    /// there is no checkpoint, or if the request has left already.
+    pub(super) fn refuse_unstored_opening(&self, why: Option<&str>) -> Option<Rewritten> {
+        let has_left = self.context.until.is_some_and(Deadline::has_left);
         let Some(Ok(_)) = self.opening.as_ref().filter(|_| !has_left) else { return None };
         let fault = unstored(why.unwrap_or("nothing was to be decided"));
         let facts = self.facts(None, State::Unchanged, None, InForce::default());
@@ -112,8 +115,8 @@ mod tests {
         ] {
             let headers =
                 HeaderMap::from_iter([(HEADER.clone(), http::HeaderValue::from_bytes(value).unwrap())]);
-            assert_eq!(asked(&headers).as_deref(), expected);
+            assert_eq!(checkpoint_name(&headers).as_deref(), expected);
         }
-        assert_eq!(asked(&HeaderMap::new()), None);
+        assert_eq!(checkpoint_name(&HeaderMap::new()), None);
     }
 }

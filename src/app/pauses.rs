@@ -1,7 +1,8 @@
-//! Whether the provider has dropped a thread's prompt from its cache while the thread was idle.
+//! Judges whether the provider has dropped a thread's prompt from its cache while the thread was idle.
 //!
-//! With cache marks, it has when their time to live is over. For caches that keep prompts without marks, experience
-//! counts: what answers report after pauses, by upstream and model. Bounded, and lost with the process.
+//! A cache that works by marks has dropped it once the marks' time to live is over. For caches that keep prompts
+//! without marks, it is learned from what answers report after pauses, by upstream and model. That is bounded, and lost
+//! with the process.
 
 use super::learned::Learned;
 use super::models::Models;
@@ -17,26 +18,26 @@ pub(super) type Caches = Models<(String, String), Pauses>;
 /// A cache that may keep prompts for longer than it promises.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Uncertain {
-    /// A prompt used within so many milliseconds is not taken for dropped.
+    /// A prompt that was used at most this many milliseconds ago is not taken for dropped.
     gone_ms: u64,
     /// The shortest prompt that is cached, in tokens.
-    least: u64,
-    /// Bytes of the frame: another thread with the same one may have kept it in the cache.
-    frame: u64,
+    min_tokens: u64,
+    /// Bytes of the frame. Another thread with the same frame may have kept it in the cache.
+    frame_bytes: u64,
 }
 
 impl Request<'_> {
-    /// Whether what was sent before of this thread has been dropped from the cache.
+    /// Whether the cache has dropped what was sent of this thread before.
     pub(super) fn is_cold(&self, place: &Place) -> bool {
         let kind = self.cache();
         let last_ms = self.track.lineage.last_read_ms(place);
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
-        let may_be = kind.gone_ms(self.conversation.requested_ttl_ms).is_some_and(|gone| idle_ms > gone);
+        let may_be_gone = kind.gone_ms(self.conversation.requested_ttl_ms).is_some_and(|gone| idle_ms > gone);
         let is_gone = || {
-            let name = name(self.asked.upstream, self.model());
-            self.core.learned.caches.read(&name, |pauses| pauses.is_gone(idle_ms)).unwrap_or_default()
+            let key = cache_key(self.context.upstream, self.model());
+            self.core.learned.caches.read(&key, |pauses| pauses.is_gone(idle_ms)).unwrap_or_default()
         };
-        place.sent > 0 && may_be && (!kind.is_automatic() || is_gone())
+        place.sent > 0 && may_be_gone && (!kind.is_automatic() || is_gone())
     }
 
     /// The cache of this request, if it may keep prompts for longer than it promises.
@@ -45,16 +46,16 @@ impl Request<'_> {
         let gone_ms = kind.gone_ms(self.conversation.requested_ttl_ms).filter(|_| kind.is_automatic())?;
         let Conversation { body, array, messages, .. } = &self.conversation;
         let instructions = messages.iter().take_while(|message| message.index.role == Role::System);
-        let said: usize = instructions.map(|message| message.span.len()).sum();
-        let frame = (body.len() - array.len() + said) as u64;
-        Some(Uncertain { gone_ms, least: kind.min_prefix_tokens(), frame })
+        let instruction_bytes: usize = instructions.map(|message| message.span.len()).sum();
+        let frame_bytes = (body.len() - array.len() + instruction_bytes) as u64;
+        Some(Uncertain { gone_ms, min_tokens: kind.min_prefix_tokens(), frame_bytes })
     }
 }
 
 impl Learned {
-    /// Learns from the tokens that were read from the cache after a pause: they tell whether the history was still
-    /// there. `at_ms` is when the request left.
-    pub(super) fn pause_told(
+    /// Learns whether the cache still held the history after a pause, from the tokens that were `read` from it. `at_ms`
+    /// is when the request left.
+    pub(super) fn learn_pause(
         &self,
         lineage: &Lineage,
         upstream: &str,
@@ -62,11 +63,8 @@ impl Learned {
         at_ms: i64,
         read: u64,
     ) {
-        let Some((place, Uncertain { gone_ms, least, frame })) =
-            facts.place.as_ref().zip(facts.cache.uncertain)
-        else {
-            return;
-        };
+        let Some(place) = &facts.place else { return };
+        let Some(Uncertain { gone_ms, min_tokens, frame_bytes }) = facts.cache.uncertain else { return };
         let idle_ms = u64::try_from(at_ms.saturating_sub(lineage.last_read_ms(place))).unwrap_or(0);
         if place.relation != Relation::Continue || idle_ms <= gone_ms {
             return;
@@ -75,20 +73,20 @@ impl Learned {
         let report = self.meter.report(place.chains[place.sent]);
         let Some(before) = report.figure().filter(|_| !report.is_of_another(model)) else { return };
         let tokens = |bytes: u64| (bytes as f64 / self.meter.bytes_per_token(model)) as u64;
-        // Neither what an event has changed nor anything behind it can be read from the cache. Of the rest, only the
-        // history is looked at.
+        // What an event has changed, and whatever follows it, cannot be read from the cache. Of the rest, the frame is
+        // not counted.
         let changed = facts.event.as_ref().map_or(0, |event| event.freed_bytes + event.rewritten_bytes);
-        let frame = tokens(frame);
+        let frame = tokens(frame_bytes);
         let kept = before.tokens.saturating_sub(tokens(changed)).saturating_sub(frame);
         // The size of the frame is an estimate.
-        if kept >= (2 * least).max(frame / 2) {
+        if kept >= (2 * min_tokens).max(frame / 2) {
             let pause = Pause { ms: idle_ms, kept, read: read.saturating_sub(frame) };
-            self.caches.learn(&name(upstream, model), |pauses| pauses.ended(pause));
+            self.caches.learn(&cache_key(upstream, model), |pauses| pauses.ended(pause));
         }
     }
 }
 
 /// The key of a model's cache.
-fn name(upstream: &str, model: Option<&str>) -> (String, String) {
+fn cache_key(upstream: &str, model: Option<&str>) -> (String, String) {
     (upstream.to_owned(), model.unwrap_or_default().to_owned())
 }

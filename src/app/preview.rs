@@ -3,20 +3,21 @@
 use bytes::Bytes;
 
 use super::Core;
-use super::context::RequestContext;
+use super::context::{Incoming, RequestContext};
 use super::rewrite::Request;
 use crate::protocol::{self, Protocol};
 
 impl Core {
-    /// The body that a prompt is counted by: with all stored decisions, and those that would be made now.
+    /// The body that a prompt is counted by: with all stored decisions, and those that would be made now. `None` if the
+    /// prompt is counted as it came.
     pub(super) fn preview(
         &self,
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        asked: RequestContext<'_>,
+        context: RequestContext<'_>,
     ) -> Option<Bytes> {
-        let request = Request::counted(self, protocol, headers, body, asked).ok()?;
+        let request = Request::to_count(self, Incoming { protocol, headers, body, context }).ok()?;
         let place = request.place().ok()?;
         if place.thread.observe {
             return None;

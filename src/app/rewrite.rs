@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::books::Reading;
-use super::context::RequestContext;
+use super::context::{Incoming, RequestContext};
 use super::frame::{FrameMark, SharedFrame};
 use super::rewritten::{CacheFacts, InForce, ProviderHistory, RequestFacts, Rewritten};
 use super::sender::Sender;
@@ -35,22 +35,23 @@ pub(super) struct Request<'a> {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
     pub(super) sender: Sender,
-    pub(super) asked: RequestContext<'a>,
-    /// Its model, with prices.
+    pub(super) context: RequestContext<'a>,
+    /// The prices of its model, if they are known.
     priced: Option<Priced>,
     pub(super) compaction: Option<Compaction>,
-    /// Its settings, if it is the first of its thread.
+    /// The settings that match it; those of its thread apply instead if the thread has begun ([`Self::tuning`]).
     pub(super) tuning: Arc<Tuning>,
     /// What its frame has in common with that of other conversations.
     pub(super) shared_frame: Option<SharedFrame>,
-    /// Its frame, if the provider keeps prompts up to marks; read when it is first needed.
+    /// Its frame, if the provider caches prompts by marks; read when it is first needed.
     pub(super) prelude: OnceLock<Prelude>,
-    /// The text that the conversation begins with beside the client's own, or why there is none.
+    /// The text of the checkpoint that the conversation begins with, or why it cannot be used; `None` if the client
+    /// asks for none.
     pub(super) opening: Option<Result<String, Fault>>,
     pub(super) now_ms: i64,
 }
 
-/// How long an attempt at a request waits for a summary that is being made, if there is no room without it.
+/// Whether an attempt at a request waits for a summary that is being written, if there is no room without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SummaryWait {
     Briefly,
@@ -64,106 +65,75 @@ impl Core {
         protocol: &'static dyn Protocol,
         headers: &http::HeaderMap,
         body: &Bytes,
-        asked: RequestContext<'_>,
+        context: RequestContext<'_>,
     ) -> Rewritten {
-        let mut request = match Request::leaving(self, protocol, headers, body, asked) {
+        let incoming = Incoming { protocol, headers, body, context };
+        let mut request = match Request::to_send(self, incoming) {
             Ok(request) => request,
             Err(unread) => {
-                let unlisted = self.unlisted(protocol, headers, body, asked);
-                return unlisted.unwrap_or_else(|| self.unread(headers, asked, unread.to_string()));
+                let unlisted = self.unlisted(incoming);
+                return unlisted.unwrap_or_else(|| self.unread(headers, context, unread.to_string()));
             }
         };
-        if let Some(refused) = request.without_opening().or_else(|| request.over_budget()) {
+        if let Some(refused) = request.refuse_missing_opening().or_else(|| request.refuse_over_budget()) {
             return refused;
         }
-        // Of all attempts at a request, only the first may wait.
-        let attempted = match asked.overflow {
+        // Only the first attempt at a request waits for a summary.
+        let attempted = match context.overflow {
             Some(_) => Box::pin(request.make_room()).await,
             None => match request.attempt(SummaryWait::Briefly).await {
                 // Another gateway on the same store was faster: its decisions are there now.
-                Err(CommitError::Raced) => Box::pin(request.attempt_again()).await,
+                Err(CommitError::Raced) => Box::pin(request.attempt_after_race()).await,
                 done => done,
             },
         };
         let mut rewritten = attempted.unwrap_or_else(|error| request.untouched(error.to_string()));
-        rewritten.prospect = request.due(&rewritten.facts).map(Box::new);
+        rewritten.prospect = request.summary_due(&rewritten.facts).map(Box::new);
         if self.observes() {
-            Box::pin(request.shadow(&mut rewritten)).await;
+            Box::pin(request.plan_shadow(&mut rewritten)).await;
         }
-        // Written in place: it is large, and would otherwise be built on the stack and moved.
-        rewritten.reading = Some(Box::write(
-            Box::new_uninit(),
-            Reading {
-                protocol: request.protocol,
-                root: request.sender.root,
-                prior: rewritten.facts.place.as_ref().map_or(0, |place| place.sent),
-                thread: rewritten.facts.place.as_ref().map(|place| place.thread.id.clone()),
-                conversation: request.conversation,
-                edited: rewritten.edited.take(),
-                applied: Arc::clone(&rewritten.facts.decided.applied),
-                fresh: rewritten.facts.decided.fresh,
-                splice: rewritten.facts.decided.splice.clone(),
-                planned: rewritten.planned.take(),
-            },
-        ));
+        rewritten.reading = Some(request.into_reading(&mut rewritten));
         rewritten
     }
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request that is about to leave, and learns from its frame.
+    /// Reads a request that is about to be sent, and learns from its frame.
     ///
     /// # Errors
     /// [`protocol::Unread`] if its body is not that of a request with messages.
-    fn leaving(
-        core: &'a Core,
-        protocol: &'static dyn Protocol,
-        headers: &http::HeaderMap,
-        body: &Bytes,
-        asked: RequestContext<'a>,
-    ) -> Result<Self, protocol::Unread> {
-        let mut request = Self::read(core, protocol, headers, body, asked)?;
-        request.shared_frame = request.learn();
-        request.opening = request.begins_with(headers);
+    fn to_send(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
+        let mut request = Self::read(core, incoming)?;
+        request.shared_frame = request.learn_frame();
+        request.opening = request.find_opening(incoming.headers);
         Ok(request)
     }
 
-    /// Reads a request whose prompt is only counted: nothing is learned from it.
+    /// Reads a request whose prompt is only counted. Nothing is learned from it.
     ///
     /// # Errors
-    /// Like [`Self::leaving`].
-    pub(super) fn counted(
-        core: &'a Core,
-        protocol: &'static dyn Protocol,
-        headers: &http::HeaderMap,
-        body: &Bytes,
-        asked: RequestContext<'a>,
-    ) -> Result<Self, protocol::Unread> {
-        let mut request = Self::read(core, protocol, headers, body, asked)?;
-        request.opening = request.begins_with(headers);
+    /// Like [`Self::to_send`].
+    pub(super) fn to_count(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
+        let mut request = Self::read(core, incoming)?;
+        request.opening = request.find_opening(incoming.headers);
         Ok(request)
     }
 
-    fn read(
-        core: &'a Core,
-        protocol: &'static dyn Protocol,
-        headers: &http::HeaderMap,
-        body: &Bytes,
-        asked: RequestContext<'a>,
-    ) -> Result<Self, protocol::Unread> {
+    fn read(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
+        let Incoming { protocol, headers, body, context } = incoming;
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
-        let sender = core.sender(protocol, headers, conversation.session.as_deref(), asked.query);
-        let compaction = asked.compaction.or_else(|| compaction::of(&conversation));
-        let model = conversation.model.as_deref().or(asked.model);
+        let sender = core.sender(protocol, headers, conversation.session.as_deref(), context.query);
+        let compaction = context.compaction.or_else(|| compaction::of(&conversation));
+        let model = conversation.model.as_deref().or(context.model);
         let tuning = core.settings.tunings.of(&config::Request {
             client: sender.caller.client.as_deref(),
             model,
-            upstream: asked.upstream,
+            upstream: context.upstream,
             protocol: protocol.name(),
             headers,
         });
-        let priced = model.and_then(|model| core.prices.find(model, asked.vendor));
-        let conversation = match model.and_then(|model| asked.mark_carriers(&core.routes, model)) {
+        let priced = model.and_then(|model| core.prices.find(model, context.vendor));
+        let conversation = match model.and_then(|model| context.mark_carriers(&core.routes, model)) {
             Some(carriers) => protocol.with_marks(conversation, carriers),
             None => conversation,
         };
@@ -173,7 +143,7 @@ impl<'a> Request<'a> {
             protocol,
             conversation,
             sender,
-            asked,
+            context,
             priced,
             compaction,
             tuning,
@@ -185,7 +155,7 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn model(&self) -> Option<&str> {
-        self.conversation.model.as_deref().or(self.asked.model)
+        self.conversation.model.as_deref().or(self.context.model)
     }
 
     pub(super) fn price(&self) -> Option<&Price> {
@@ -197,23 +167,24 @@ impl<'a> Request<'a> {
         CacheKind::of(self.protocol.name(), reads_marks, self.model().unwrap_or_default(), self.price())
     }
 
-    /// Names the cache that the upstream keeps for this sender and model.
+    /// The name of the cache that the upstream keeps for this sender and model.
     pub(super) fn cache_name(&self) -> Chain {
-        lineage::cache(self.sender.root, self.asked.upstream, self.model())
+        lineage::cache(self.sender.root, self.context.upstream, self.model())
     }
 
+    /// Looks up the place of the request, with the decisions that are stored by now.
     pub(super) fn place(&self) -> Result<Place, StoreError> {
         let Sender { root, caller, .. } = &self.sender;
         let names = (*root, self.cache_name());
         self.core.lineage.place(&self.conversation, names, caller, &clock::new_id, self.now_ms)
     }
 
-    /// The settings of its thread.
+    /// The settings of the request's thread.
     pub(super) fn tuning(&self, place: &Place) -> Arc<Tuning> {
         self.core.settings.tunings.of_thread(&place.thread.id, &self.tuning)
     }
 
-    /// Plans with what is available, after a wait for a summary if that is called for.
+    /// Plans the request. If there is no room without a summary and `wait` allows it, waits for one and plans again.
     pub(super) async fn plan(&self, place: &Place, wait: SummaryWait) -> Outcome {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
@@ -223,23 +194,21 @@ impl<'a> Request<'a> {
             || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place, bound));
         let plan = |standing| {
             let mut outcome = self.plan_by(place, policy, standing, ready());
-            self.stake(place, &mut outcome);
+            self.claim_frame_write(place, &mut outcome);
             outcome
         };
         let outcome = plan(self.track.lineage.standing(place));
-        self.bind(place);
-        match summaries.filter(|_| wait == SummaryWait::Briefly && outcome.lacks_summary(&policy.window)) {
-            Some(summaries)
-                if summaries.wait(terms, place, outcome.needs_summary, self.asked.left()).await =>
-            {
-                plan(None)
-            }
-            _ => outcome,
+        self.record_binding(place);
+        let Some(summaries) = summaries else { return outcome };
+        if wait == SummaryWait::Never || !outcome.lacks_summary(&policy.window) {
+            return outcome;
         }
+        let may_be_ready = summaries.wait(terms, place, outcome.needs_summary, self.context.left()).await;
+        if may_be_ready { plan(None) } else { outcome }
     }
 
     /// The summary to begin once the request has been answered.
-    fn due(&self, sent: &RequestFacts) -> Option<Prospect> {
+    fn summary_due(&self, sent: &RequestFacts) -> Option<Prospect> {
         let (summaries, place, level) = (self.core.summaries.as_ref()?, sent.place.as_ref()?, sent.level?);
         if self.compaction == Some(Compaction::Asked) {
             summaries.abandon(place);
@@ -247,10 +216,10 @@ impl<'a> Request<'a> {
         }
         let tuning = sent.tuning.as_ref()?;
         let terms = &tuning.terms;
-        // The client may compact the history any moment: a second summary would be paid for in vain.
+        // A client that compacts its history itself may do so any moment now: the summary would be paid for in vain.
         let is_late = level.gauge.is_some_and(|gauge| gauge.excess(&tuning.policy.window) > 0);
         let compacts = is_late && self.sender.caller.client.as_deref().is_some_and(compaction::is_done_by);
-        // The effect of an event is measured first.
+        // After an event, the answer first shows how long the prompt is now.
         if compacts || sent.event.is_some() || sent.state == State::SetAside {
             return None;
         }
@@ -265,12 +234,13 @@ impl<'a> Request<'a> {
             level,
             model,
             price: self.price(),
-            vendor: self.asked.vendor,
+            vendor: self.context.vendor,
             bytes_per_token: self.core.learned.meter.bytes_per_token(model),
             now_ms: self.now_ms,
         })
     }
 
+    /// Plans the request by a policy, with the summary that is `ready`, if any.
     pub(super) fn plan_by(
         &self,
         place: &Place,
@@ -278,7 +248,7 @@ impl<'a> Request<'a> {
         standing: Option<Box<Standing>>,
         ready: Option<Splice>,
     ) -> Outcome {
-        let facts = self.known(place);
+        let facts = self.planner_facts(place);
         let past = Past {
             sent: place.sent,
             ending: place.ending(),
@@ -294,14 +264,14 @@ impl<'a> Request<'a> {
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.full_texts.sentence(id))
     }
 
-    /// Remembers whether the model's reasoning is bound to the prompt it was generated for.
-    pub(super) fn bind(&self, place: &Place) {
+    /// Records whether the model refuses reasoning once the prompt before it has changed.
+    pub(super) fn record_binding(&self, place: &Place) {
         let binds = self.model().and_then(usage::binding) == Some(Binding::Refused);
         self.track.lineage.bind(place, binds);
     }
 
-    /// The request as it came, if the budget is spent and it must not be sent.
-    fn over_budget(&self) -> Option<Rewritten> {
+    /// The request as it came, not to be sent, if the budget is spent; `None` if it may be sent.
+    fn refuse_over_budget(&self) -> Option<Rewritten> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
         let place = self.place().ok()?;
         let fault = budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
@@ -309,108 +279,128 @@ impl<'a> Request<'a> {
         Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
     }
 
+    /// Looks up the request's place and decides about it there.
+    ///
+    /// # Errors
+    /// [`CommitError::Raced`] if another gateway on the same store has decided first; another error if the store cannot
+    /// be read.
     pub(super) async fn attempt(&self, wait: SummaryWait) -> Result<Rewritten, CommitError> {
         let mut place = self.place()?;
         if place.thread.observe {
-            return Ok(self.left_alone(place, State::SetAside));
+            return Ok(self.leave_alone(place, State::SetAside));
         }
-        // A conversation with a checkpoint waits as one with edits does.
-        let is_bound = place.is_edited() || self.opening.is_some();
-        if !self.asked.until.is_none_or(|until| until.placed(is_bound)) {
-            return Ok(self.left_alone(place, State::Unchanged));
+        // What was edited before, or begins with a checkpoint, must not leave as it came.
+        let must_be_edited = place.is_edited() || self.opening.is_some();
+        if !self.context.until.is_none_or(|until| until.placed(must_be_edited)) {
+            return Ok(self.leave_alone(place, State::Unchanged));
         }
         if let Some(batch) = self.track.lineage.resumed(&place, self.now_ms)? {
-            // While nothing can be stored, nothing can be removed.
-            let _ = self.stored(batch).await;
+            // A failure does not matter: while the store takes nothing, it removes nothing either.
+            let _ = self.commit(batch).await;
             place = self.place()?;
         }
-        if self.core.observes() { Ok(self.as_before(place).await) } else { self.decide(place, wait).await }
+        if self.core.observes() {
+            Ok(self.repeat_as_before(place).await)
+        } else {
+            self.decide(place, wait).await
+        }
     }
 
-    /// Plans the request, carries the plan out and stores its decisions.
+    /// Plans the request, carries the plan out and stores its decisions. If nothing is new, or if anything fails, it
+    /// leaves with what is stored already.
+    ///
+    /// # Errors
+    /// [`CommitError::Raced`] if another gateway on the same store has decided first.
     pub(super) async fn decide(&self, place: Place, wait: SummaryWait) -> Result<Rewritten, CommitError> {
         let mut outcome = self.plan(&place, wait).await;
         let mut standing = outcome.standing.take();
-        // What an event leaves behind is valid only if the event is carried out.
+        // The standing after an event is kept only once the event is stored.
         if outcome.event.is_none() {
-            self.keep(&place, standing.take());
+            self.keep_standing(&place, standing.take());
         }
         if !outcome.is_fresh() {
-            return Ok(self.settled(place, outcome, None).await);
+            return Ok(self.apply_stored(place, outcome, None).await);
         }
         let edited = match self.carry_out(&outcome) {
             Ok(edited) => edited,
-            Err(error) => return Ok(self.settled(place, outcome, Some(error.to_string())).await),
+            Err(error) => return Ok(self.apply_stored(place, outcome, Some(error.to_string())).await),
         };
-        match self.store(&place, &outcome).await {
+        match self.store_decisions(&place, &outcome).await {
             Ok(()) => {
                 let (event, level, recalls) = (outcome.event.take(), outcome.level, outcome.recalls);
                 let decided = InForce::of(outcome);
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
                 self.track.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
-                self.keep(&place, standing);
+                self.keep_standing(&place, standing);
                 self.keep_alive(&place, &decided).await;
-                Ok(self.done(place, Some(edited), State::Edited, decided).with(event, level, recalls))
+                Ok(self.finish(place, Some(edited), State::Edited, decided).with(event, level, recalls))
             }
             Err(error @ CommitError::Raced) => Err(error),
-            Err(error) => Ok(self.settled(place, outcome, Some(error.to_string())).await),
+            Err(error) => Ok(self.apply_stored(place, outcome, Some(error.to_string())).await),
         }
     }
 
-    pub(super) fn keep(&self, place: &Place, standing: Option<Box<Standing>>) {
+    pub(super) fn keep_standing(&self, place: &Place, standing: Option<Box<Standing>>) {
         if let Some(standing) = standing {
             self.track.lineage.keep_standing(place, standing);
         }
     }
 
-    async fn store(&self, place: &Place, outcome: &Outcome) -> Result<(), CommitError> {
-        if !self.asked.until.is_none_or(Deadline::hold) {
+    /// Stores what was decided, and holds the request meanwhile.
+    ///
+    /// # Errors
+    /// [`CommitError::Withdrawn`] if the request has left already.
+    async fn store_decisions(&self, place: &Place, outcome: &Outcome) -> Result<(), CommitError> {
+        if !self.context.until.is_none_or(Deadline::hold) {
             return Err(CommitError::Withdrawn);
         }
         let mut batch = self.track.lineage.batch(place, &outcome.applied, outcome.fresh, self.now_ms);
-        batch.overrule = self.asked.overflow.is_some();
+        batch.overrule = self.context.overflow.is_some();
         if outcome.event.is_some() {
             let fresh = &outcome.applied[outcome.applied.len() - outcome.fresh..];
             let splice = outcome.splice.as_ref().filter(|_| outcome.spliced);
             self.track.lineage.event_in(&mut batch, &self.conversation, place, fresh, splice);
         }
         batch.saves = if self.core.full_texts.are_kept() { outcome.saves.clone() } else { Vec::new() };
-        let done = self.stored(batch).await;
+        let done = self.commit(batch).await;
         if let Err(error @ (CommitError::Full | CommitError::TimedOut | CommitError::Gone)) = &done {
             tracing::warn!(%error, "a request leaves without what was to be decided about it");
         }
         done
     }
 
-    /// Stores a batch, and waits for it no longer than the request may.
-    pub(super) async fn stored(&self, batch: Batch) -> Result<(), CommitError> {
+    /// Stores a batch, and waits for it no longer than the request may be delayed.
+    pub(super) async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
         let stored = self.track.store.commit(batch);
-        let left = self.asked.until.map(|_| self.asked.left());
+        let left = self.context.until.map(|_| self.context.left());
         match self.core.settings.patience.into_iter().chain(left).min() {
             Some(patience) => stored.within(patience).await,
             None => stored.await,
         }
     }
 
+    /// The request with the edits of a plan, read again and compared with the plan.
     pub(super) fn carry_out(&self, outcome: &Outcome) -> Result<Conversation, protocol::Unsafe> {
         protocol::rewritten(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
     }
 
-    /// Records, without waiting, that a request of this thread left.
-    pub(super) fn remember(&self, place: &Place, decided: &InForce) {
+    /// Records, without waiting for the store, that the request leaves with these decisions.
+    pub(super) fn record_sent(&self, place: &Place, decided: &InForce) {
         let applied = Arc::clone(&decided.applied);
-        // A retry sends what is already stored.
-        let is_new = place.relation != Relation::Retry;
         let lineage = self.track.lineage;
-        let batch = is_new.then(|| lineage.batch(place, &applied, 0, self.now_ms));
-        let batch = batch.or_else(|| lineage.again(place, self.now_ms));
+        let batch = match place.relation {
+            // Its history is stored already.
+            Relation::Retry => lineage.again(place, self.now_ms),
+            _ => Some(lineage.batch(place, &applied, 0, self.now_ms)),
+        };
         lineage.sent(&self.conversation, place, applied, decided.splice.clone(), self.now_ms);
         if let Some(batch) = batch {
             self.core.tally.stored(self.track.store.later(batch));
         }
     }
 
-    pub(super) fn done(
+    /// The result for a request that leaves in the form `edited`; `None`: as it came.
+    pub(super) fn finish(
         &self,
         place: Place,
         edited: Option<Conversation>,
@@ -423,6 +413,29 @@ impl<'a> Request<'a> {
         Rewritten { body, edited, ..Rewritten::of(facts) }
     }
 
+    /// The request as it was read and as it leaves, for the books.
+    fn into_reading(self, rewritten: &mut Rewritten) -> Box<Reading> {
+        let (edited, planned) = (rewritten.edited.take(), rewritten.planned.take());
+        let RequestFacts { place, decided, .. } = &*rewritten.facts;
+        // Written in place: it is large, and would otherwise be built on the stack and moved.
+        Box::write(
+            Box::new_uninit(),
+            Reading {
+                protocol: self.protocol,
+                root: self.sender.root,
+                prior: place.as_ref().map_or(0, |place| place.sent),
+                thread: place.as_ref().map(|place| place.thread.id.clone()),
+                conversation: self.conversation,
+                edited,
+                applied: Arc::clone(&decided.applied),
+                fresh: decided.fresh,
+                splice: decided.splice.clone(),
+                planned,
+            },
+        )
+    }
+
+    /// What the books need to know about the request as it leaves.
     pub(super) fn facts(
         &self,
         place: Option<Place>,
@@ -430,17 +443,17 @@ impl<'a> Request<'a> {
         why: Option<String>,
         decided: InForce,
     ) -> RequestFacts {
-        let is_marked = decided.marks_frame && state == State::Edited;
         let is_first = place.as_ref().is_some_and(|place| place.sent == 0);
-        let shared_frame = self.shared_frame.as_ref().filter(|_| is_marked);
-        let frame_mark = shared_frame.map(|SharedFrame { stable, entry, .. }| FrameMark {
+        let is_edited = state == State::Edited;
+        let marked_frame = self.shared_frame.as_ref().filter(|_| is_edited && decided.marks_frame);
+        let frame_mark = marked_frame.map(|SharedFrame { stable, entry, .. }| FrameMark {
             entry: *entry,
             expected: stable.mark,
             is_first,
         });
         let tuning = place.as_ref().map_or_else(|| Arc::clone(&self.tuning), |place| self.tuning(place));
-        let spliced_out = decided.splice.as_ref().filter(|_| state == State::Edited);
-        let is_sent = |at: usize| !spliced_out.is_some_and(|splice| splice.drops(at));
+        let splice = decided.splice.as_ref().filter(|_| is_edited);
+        let is_sent = |at: usize| !splice.is_some_and(|splice| splice.drops(at));
         let is_whole = self.conversation.is_whole();
         let encoded = is_whole.then(|| self.conversation.encoded(is_sent) as u64);
         RequestFacts {

@@ -21,23 +21,23 @@ use crate::store::Thread;
 use crate::strategy::compaction::Compaction;
 use crate::usage::{self, Binding};
 
-/// The result of rewriting a request. It is handed on several times, so large parts are boxed.
+/// The result of rewriting a request. It is moved several times, so large parts are boxed.
 pub(super) struct Rewritten {
-    /// The bytes to send; `None`: as they came.
+    /// The body to send; `None`: the one that came.
     pub(super) body: Option<Bytes>,
     /// Facts for the books.
     pub(super) facts: Box<RequestFacts>,
     /// The edited request, read again.
     pub(super) edited: Option<Conversation>,
-    /// What an observing gateway would have sent.
+    /// If the gateway observes: what it would have sent.
     pub(super) planned: Option<Planned>,
     /// The request as it was read.
     pub(super) reading: Option<Box<Reading>>,
-    /// A summary to begin once it has been answered.
+    /// The summary to begin once the request has been answered.
     pub(super) prospect: Option<Box<Prospect>>,
-    /// Why it must not be sent at all.
+    /// Why the request must not be sent at all.
     pub(super) fault: Option<Fault>,
-    /// It was refused as too long, and this form is shorter than the refused one.
+    /// The request was refused as too long, and this form is shorter than the refused one.
     pub(super) has_room: bool,
 }
 
@@ -48,7 +48,6 @@ pub(super) struct RequestFacts {
     /// The conversation to book it on if neither thread nor session is known; `None`: one of its own.
     pub(super) series: Option<String>,
     pub(super) place: Option<Place>,
-    /// What the provider holds of its history.
     pub(super) history: ProviderHistory,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
@@ -56,9 +55,8 @@ pub(super) struct RequestFacts {
     pub(super) encoded: Option<u64>,
     pub(super) state: State,
     pub(super) why: Option<String>,
-    /// The decisions applied on the wire, or, observing, those that would be.
+    /// The decisions that apply on the wire; if the gateway observes, those that would apply.
     pub(super) decided: InForce,
-    /// What is known of its stay in the provider's cache.
     pub(super) cache: CacheFacts,
     /// Whether the client compacts its history.
     pub(super) compaction: Option<Compaction>,
@@ -79,9 +77,10 @@ pub(super) struct RequestFacts {
 pub(super) struct ProviderHistory {
     /// The id of the history that the request continues, if the provider holds that.
     pub(super) continues: Option<Box<str>>,
-    /// The history with that id grows with this request.
+    /// Whether that history keeps its id while it grows by this request.
     pub(super) grows: bool,
-    /// The thread that it continues by that id, if it has no place in it, with the empty history of its sender.
+    /// The thread that the request continues by that id, with the empty history of its sender. Set only for requests
+    /// without a list of messages, which have no place.
     pub(super) goes_on_in: Option<(Chain, Thread)>,
     /// The provider keeps the history together with the answer.
     pub(super) is_kept: bool,
@@ -115,7 +114,7 @@ impl RequestFacts {
         self.was_edited() && self.model.as_deref().and_then(usage::binding) == Some(Binding::Refused)
     }
 
-    /// Whether anything was sent in another form than it came in an earlier request.
+    /// Whether an earlier request of the thread was sent with edits.
     pub(super) fn was_edited(&self) -> bool {
         let place = self.place.as_ref().filter(|place| place.sent > 0);
         place.is_some_and(Place::is_edited)
@@ -128,13 +127,14 @@ impl RequestFacts {
         decided + splice.as_ref().map_or(0, |splice| splice.bytes_spared())
     }
 
-    /// The thread that it belongs to, with the empty history of its sender.
+    /// The thread that the request belongs to, with the empty history of its sender.
     pub(super) fn thread(&self) -> Option<(Chain, &Thread)> {
         let place = self.place.as_ref().map(|place| (place.root, &place.thread));
         place.or_else(|| self.history.goes_on_in.as_ref().map(|(root, thread)| (*root, thread)))
     }
 
-    /// The conversation that it is booked on; `record` is the id of its record.
+    /// The conversation that the request is booked on: one of its own, named by the id of its `record`, if nothing else
+    /// is known.
     pub(super) fn conversation(&self, record: &str) -> String {
         let thread = self.thread().map(|(_, thread)| &thread.conversation);
         let known = thread.or(self.caller.session.as_ref()).or(self.series.as_ref());
@@ -173,7 +173,7 @@ impl InForce {
 }
 
 impl Rewritten {
-    /// A request that leaves as it came.
+    /// The result for a request that leaves as it came.
     pub(super) fn of(facts: RequestFacts) -> Self {
         Self {
             body: None,
@@ -187,7 +187,7 @@ impl Rewritten {
         }
     }
 
-    /// The form that leaves: the edited one, or else the original with this `body`.
+    /// The form that leaves: the edited one, or else the original, whose body is `body`.
     pub(super) fn leaving<'a>(&'a self, body: &'a Bytes) -> Leaving<'a> {
         let body = self.body.as_ref().unwrap_or(body);
         let Some(reading) = self.reading.as_deref() else { return Leaving::Unread(body) };
@@ -196,13 +196,14 @@ impl Rewritten {
         Leaving::Read(read)
     }
 
+    /// The result for a request that could not be read.
     pub(super) fn unread(
         headers: &http::HeaderMap,
-        asked: RequestContext<'_>,
+        context: RequestContext<'_>,
         why: String,
         series: String,
     ) -> Self {
-        let (caller, model) = (lineage::caller(headers, None), asked.model.map(str::to_owned));
+        let (caller, model) = (lineage::caller(headers, None), context.model.map(str::to_owned));
         Self::of(RequestFacts {
             caller,
             model,
@@ -212,7 +213,7 @@ impl Rewritten {
         })
     }
 
-    /// A request with nothing to edit.
+    /// The result for a request that has nothing to edit.
     pub(super) fn unchanged(headers: &http::HeaderMap, model: Option<String>, series: String) -> Self {
         let (caller, state) = (lineage::caller(headers, None), State::Unchanged);
         Self::of(RequestFacts { caller, model, state, series: Some(series), ..RequestFacts::default() })

@@ -1,8 +1,8 @@
 //! Makes more room in a request that was refused as too long.
 //!
-//! The same request may be under way several times: as a client's retry, or because several answers were asked for at
-//! once. Room is made for all copies one after the other: what was made for one is tried for the next before more of
-//! the history is removed.
+//! Several copies of a request may be under way at once: a client retries, or asks for several answers. Room is made
+//! for one copy at a time. The form that was made for one copy is tried for the next before more of the history is
+//! removed.
 
 use super::rewrite::{Request, SummaryWait};
 use super::rewritten::Rewritten;
@@ -10,21 +10,24 @@ use crate::lineage::Place;
 use crate::server::Deadline;
 use crate::store::CommitError;
 
-/// How many bytes two forms may differ by without any change to the history: cache marks come and go.
-const MARKS: u64 = 512;
+/// By how many bytes two forms of a request may differ although their history is the same, because of cache marks.
+const MARKS_TOLERANCE_BYTES: u64 = 512;
 
 impl Request<'_> {
-    /// The request with more room than the refused form, if [`Rewritten::has_room`] is set.
+    /// Shortens the request further than the refused form. [`Rewritten::has_room`] tells whether that succeeded.
+    ///
+    /// # Errors
+    /// [`CommitError::Withdrawn`] if the request has left already; any other error of the store.
     pub(super) async fn make_room(&self) -> Result<Rewritten, CommitError> {
         let head = self.place()?.head();
-        // Other copies may take long.
-        if !self.asked.until.is_none_or(Deadline::release) {
+        // Waiting for other copies may take long: the deadline applies to that.
+        if !self.context.until.is_none_or(Deadline::release) {
             return Err(CommitError::Withdrawn);
         }
         let windows = &self.core.learned.windows;
-        let _alone = windows.alone(head).await;
-        if let Some(refused) = windows.refused(head)
-            && let Some(made) = self.made_meanwhile(&self.place()?, refused).await
+        let _alone = windows.lock_room(head).await;
+        if let Some(refused) = windows.shortest_refused(head)
+            && let Some(made) = self.room_made_meanwhile(&self.place()?, refused).await
         {
             return Ok(Rewritten { has_room: true, ..made });
         }
@@ -35,13 +38,15 @@ impl Request<'_> {
         Ok(Rewritten { has_room: made.body.is_some() && made.facts.event.is_some(), ..made })
     }
 
-    /// The form that is stored by now, if it is shorter than the shortest that was refused.
-    async fn made_meanwhile(&self, place: &Place, refused: u64) -> Option<Rewritten> {
+    /// The form that the decisions stored by now give the request, if it is shorter than the shortest form that was
+    /// refused (`refused` bytes).
+    async fn room_made_meanwhile(&self, place: &Place, refused: u64) -> Option<Rewritten> {
         if place.thread.observe {
             return None;
         }
         let outcome = self.plan(place, SummaryWait::Never).await;
-        let stored = self.settled(place.clone(), outcome, None).await;
-        stored.body.as_ref().is_some_and(|body| body.len() as u64 + MARKS < refused).then_some(stored)
+        let form = self.apply_stored(place.clone(), outcome, None).await;
+        let bytes = form.body.as_ref()?.len() as u64;
+        (bytes + MARKS_TOLERANCE_BYTES < refused).then_some(form)
     }
 }

@@ -12,13 +12,13 @@ use crate::url;
 pub(super) struct Sender {
     /// The empty history that all chains of the sender start from.
     pub(super) root: Chain,
-    /// Stands for the credential.
+    /// A digest of the credential.
     pub(super) principal: Digest,
     pub(super) caller: Caller,
 }
 
 impl Core {
-    /// The sender of a request whose body names this session, with this query.
+    /// The sender of a request whose body names this session and whose URL has this query.
     pub(super) fn sender(
         &self,
         protocol: &dyn Protocol,
@@ -35,7 +35,7 @@ impl Core {
     pub(super) fn root(&self, protocol: &dyn Protocol, headers: &HeaderMap, principal: Digest) -> Chain {
         let mut sender = if self.settings.isolate { principal.0.to_vec() } else { Vec::new() };
         // A conversation that began from a checkpoint is another history, whatever the user says in it.
-        let checkpoint = opening::asked(headers);
+        let checkpoint = opening::checkpoint_name(headers);
         sender.extend_from_slice(checkpoint.as_deref().unwrap_or_default().as_bytes());
         Chain::root(protocol.name(), &sender)
     }

@@ -1,32 +1,23 @@
 //! Requests without a list of messages. Nothing in them can be edited; they are booked with the conversation that
 //! they continue.
 
-use bytes::Bytes;
-use http::HeaderMap;
-
-use super::context::RequestContext;
+use super::context::Incoming;
 use super::rewritten::{ProviderHistory, RequestFacts, Rewritten};
 use super::sender::Sender;
 use super::{Core, clock};
 use crate::ledger::words::State;
-use crate::protocol::{self, Protocol, Unlisted};
+use crate::protocol::{self, Unlisted};
 
 impl Core {
-    /// The result for such a request; `None` for any other.
-    pub(super) fn unlisted(
-        &self,
-        protocol: &dyn Protocol,
-        headers: &HeaderMap,
-        body: &Bytes,
-        asked: RequestContext<'_>,
-    ) -> Option<Rewritten> {
+    /// The result for a request without a list of messages; `None` if it is any other request.
+    pub(super) fn unlisted(&self, incoming: Incoming<'_>) -> Option<Rewritten> {
+        let Incoming { protocol, headers, body, context } = incoming;
         let Unlisted { model, session, continues, is_kept } = protocol::unlisted(protocol, body)?;
-        let Sender { root, caller, .. } = self.sender(protocol, headers, session.as_deref(), asked.query);
-        // A history that cannot be looked up now counts as a conversation of its own.
-        let found =
-            self.lineage.thread_of_kept(root, &continues, &caller, &clock::new_id, (self.now_ms)()).ok();
-        let thread = found.map(|(thread, fresh)| {
-            if let Some(batch) = fresh {
+        let Sender { root, caller, .. } = self.sender(protocol, headers, session.as_deref(), context.query);
+        let found = self.lineage.thread_of_kept(root, &continues, &caller, &clock::new_id, (self.now_ms)());
+        // A request whose history cannot be looked up is booked on a conversation of its own.
+        let thread = found.ok().map(|(thread, batch)| {
+            if let Some(batch) = batch {
                 self.tally.stored(self.store.later(batch));
             }
             thread
@@ -39,9 +30,9 @@ impl Core {
                 is_kept,
                 ..ProviderHistory::default()
             },
-            model: model.as_deref().or(asked.model).map(str::to_owned),
+            model: model.as_deref().or(context.model).map(str::to_owned),
             state: State::Unchanged,
-            compaction: asked.compaction,
+            compaction: context.compaction,
             ..RequestFacts::default()
         }))
     }

@@ -13,25 +13,25 @@ use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
 
 /// The longest model name that is stored, in bytes.
-const LONGEST_NAME: usize = 256;
-/// How many histories are remembered that have filled the window, and how many that were too long for it.
-const FULL: u64 = 1024;
-/// How many upstreams are remembered that do not report an overflow as such.
-const UNCLEAR: u64 = 64;
-/// The smallest plausible window, as a share of the longest prompt that was answered: anything below was misread.
-const LEAST: f64 = 0.05;
+const MAX_NAME_BYTES: usize = 256;
+/// The most histories that are remembered as having filled the window, and as having been too long for it.
+const MAX_HISTORIES: u64 = 1024;
+/// The most upstreams that are remembered as not reporting overflows as such.
+const MAX_UNCLEAR_UPSTREAMS: u64 = 64;
+/// The smallest plausible window, as a share of the longest prompt that was answered. A smaller figure was misread.
+const MIN_PLAUSIBLE_SHARE: f64 = 0.05;
 
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
-    /// By model, then by upstream: few serve the same model.
+    /// By model, then by upstream: few upstreams serve the same model, so a list is searched.
     learned: Models<String, Vec<(String, Learned)>>,
     /// Histories whose answers ended because the window was full.
     full: Recent<Chain, (), Hashed>,
     /// The size of the shortest refused form of each history, in bytes.
     refused: Recent<Chain, u64, Hashed>,
-    /// Upstreams that answered a prompt which may have been too long with an unrelated error.
+    /// Upstreams where a prompt that may have been too long failed with an unrelated error.
     unclear: Recent<String, ()>,
-    /// Held while room is being made for a history.
+    /// The locks that are held while room is made for a history.
     rooms: Recent<Chain, Arc<tokio::sync::Mutex<()>>, Hashed>,
 }
 
@@ -58,10 +58,10 @@ impl Windows {
     pub(super) fn new() -> Self {
         Self {
             learned: Models::new(),
-            full: Recent::of_entries(FULL),
-            refused: Recent::of_entries(FULL),
-            unclear: Recent::of_entries(UNCLEAR),
-            rooms: Recent::of_entries(FULL),
+            full: Recent::of_entries(MAX_HISTORIES),
+            refused: Recent::of_entries(MAX_HISTORIES),
+            unclear: Recent::of_entries(MAX_UNCLEAR_UPSTREAMS),
+            rooms: Recent::of_entries(MAX_HISTORIES),
         }
     }
 
@@ -71,7 +71,7 @@ impl Windows {
         for StoredWindow { upstream, model, tokens, at_ms } in windows {
             let limit = tokens.map(|tokens| Limit { tokens, at_ms: *at_ms });
             for (name, _) in served.iter().filter(|(_, url)| url == upstream) {
-                known.with(name, Some(model), |learned| learned.limit = limit);
+                known.update(name, Some(model), |learned| learned.limit = limit);
             }
         }
         known
@@ -79,8 +79,8 @@ impl Windows {
 
     /// Records a window that a provider stated at this time. Returns whether it is believed.
     fn learn(&self, upstream: &str, model: Option<&str>, limit: Limit) -> bool {
-        let learned = self.with(upstream, model, |learned| {
-            let is_likely = limit.tokens as f64 >= learned.answered as f64 * LEAST;
+        let learned = self.update(upstream, model, |learned| {
+            let is_likely = limit.tokens as f64 >= learned.answered as f64 * MIN_PLAUSIBLE_SHARE;
             if is_likely {
                 (learned.limit, learned.surprises) = (Some(limit), false);
             }
@@ -90,13 +90,13 @@ impl Windows {
     }
 
     /// Records that a prompt which seemed far from the window was reported as too long inside its answer.
-    pub(super) fn surprise(&self, upstream: &str, model: Option<&str>) {
-        self.with(upstream, model, |learned| learned.surprises = true);
+    pub(super) fn record_surprise(&self, upstream: &str, model: Option<&str>) {
+        self.update(upstream, model, |learned| learned.surprises = true);
     }
 
-    /// Whether any answer may report an overflow, at a time in milliseconds since 1970. That includes windows that
-    /// are no longer believed but may still apply.
-    pub(super) fn surprises(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
+    /// Whether any answer may report an overflow, at a time in milliseconds since 1970: because of an earlier surprise,
+    /// or because the provider has stated a window that is no longer believed but may still apply.
+    pub(super) fn may_surprise(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
         let is_past = |limit: Option<Limit>| limit.is_some_and(|limit| !limit.is_believed(now_ms));
         let is_here = |places: &Vec<(String, Learned)>| {
             let here = places.iter().find(|(name, _)| name == upstream);
@@ -105,10 +105,10 @@ impl Windows {
         model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
     }
 
-    /// Records that a prompt of so many tokens was answered. If the known window is smaller, it is forgotten; returns
-    /// whether it was.
-    fn fitted(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
-        let disproved = self.with(upstream, model, |learned| {
+    /// Records that a prompt of so many tokens was answered. If the known window is smaller, it is forgotten. Returns
+    /// whether that was so.
+    fn record_answered(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
+        let disproved = self.update(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
             learned.limit.take_if(|limit| limit.tokens < tokens).is_some()
         });
@@ -118,15 +118,16 @@ impl Windows {
     /// The window that a provider has stated, in tokens, if it is still believed at a time in milliseconds since
     /// 1970.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> Option<u64> {
-        let place = |places: &Vec<(String, Learned)>| {
+        let limit_here = |places: &Vec<(String, Learned)>| {
             places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
         };
-        let limit = self.learned.read(model?, place)??;
+        let limit = self.learned.read(model?, limit_here)??;
         limit.is_believed(now_ms).then_some(limit.tokens)
     }
 
-    /// Changes what is known of a model's window at an upstream; `None` if the model is unknown.
-    fn with<T>(
+    /// Updates what is known of a model's window at an upstream. Returns what `then` returns, or `None` if no model is
+    /// named.
+    fn update<T>(
         &self,
         upstream: &str,
         model: Option<&str>,
@@ -145,7 +146,7 @@ impl Windows {
     }
 
     /// Records that the answer to this history ended because the window was full.
-    pub(super) fn fill(&self, head: Chain) {
+    pub(super) fn record_full(&self, head: Chain) {
         self.full.insert(head, ());
     }
 
@@ -155,28 +156,28 @@ impl Windows {
     }
 
     /// Records that this history was refused as too long in a form of so many bytes.
-    pub(super) fn refuse(&self, head: Chain, bytes: u64) {
+    pub(super) fn record_refused(&self, head: Chain, bytes: u64) {
         let least = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
         self.refused.insert(head, least);
     }
 
     /// The size of the shortest refused form of a history, in bytes.
-    pub(super) fn refused(&self, head: Chain) -> Option<u64> {
+    pub(super) fn shortest_refused(&self, head: Chain) -> Option<u64> {
         self.refused.get(&head)
     }
 
     /// Records that a prompt which may have been too long failed with an unrelated error.
-    pub(super) fn refuse_unclearly(&self, upstream: &str) {
+    pub(super) fn record_unclear_failure(&self, upstream: &str) {
         self.unclear.insert(upstream.to_owned(), ());
     }
 
     /// Whether an upstream reports overflows as such, as far as is known.
-    pub(super) fn is_clear(&self, upstream: &str) -> bool {
+    pub(super) fn reports_overflows(&self, upstream: &str) -> bool {
         self.unclear.get(upstream).is_none()
     }
 
-    /// Waits until nobody else is making room for this history.
-    pub(super) async fn alone(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
+    /// Waits until no other request is making room for this history, and locks it.
+    pub(super) async fn lock_room(&self, head: Chain) -> tokio::sync::OwnedMutexGuard<()> {
         self.rooms.get_or_insert(head, Arc::default()).lock_owned().await
     }
 }
@@ -190,7 +191,7 @@ impl Limit {
 
 impl Core {
     /// Records the window that a provider stated, in tokens.
-    pub(super) fn window_told(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
+    pub(super) fn learn_window(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
         let now_ms = (self.now_ms)();
         if self.learned.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms }) {
             self.store_window(upstream, model, Some(limit), now_ms);
@@ -198,14 +199,14 @@ impl Core {
     }
 
     /// Records that a prompt of so many tokens was answered.
-    pub(super) fn prompt_fitted(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
-        if self.learned.windows.fitted(upstream.name(), model, tokens) {
+    pub(super) fn record_fitting_prompt(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
+        if self.learned.windows.record_answered(upstream.name(), model, tokens) {
             self.store_window(upstream, model, None, (self.now_ms)());
         }
     }
 
     fn store_window(&self, upstream: &Upstream, model: Option<&str>, tokens: Option<u64>, at_ms: i64) {
-        let Some(model) = model.filter(|model| model.len() <= LONGEST_NAME) else { return };
+        let Some(model) = model.filter(|model| model.len() <= MAX_NAME_BYTES) else { return };
         let upstream = upstream.base_url().to_string();
         let window = StoredWindow { upstream, model: model.to_owned(), tokens, at_ms };
         let batch = Batch { windows: vec![window], at_ms, ..Batch::default() };
@@ -232,9 +233,9 @@ mod tests {
         {
             assert_eq!(windows.of(upstream, model, 0), expected, "{upstream} {model:?}");
         }
-        windows.fitted("a", Some("m"), 1000);
+        windows.record_answered("a", Some("m"), 1000);
         assert_eq!(windows.of("a", Some("m"), 0), Some(1000));
-        windows.fitted("a", Some("m"), 1001);
+        windows.record_answered("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m"), 0), None);
         // A window that is only a small part of a prompt that was answered is not believed.
         windows.learn("a", Some("m"), limit(12, 0));
@@ -252,11 +253,11 @@ mod tests {
         let known = |now_ms| windows.of("a", Some("m"), now_ms);
         assert_eq!([0, 10, DAY + 10, DAY + 11].map(known), [Some(1000), Some(1000), Some(1000), None]);
         // An expired window may still be right: until it is reported again, any answer may be a surprise.
-        let surprises = |now_ms| windows.surprises("a", Some("m"), now_ms);
+        let surprises = |now_ms| windows.may_surprise("a", Some("m"), now_ms);
         assert_eq!([DAY + 10, DAY + 11].map(surprises), [false, true]);
         windows.learn("a", Some("m"), limit(2000, DAY + 11));
         assert_eq!((known(DAY + 11), surprises(DAY + 11)), (Some(2000), false));
-        windows.fitted("a", Some("m"), 2001);
+        windows.record_answered("a", Some("m"), 2001);
         assert!(!surprises(3 * DAY), "nothing is known of it");
         // A window learned by another process keeps the age that it had there.
         let stored = StoredWindow { upstream: "u".into(), model: "m".into(), tokens: Some(1), at_ms: 10 };
@@ -288,15 +289,17 @@ mod tests {
         ] {
             assert_eq!(windows.of(upstream, Some(model), 0), expected, "{upstream} {model}");
         }
-        assert!(!windows.fitted("a", Some("m"), 1000) && windows.fitted("a", Some("m"), 1001));
+        assert!(
+            !windows.record_answered("a", Some("m"), 1000) && windows.record_answered("a", Some("m"), 1001)
+        );
         assert_eq!((windows.of("a", Some("m"), 0), windows.of("c", Some("m"), 0)), (None, Some(1000)));
     }
 
     #[test]
     fn what_surprises_is_known_by_model_and_upstream() {
         let windows = Windows::new();
-        windows.surprise("a", Some("m"));
-        windows.surprise("a", Some("n"));
+        windows.record_surprise("a", Some("m"));
+        windows.record_surprise("a", Some("n"));
         // The window of this model is known by now.
         windows.learn("a", Some("n"), limit(1000, 0));
         for (upstream, model, expected) in [
@@ -305,7 +308,7 @@ mod tests {
             ("b", Some("m"), (false, None)),
             ("a", None, (false, None)),
         ] {
-            let found = (windows.surprises(upstream, model, 0), windows.of(upstream, model, 0));
+            let found = (windows.may_surprise(upstream, model, 0), windows.of(upstream, model, 0));
             assert_eq!(found, expected, "{upstream} {model:?}");
         }
     }
@@ -325,15 +328,15 @@ mod tests {
     #[test]
     fn who_is_unclear_once_is_not_waited_for() {
         let windows = Windows::new();
-        windows.refuse_unclearly("a");
-        assert_eq!(["a", "b"].map(|upstream| windows.is_clear(upstream)), [false, true]);
+        windows.record_unclear_failure("a");
+        assert_eq!(["a", "b"].map(|upstream| windows.reports_overflows(upstream)), [false, true]);
     }
 
     #[test]
     fn the_first_history_that_fills_a_window_counts() {
         let (windows, head) = (Windows::new(), Chain::root("x", b""));
         assert!(!windows.is_full(head));
-        windows.fill(head);
+        windows.record_full(head);
         assert!(windows.is_full(head) && !windows.is_full(Chain::root("y", b"")));
     }
 }

@@ -1,16 +1,48 @@
-//! Decides whether the gateway's edits or additions are to blame for a refusal, and remembers it.
+//! Decides whether the gateway's edits or additions are to blame for a refusal, and records that.
 
-use super::super::acceptance::TRIES;
+use super::super::acceptance::TOLERATED_REFUSALS;
 use super::Follow;
 use crate::protocol::{self, Answer, Refused};
 use crate::server::Form;
 
 impl Follow {
+    /// Records what the form that was sent last says about edits and additions, given whether it was accepted.
+    pub(super) fn judge_form(&self, is_accepted: bool) {
+        let (acceptance, upstream) = (&self.core.learned.acceptance, self.upstream.name());
+        if !is_accepted {
+            if self.has_dropped_edits() {
+                acceptance.acquit(&self.facts);
+            }
+            return;
+        }
+        if !self.is_original() {
+            if self.adds() {
+                acceptance.record_accepted_additions(upstream, &self.facts);
+            }
+            return;
+        }
+        // Doing without the additions costs nothing, so they are blamed before the edits.
+        let are_additions_blamed = self.adds() && self.blame_additions();
+        if !are_additions_blamed && self.has_dropped_edits() {
+            acceptance.record_answer(upstream, &self.facts, Form::Original);
+        }
+    }
+
+    /// Leaves the thread alone from now on: it continues with the original that was sent.
+    pub(super) fn set_thread_aside(&self) {
+        let Some(place) = &self.facts.place else { return };
+        tracing::warn!(
+            thread = place.thread.id,
+            "an edited request was refused, its original was not: the thread is left alone from now on"
+        );
+        self.core.tally.stored(self.core.lineage.set_aside(place, self.at_ms));
+    }
+
     /// Counts that the request was refused with its additions and answered without them. Returns whether the additions
     /// may be the reason; they are not if they were accepted before.
-    pub(super) fn blame_additions(&self) -> bool {
-        let refused = self.core.learned.acceptance.refuse_additions(self.upstream.name(), &self.facts);
-        if refused == Some(TRIES) {
+    fn blame_additions(&self) -> bool {
+        let refused = self.core.learned.acceptance.count_refused_additions(self.upstream.name(), &self.facts);
+        if refused == Some(TOLERATED_REFUSALS) {
             tracing::warn!(
                 upstream = self.upstream.name(),
                 model = self.facts.model,
@@ -21,8 +53,8 @@ impl Follow {
         refused.is_some()
     }
 
-    /// If an answer with a good status reports an error, counts it against the edits, once for each answer. Returns
-    /// whether the edits may be the reason.
+    /// If an answer with a good status reports an error, counts that error against the edits, once for each answer.
+    /// Returns whether the edits may be the reason.
     pub(super) fn blame_edits_within(&mut self, answer: &Answer) -> bool {
         if answer.error.is_none() || self.is_original() || std::mem::replace(&mut self.is_error_counted, true)
         {
@@ -32,14 +64,14 @@ impl Follow {
         self.core.learned.acceptance.count_error_within(self.upstream.name(), &self.facts, status)
     }
 
-    /// Learns whether the edits were accepted, from an answer with a good status: it may still have ended in an
+    /// Learns whether the edits were accepted from the end of an answer with a good status, which may still report an
     /// error.
     pub(super) fn learn_acceptance(&mut self, answer: &Answer) {
         if !self.status.is_some_and(|status| status.is_success()) || self.is_original() || self.overflow {
             return;
         }
         if answer.error.is_none() {
-            self.core.learned.acceptance.answered(self.upstream.name(), &self.facts, Form::Edited);
+            self.core.learned.acceptance.record_answer(self.upstream.name(), &self.facts, Form::Edited);
         } else if protocol::refused_within(answer) == Refused::Other {
             self.blame_edits_within(answer);
         }

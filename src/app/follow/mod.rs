@@ -23,17 +23,17 @@ use crate::usage::{Usage, Vendor};
 
 pub(super) use start::{Attempt, Start};
 
-/// The share of the usable window that a prompt must fill for the beginning of its answer to be checked before any of
-/// it is passed on.
-const CHECK_FROM: f64 = 0.7;
-/// The same in tokens of the prompt, if the window is not known.
-const CHECK_FROM_TOKENS: u64 = 8192;
-/// The share of the window that a prompt must fill for a truncated answer to be blamed on the window.
-const BLAME_FROM: f64 = 0.8;
-/// The share of the window that prompt and answer must fill together for the request to be sent again at once.
-const RESEND_FROM: f64 = 0.97;
+/// The share of the usable window from which the beginning of an answer is checked before any of it is passed on.
+const MIN_FILL_TO_CHECK: f64 = 0.7;
+/// The prompt size in tokens from which it is checked if the window is not known.
+const MIN_TOKENS_TO_CHECK: u64 = 8192;
+/// The share of the window that a prompt fills at least if its truncated answer is blamed on the window.
+const MIN_FILL_TO_BLAME: f64 = 0.8;
+/// The share of the window that prompt and truncated answer fill together at least if the request is sent again at
+/// once.
+const MIN_FILL_TO_RESEND: f64 = 0.97;
 
-/// The form of a request that was sent last, or was at least begun to be sent.
+/// The form in which a request was last sent, or in which sending it was at least begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SentForm {
     Nothing,
@@ -50,20 +50,20 @@ pub(super) struct Follow {
     core: Arc<Core>,
     protocol: &'static dyn Protocol,
     upstream: Arc<Upstream>,
-    /// Who bills it.
+    /// The vendor whose prices apply.
     vendor: Option<Vendor>,
     facts: Box<RequestFacts>,
     start: Start,
-    /// When it left, in milliseconds since 1970.
+    /// When the request left, in milliseconds since 1970.
     at_ms: i64,
     status: Option<StatusCode>,
     reader: Option<Box<dyn AnswerReader>>,
     head_at: Option<Instant>,
     body_at: Option<Instant>,
     sent_form: SentForm,
-    /// Whether the provider refused it because the prompt is too long.
+    /// Whether the provider refused the request because its prompt is too long.
     overflow: bool,
-    /// Whether an error inside its answer was counted against the edits.
+    /// Whether an error inside the answer was counted against the edits.
     is_error_counted: bool,
 }
 
@@ -94,27 +94,27 @@ impl Follow {
         }
     }
 
-    /// Whether it was edited or added to, was refused, and the original was sent in its place.
+    /// Whether the request was edited or added to, was refused, and the original was sent in its place.
     const fn is_original(&self) -> bool {
         matches!(self.sent_form, SentForm::Original | SentForm::RefusedOriginal)
     }
 
-    /// Whether it was edited, was refused, and its original was sent.
-    fn is_unedited(&self) -> bool {
+    /// Whether the request was edited, was refused, and was sent without the edits.
+    fn has_dropped_edits(&self) -> bool {
         self.is_original() && self.facts.state == State::Edited
     }
 
-    /// Whether anything was added to it beside its messages.
+    /// Whether anything was added beside the messages.
     const fn adds(&self) -> bool {
         !self.start.added.is_empty()
     }
 
-    /// Whether it was refused with the additions, and sent without them.
-    fn is_bare(&self) -> bool {
+    /// Whether the request was added to, was refused, and was sent without the additions.
+    fn has_dropped_additions(&self) -> bool {
         self.is_original() && self.adds()
     }
 
-    /// The answer as far as it came, with usage that is read as this request needs it.
+    /// The answer as far as it came. Its usage is adapted to how this request was sent.
     fn finish(&mut self) -> Answer {
         let mut answer = self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default();
         answer.usage = answer.usage.map(|usage| usage.at(self.start.head.uri.path()));
@@ -122,30 +122,31 @@ impl Follow {
             answer.usage = answer.usage.map(Usage::kept_for_an_hour);
         }
         if !answer.complete {
-            // The output of an answer that broke off is a lower bound, whatever is known of it.
+            // The answer broke off: what is known of its output is a lower bound.
             answer.usage = answer.usage.map(Usage::at_least);
         }
         answer
     }
 
-    /// Whether more room could be made and the request sent again. A request whose place in its thread is unknown
-    /// left before that was found, and it may be found now.
+    /// Whether the request may be sent again with more room. If its place is unknown, it left before the place was
+    /// found; the next attempt may find it.
     fn recovers(&self) -> bool {
         self.core.recovers() && self.facts.place.as_ref().is_none_or(|place| !place.thread.observe)
     }
 
-    /// Whether the prompt is near the window, or large if the window is not known.
+    /// Whether the prompt nearly fills the window, or is large if the window is not known.
     fn is_nearly_full(&self) -> bool {
         let Some(level) = self.facts.level else { return false };
         match level.gauge {
-            Some(gauge) => gauge.utilisation() >= CHECK_FROM,
-            None => level.prompt_tokens >= CHECK_FROM_TOKENS,
+            Some(gauge) => gauge.utilisation() >= MIN_FILL_TO_CHECK,
+            None => level.prompt_tokens >= MIN_TOKENS_TO_CHECK,
         }
     }
 
-    /// Whether the window was found to be smaller than assumed, or may be again, by an unknown amount.
-    fn may_be_less(&self) -> bool {
-        self.core.learned.windows.surprises(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
+    /// Whether the window may be smaller than assumed, by an unknown amount: a prompt that seemed far from it was too
+    /// long, or the window that the provider stated is no longer believed.
+    fn window_may_be_smaller(&self) -> bool {
+        self.core.learned.windows.may_surprise(self.upstream.name(), self.facts.model.as_deref(), self.at_ms)
     }
 
     /// Whether an answer was truncated because the window was full: most of the window is the prompt, and both
@@ -161,22 +162,23 @@ impl Follow {
         // A sum over several calls says nothing about this.
         let Some(input) = usage.own_tokens().map(|tokens| tokens as f64) else { return false };
         let (output, window) = (usage.tokens.output as f64, gauge.window as f64);
-        input >= window * BLAME_FROM && input + output >= window * full
+        input >= window * MIN_FILL_TO_BLAME && input + output >= window * full
     }
 
-    /// If a prompt that may be too long was sent all the same, to see whether the provider refuses it as too long, any
-    /// other failure may mean just that. Later requests to this upstream do not rely on such a refusal; otherwise every
-    /// retry would fail in the same way.
-    fn doubt_waiting(&self, is_answered: bool) {
-        let waits = self.facts.level.is_some_and(|level| level.waits);
-        if waits && !is_answered && !self.overflow {
-            self.core.learned.windows.refuse_unclearly(self.upstream.name());
+    /// A prompt that may be too long is sent all the same if the provider is expected to refuse it as too long
+    /// (`level.waits`). If it fails in any other way, that failure may mean the same. Later requests to this upstream
+    /// then no longer rely on such a refusal; otherwise every retry would fail in the same way.
+    fn doubt_refusals(&self, is_answered: bool) {
+        let relied_on_refusal = self.facts.level.is_some_and(|level| level.waits);
+        if relied_on_refusal && !is_answered && !self.overflow {
+            self.core.learned.windows.record_unclear_failure(self.upstream.name());
         }
     }
 
-    /// What to do about a successful answer of which `body` has come: a whole document, or some of a stream.
+    /// What to do about an answer with a good status of which `body` has come: a whole document (`is_document`), or the
+    /// beginning of a stream.
     fn remedy(&mut self, body: &[u8], is_document: bool) -> Remedy {
-        // This reader also recognises a stream of events.
+        // The reader of documents also recognises a stream of events.
         let protocol = self.protocol;
         let answer = LazyCell::new(|| {
             let mut reader = protocol.answer(Framing::Document);
@@ -191,19 +193,19 @@ impl Follow {
         match protocol::refused(200, body) {
             Refused::Malformed => return Remedy::SendOriginal,
             Refused::Overflow { .. } => {}
-            _ if is_document && self.is_cut_off(&answer, RESEND_FROM) => {}
+            _ if is_document && self.is_cut_off(&answer, MIN_FILL_TO_RESEND) => {}
             Refused::Other if self.blame_edits_within(&answer) => return Remedy::SendOriginal,
             Refused::Answer | Refused::Unanswered | Refused::Other => return Remedy::Deliver,
         }
-        self.overflowed();
+        self.record_overflow();
         Remedy::Again
     }
 
-    /// Records that the prompt was too long.
-    fn overflowed(&mut self) {
+    /// Records that the prompt was refused as too long.
+    fn record_overflow(&mut self) {
         self.overflow = true;
         if let Some(place) = &self.facts.place {
-            self.core.learned.windows.refuse(place.head(), self.start.rewritten_to);
+            self.core.learned.windows.record_refused(place.head(), self.start.rewritten_to);
         }
     }
 }
@@ -218,13 +220,13 @@ impl Exchange for Follow {
             if form == Form::Original && differs { SentForm::Original } else { SentForm::Prepared };
     }
 
-    /// Has the original sent if the edits may be the reason for the refusal: they must not cost the user a turn. The
-    /// exception is a prompt that is too long, alone or with its answer: the original is even longer.
+    /// Has the original sent if the edits may be the reason for the refusal: they must not cost the user a turn. If the
+    /// prompt is too long, alone or with its answer, the original is not sent, as it is even longer.
     fn rejected(&mut self, status: StatusCode, _: &HeaderMap, body: &[u8]) -> Remedy {
         let is_malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match protocol::refused(status.as_u16(), body) {
             Refused::Overflow { .. } => {
-                self.overflowed();
+                self.record_overflow();
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Malformed => Remedy::SendOriginal,
@@ -245,17 +247,19 @@ impl Exchange for Follow {
         if self.facts.is_bound() && !is_too_long { Form::Edited } else { Form::Original }
     }
 
-    /// Holds an answer back only if the window may be full, if a splice has just brought messages next to each other
-    /// that were apart before, or if edits are suspected.
+    /// Holds an answer back only if the window may be full, if a splice was made with this request, so that messages
+    /// that were apart before are now neighbours, or if the edits are suspected.
     fn holds(&self, status: StatusCode, headers: &HeaderMap) -> bool {
-        let is_doubtful =
-            || self.recovers() && (self.is_nearly_full() || self.facts.decided.spliced || self.may_be_less());
+        let is_doubtful = || {
+            self.recovers()
+                && (self.is_nearly_full() || self.facts.decided.spliced || self.window_may_be_smaller())
+        };
         status == StatusCode::OK
             && (self.is_original() || is_doubtful() || self.core.learned.acceptance.was_refused(&self.facts))
             && framing(headers).is_some_and(|framing| framing != Framing::Frames)
     }
 
-    /// A document is checked as a whole, a stream once an event tells how it continues.
+    /// Checks a stream as soon as one of its events tells whether it is an answer. A document is checked as a whole.
     fn check_beginning(&mut self, body: &[u8]) -> Option<Remedy> {
         let is_document = first_byte(body) == Some(b'{');
         (!is_document && protocol::has_opened(body)).then(|| self.remedy(body, false))
@@ -267,7 +271,7 @@ impl Exchange for Follow {
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
         self.status = Some(status);
-        self.doubt_waiting(status.is_success());
+        self.doubt_refusals(status.is_success());
         self.head_at = Some(Instant::now());
         self.reader = Some(self.protocol.answer(framing(headers).unwrap_or(Framing::Document)));
         let job = self.start.job.take().filter(|_| status.is_success());
@@ -275,32 +279,13 @@ impl Exchange for Follow {
             summaries.begin(*job);
         }
         // An answer with a good status that reports an error means that the request was not accepted.
-        let is_taken = status.is_success() && self.sent_form != SentForm::RefusedOriginal && !self.overflow;
-        let is_kept = is_taken && !self.is_original();
-        self.core.learned.frame_answered(&self.facts, is_kept, self.core.unix_ms());
-        // Losing the additions costs nothing, so they are blamed before the edits. The original was sent all the
-        // same, and the thread continues with it.
-        let is_blamed = is_taken && self.is_bare() && self.blame_additions();
-        let acceptance = &self.core.learned.acceptance;
-        if is_taken && !is_blamed {
-            if self.adds() && !self.is_bare() {
-                acceptance.take_additions(self.upstream.name(), &self.facts);
-            }
-            if self.is_unedited() {
-                acceptance.answered(self.upstream.name(), &self.facts, Form::Original);
-            }
-        } else if self.is_unedited() && !is_taken {
-            acceptance.acquit(&self.facts);
-        }
-        if self.is_unedited()
-            && is_taken
-            && let Some(place) = &self.facts.place
-        {
-            tracing::warn!(
-                thread = place.thread.id,
-                "an edited request was refused, its original was not: the thread is left alone from now on"
-            );
-            self.core.tally.stored(self.core.lineage.set_aside(place, self.at_ms));
+        let is_accepted =
+            status.is_success() && self.sent_form != SentForm::RefusedOriginal && !self.overflow;
+        let is_frame_kept = is_accepted && !self.is_original();
+        self.core.learned.record_frame_answer(&self.facts, is_frame_kept, self.core.unix_ms());
+        self.judge_form(is_accepted);
+        if is_accepted && self.has_dropped_edits() {
+            self.set_thread_aside();
         }
     }
 

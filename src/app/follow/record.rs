@@ -19,13 +19,13 @@ use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
 use crate::usage::{self, Bill, Usage};
 
-/// Why a request with nothing but additions left as it came.
-const ADDITIONS: &str = "what is added to requests was refused";
+/// The reason to record for a request that was refused with its additions and sent without them.
+const ADDITIONS_REFUSED: &str = "what is added to requests was refused";
 
 impl Follow {
     /// The record of a request that ended this way.
     pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
-        let billed = self.billed(answer);
+        let billed = self.billed_model(answer);
         let bill = answer.usage.as_ref().and_then(|usage| self.bill(usage, billed.as_deref()));
         let place = self.facts.place.as_ref();
         let id = self.start.id.clone();
@@ -49,7 +49,7 @@ impl Follow {
                 messages: self.facts.messages,
                 status: self.status.map(|status| status.as_u16()),
                 outcome: self.outcome(how, answer).into(),
-                error: error(how, answer).map(|text| self.legible(text)),
+                error: error(how, answer).map(|text| self.without_credentials(text)),
                 bytes: self.bytes(how, answer),
                 edits: self.edits(answer),
                 window: self.facts.level.map(|level| self.window(level, answer)),
@@ -72,19 +72,19 @@ impl Follow {
         record
     }
 
-    /// A provider's text without credentials.
-    fn legible(&self, text: String) -> String {
+    /// A text of the provider, with credentials removed.
+    fn without_credentials(&self, text: String) -> String {
         let head = &self.start.head;
         secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
     }
 
-    /// The model that is billed.
-    fn billed(&self, answer: &Answer) -> Option<String> {
+    /// The name of the model that is billed.
+    fn billed_model(&self, answer: &Answer) -> Option<String> {
         let (asked, answered) = (self.facts.model.as_deref(), answer.model.as_deref());
         self.core.prices.billed_name(asked, answered, self.vendor).map(str::to_owned)
     }
 
-    /// The settings by which it was decided.
+    /// The settings that the decisions were made by.
     fn tuning(&self) -> &Tuning {
         self.facts.tuning.as_ref().unwrap_or_else(|| self.core.settings.tunings.file())
     }
@@ -93,7 +93,7 @@ impl Follow {
         let settings = &self.tuning().policy.window;
         let reading = level.reading;
         let usage = answer.usage.as_ref().filter(|usage| !usage.prompt_is_unknown);
-        // What the provider has counted is no estimate.
+        // The provider's own count has no margin of error.
         let sent = usage.and_then(Usage::own_tokens).zip(level.gauge);
         let sent = sent.map(|(prompt, gauge)| Gauge { prompt, margin: 0, ..gauge });
         let zone = |gauge: Gauge| Word::from(gauge.zone(settings).as_str());
@@ -111,21 +111,22 @@ impl Follow {
         }
     }
 
-    /// Whether the prompt extends what was sent before. Only events break that, and originals sent in place of edited
-    /// requests.
+    /// Whether the prompt extends what was sent before; `None` if nothing was. Only events break the prefix, and
+    /// originals that are sent in place of edited requests.
     fn prefix(&self) -> Option<Prefix> {
         self.facts.place.as_ref().filter(|place| place.sent > 0)?;
-        let event = self.facts.event.is_some() && self.facts.state == State::Edited;
-        let is_original = self.facts.state == State::Unchanged && self.facts.why.is_some();
-        let reverted = is_original && self.facts.was_edited();
-        Some(if event || self.is_unedited() || reverted { Prefix::Broken } else { Prefix::Kept })
+        let has_event = self.facts.event.is_some() && self.facts.state == State::Edited;
+        let could_not_be_edited = self.facts.state == State::Unchanged && self.facts.why.is_some();
+        let is_reverted = could_not_be_edited && self.facts.was_edited();
+        let is_broken = has_event || is_reverted || self.has_dropped_edits();
+        Some(if is_broken { Prefix::Broken } else { Prefix::Kept })
     }
 
     fn bill(&self, usage: &Usage, model: Option<&str>) -> Option<Bill> {
         usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)
     }
 
-    /// Whether an upstream may have worked on it.
+    /// Whether an upstream may have worked on the request.
     const fn was_sent(&self, how: &End) -> bool {
         !matches!(self.sent_form, SentForm::Nothing) && !matches!(how, End::Unsent(_))
     }
@@ -137,25 +138,23 @@ impl Follow {
             End::UpstreamBroke | End::UpstreamSilent(_) => Outcome::UpstreamBroke,
             End::ClientGone => Outcome::ClientGone,
             End::Stopped => Outcome::Stopped,
-            // It may have been answered, and billed, although no answer arrived.
+            // The upstream may have answered and billed the request although no answer arrived.
             End::Failed(_) if self.was_sent(how) => Outcome::UpstreamBroke,
             End::Failed(_) | End::Unsent(_) => Outcome::Failed,
         }
     }
 
     fn bytes(&self, how: &End, answer: &Answer) -> Bytes {
-        let left = if self.is_original() { self.start.received } else { self.start.sent };
         let is_refused = self.overflow || fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
-        let is_sent = self.facts.state == State::Edited && !self.is_unedited() && is_answered;
-        let saved = if is_sent { self.facts.spared() } else { 0 };
-        // What was decided before the gateway began to observe is sent as decided, and does not count as
-        // hypothetical.
+        let spares = self.facts.state == State::Edited && !self.has_dropped_edits() && is_answered;
+        let saved = if spares { self.facts.spared() } else { 0 };
+        // Decisions from before the gateway began to observe are still applied: what they save is not hypothetical.
         let would = self.facts.would.filter(|_| is_answered);
         let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
         Bytes {
             received: self.start.received,
-            sent: if self.was_sent(how) { left } else { 0 },
+            sent: if self.was_sent(how) { self.sent_bytes() } else { 0 },
             saved,
             saved_tokens_estimate: saved / BYTES_PER_TOKEN,
             would_have_saved,
@@ -173,7 +172,11 @@ impl Follow {
         }
         Edits {
             state: self.facts.state.into(),
-            why: self.facts.why.clone().or_else(|| self.is_bare().then(|| ADDITIONS.to_owned())),
+            why: self
+                .facts
+                .why
+                .clone()
+                .or_else(|| self.has_dropped_additions().then(|| ADDITIONS_REFUSED.to_owned())),
             deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
             decided: *fresh as u32,
@@ -201,15 +204,15 @@ impl Follow {
                 made: *spliced,
                 output: splice.output.clone(),
             }),
-            marked: self.facts.state == State::Edited && !self.is_unedited() && kinds.has_marks(),
+            marked: self.facts.state == State::Edited && !self.has_dropped_edits() && kinds.has_marks(),
             added: self.added(),
-            original_resent: self.is_unedited(),
+            original_resent: self.has_dropped_edits(),
             reasoning_dropped: answer.reasoning_dropped,
             recalls: self.facts.recalls,
         }
     }
 
-    /// The members that were added or added to.
+    /// The members that were added or added to in the form that was sent.
     fn added(&self) -> Vec<String> {
         let sent = self.start.added.iter().filter(|_| !self.is_original());
         sent.map(|name| (*name).to_owned()).collect()

@@ -24,21 +24,21 @@ pub(in crate::app) struct Start {
     pub(in crate::app) received: u64,
     /// Bytes that leave, with the envelope and all additions.
     pub(in crate::app) sent: u64,
-    /// Bytes of the edited body, without its envelope and the additions that any form of it gets.
+    /// Bytes of the rewritten body, before members are added and without the envelope.
     pub(in crate::app) rewritten_to: u64,
     /// The members beside the messages that were added or added to.
     pub(in crate::app) added: Vec<&'static str>,
-    /// The budget that is reached, or nearly, if any is.
+    /// The budget that is reached or nearly reached, if any.
     pub(in crate::app) budget: Option<Reached>,
     pub(in crate::app) attempt: Attempt,
-    /// Where its record waits to be completed; `None` if it was not read.
+    /// Where its record waits to be completed; `None` if the request was not read.
     pub(in crate::app) slot: Option<Slot>,
     /// The summary to begin once this request is answered.
     pub(in crate::app) job: Option<Box<Job>>,
 }
 
 impl Start {
-    /// The start, at this moment, of a request that leaves as it came.
+    /// The start of a request that leaves now as it came.
     pub(in crate::app) fn unchanged(id: String, enveloped: &Enveloped) -> Self {
         let Inbound { head, body, received_at, read_at, .. } = &enveloped.inbound;
         let bytes = (body.len() + enveloped.overhead()) as u64;

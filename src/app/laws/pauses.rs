@@ -96,7 +96,7 @@ fn what_nobody_marks_is_gone_when_the_provider_says_so() {
                 // The instructions are cached, whoever has used them.
                 let history = wire.saturating_sub(again).saturating_sub(FRAME as u64);
                 let read = (FRAME as u64 + (history as f64 * share) as u64) / 4;
-                core.learned.pause_told(&core.lineage, "", facts, rig::clock(), read);
+                core.learned.learn_pause(&core.lineage, "", facts, rig::clock(), read);
                 core.lineage.ended(place, Fate::Told { read, written: 0 });
                 let figure = Figure {
                     messages: facts.messages as usize,

@@ -1,4 +1,5 @@
-//! Gathers what the planner needs to know about the world: prices, window, previous figures, the provider's cache.
+//! Gathers what the planner needs to know besides the request itself: prices, the window, reported prompt sizes, the
+//! provider's cache.
 
 use super::rewrite::Request;
 use super::summaries::Summaries;
@@ -10,19 +11,19 @@ use crate::usage::{self, Price, Vendor};
 
 impl Request<'_> {
     /// The facts by which a request is planned.
-    pub(super) fn known(&self, place: &Place) -> planner::Facts {
+    pub(super) fn planner_facts(&self, place: &Place) -> planner::Facts {
         let (model, price) = (self.model(), self.price());
         let kind = self.cache();
         let windows = &self.core.learned.windows;
-        let learned = windows.of(self.asked.upstream, model, self.now_ms);
+        let learned = windows.of(self.context.upstream, model, self.now_ms);
         let head = place.chains[place.sent];
         let report = self.track.meter.report(head);
         // An answer that ended because the window was full counts as a refusal.
         let filled = self.core.recovers() && place.relation != Relation::Retry && windows.is_full(head);
         // An observing gateway plans as if it rewrote.
         let refuses = self.core.settings.recover.enabled
-            && self.asked.vendor.is_some_and(Vendor::refuses_what_is_too_long)
-            && windows.is_clear(self.asked.upstream)
+            && self.context.vendor.is_some_and(Vendor::refuses_what_is_too_long)
+            && windows.reports_overflows(self.context.upstream)
             && !report.is_nothing();
         let end_ttl_ms = self.conversation.end_ttl_ms();
         let of_thread = |made: &Summaries| made.of_thread(&self.tuning(place).terms, &place.thread.id);
@@ -36,12 +37,12 @@ impl Request<'_> {
             price: price.map(|price| price.base.input.picodollars() as f64),
             cold: self.is_cold(place),
             window: learned.or_else(|| price.and_then(|price| price.context_window)),
-            overflow: self.asked.overflow.or_else(|| filled.then(Overflow::default)),
+            overflow: self.context.overflow.or_else(|| filled.then(Overflow::default)),
             measured: report.figure().map(|figure| (figure.messages, figure.tokens)),
             measured_elsewhere: report.is_of_another(model),
             refuses,
             bytes_per_token: self.track.meter.bytes_per_token(model),
-            now_ms: self.now(),
+            now_ms: self.now_unix_ms(),
             ttl_ms: kind.ttl_ms(end_ttl_ms).unwrap_or(0),
             prelude: self.prelude_for(kind, place),
             cache: place.cache.0.half(),
