@@ -1,12 +1,12 @@
-//! Histograms. Bounded: the buckets are fixed, and nothing tells whose a value was.
+//! Histograms. Their size is bounded: the buckets are fixed, and values are not kept apart by conversation or client.
 
 use std::fmt::Write as _;
 
-/// Counts of values by upper bound, and of those beyond the last one.
+/// Counts of values by the upper bound of their bucket.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Histogram {
     bounds: &'static [f64],
-    /// One more than there are bounds.
+    /// One for each bound, and one for the values beyond the last bound.
     counts: Vec<u64>,
     sum: f64,
 }
@@ -25,7 +25,8 @@ impl Histogram {
         }
     }
 
-    /// Writes it in Prometheus' text format, where every bucket includes all below it. `labels` go before the bound.
+    /// Writes the histogram in Prometheus' text format, in which every bucket includes all lower ones. `labels` go
+    /// before the label of the bound.
     pub(super) fn write(&self, name: &str, labels: &str, page: &mut String) {
         let mut count = 0;
         let bounds = self.bounds.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);

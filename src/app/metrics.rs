@@ -1,11 +1,11 @@
 //! The counters, in Prometheus' text format.
 //!
-//! All of this process: it begins with 0. Costs are those that are known; what they say nothing about is counted
-//! beside.
+//! They count what this process has done, and begin with 0. Costs are the known ones; what is of unknown cost is
+//! counted separately.
 
 use std::fmt::{Display, Write as _};
 
-use super::tally::{Changes, Cuts, PROMPTS, Sums, Tally};
+use super::tally::{Changes, Cuts, HIT_RATE_PROMPTS, Sums, Tally};
 use crate::server::Stats;
 use crate::store::Store;
 
@@ -17,10 +17,10 @@ pub(super) fn text(store: &dyn Store, tally: &Tally, stats: &Stats) -> String {
     page.text
 }
 
-/// What is said of a metric that is one.
+/// The type of a metric that is a histogram.
 const HISTOGRAM: &str = "histogram";
 
-/// A label's value as it may stand in quotes: those of the configuration hold whatever the user likes.
+/// A label's value, escaped to stand in quotes. Values from the configuration may hold any characters.
 fn escaped(word: &str) -> String {
     word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -32,7 +32,7 @@ struct Page {
 }
 
 impl Page {
-    /// What the server and the store count.
+    /// The counters of the server and the store.
     fn served(&mut self, stats: &Stats, lost: u64, failed_reads: u64) {
         for (name, help, value) in [
             ("connections_total", "Connections accepted", stats.connections.value()),
@@ -88,7 +88,7 @@ impl Page {
         }
     }
 
-    /// What was booked.
+    /// The sums of the records.
     fn booked(&mut self, sums: &Sums) {
         let (totals, tokens) = (&sums.totals, &sums.totals.tokens);
         self.plain("records_total", "Requests that were booked", totals.requests);
@@ -135,7 +135,7 @@ impl Page {
     /// What the provider's cache was worth.
     fn cache(&mut self, sums: &Sums) {
         let help = format!(
-            "The share of the last {PROMPTS} prompts that was read from the provider's cache, 0 to 1"
+            "The share of the last {HIT_RATE_PROMPTS} prompts that was read from the provider's cache, 0 to 1"
         );
         match sums.cache_hit_rate() {
             Some(rate) => self.plain("cache_hit_rate", &help, rate),
@@ -150,7 +150,7 @@ impl Page {
         self.plain("cache_saved_unknown_total", help, cache.unknown);
     }
 
-    /// What was changed of old parts, and cut of new ones.
+    /// The changes to old parts by events, and the cuts in new results.
     fn events(&mut self, sums: &Sums) {
         let events =
             |of: fn(&Changes) -> u64| sums.events.iter().map(move |(reason, all)| (&**reason, of(all)));
@@ -180,7 +180,7 @@ impl Page {
         self.plain("overflows_total", "Prompts that the provider refused as too long", sums.overflows);
     }
 
-    /// How prompts fill the window, and what they are made of.
+    /// How full prompts make the window, and what they are made of.
     fn prompts(&mut self, sums: &Sums) {
         let zones = sums.zones.iter().map(|(zone, count)| (&**zone, *count));
         self.labelled("prompts_total", "Prompts by how full the model's window was", "zone", zones);
@@ -216,7 +216,7 @@ impl Page {
         self.labelled("doom_loops_total", help, "results", loops);
     }
 
-    /// What the gateway asked for itself. It is in the tokens and the cost of all requests, too.
+    /// The gateway's own calls. The tokens and the cost of all requests include them.
     fn own_calls(&mut self, sums: &Sums) {
         let own = &sums.own;
         self.plain("summaries_total", "Summaries that were made", own.summaries);
@@ -231,7 +231,7 @@ impl Page {
         );
     }
 
-    /// Histograms, each with a value of each request.
+    /// The histograms, each with one value for each request.
     fn sizes(&mut self, sums: &Sums) {
         let sizes = &sums.sizes;
         self.begin(
@@ -265,7 +265,7 @@ impl Page {
         let _ = writeln!(self.text, "plimsoll_{name} {value}");
     }
 
-    /// A metric with a value for each of some words, none of them chosen by a client.
+    /// A metric with one value for each of some words. No client chooses these words.
     fn labelled<'a>(
         &mut self,
         name: &str,

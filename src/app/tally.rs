@@ -1,7 +1,7 @@
 //! Sums of the records of this process, for the metrics, and alerts about them in the log.
 //!
 //! A record is counted off the request's path, when it is handed to the store, whether or not the store takes it.
-//! Memory does not grow with what clients send: as labels, only names from the configuration are kept.
+//! Memory does not grow with what clients send: only names from the configuration become labels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,31 +12,33 @@ use hashlink::LruCache;
 use super::histogram::Histogram;
 use crate::config::Alerts;
 use crate::conversation::NamePatterns;
-use crate::ledger::{Caching, Event, Record, Shares, Totals};
+use crate::ledger::{Caching, Event, Made, Record, Shares, Totals};
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;
 use crate::usage::Tokens;
 
-/// Threads that are remembered; beyond that the least recently used are dropped.
-const THREADS: usize = 4096;
+/// The most threads that are remembered. Beyond that, the least recently used ones are dropped.
+const MAX_THREADS: usize = 4096;
 /// The number of prompts that the cache hit rate covers.
-pub(super) const PROMPTS: usize = 100;
+pub(super) const HIT_RATE_PROMPTS: usize = 100;
 /// The label for tools that the configuration does not name.
 const OTHER: &str = "other";
 
-const TOKENS: &[f64] = &[1e3, 4e3, 16e3, 32e3, 64e3, 128e3, 200e3, 500e3, 1e6];
-const MESSAGES: &[f64] = &[2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
-const TURNS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0];
-const SHARES: &[f64] = &[0.05, 0.1, 0.15, 0.3, 0.5, 0.6, 0.75, 0.9, 1.0];
-const GROWTH: &[f64] = &[0.0, 100.0, 300.0, 1e3, 3e3, 10e3, 30e3, 100e3];
-const RATIOS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0];
-const SCORES: &[f64] = &[0.5, 0.75, 0.85, 0.95, 1.0];
-const SECONDS: &[f64] = &[0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
+// The upper bounds of the histograms' buckets.
+const TOKEN_BOUNDS: &[f64] = &[1e3, 4e3, 16e3, 32e3, 64e3, 128e3, 200e3, 500e3, 1e6];
+const MESSAGE_BOUNDS: &[f64] = &[2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
+const TURN_BOUNDS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+const SHARE_BOUNDS: &[f64] = &[0.05, 0.1, 0.15, 0.3, 0.5, 0.6, 0.75, 0.9, 1.0];
+const GROWTH_BOUNDS: &[f64] = &[0.0, 100.0, 300.0, 1e3, 3e3, 10e3, 30e3, 100e3];
+const RATIO_BOUNDS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0];
+const SCORE_BOUNDS: &[f64] = &[0.5, 0.75, 0.85, 0.95, 1.0];
+const SECOND_BOUNDS: &[f64] = &[0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0];
 
 /// The counts of this process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     counts: Mutex<Counts>,
+    /// How many batches the store did not take.
     lost: AtomicU64,
     /// The tools that the configuration names, each pattern set as written there.
     tools: Vec<(String, NamePatterns)>,
@@ -47,36 +49,36 @@ pub(super) struct Tally {
 #[derive(Debug)]
 struct Counts {
     sums: Sums,
-    threads: LruCache<String, Seen>,
+    threads: LruCache<String, ThreadState>,
 }
 
 impl Default for Counts {
     fn default() -> Self {
-        Self { sums: Sums::default(), threads: LruCache::new(THREADS) }
+        Self { sums: Sums::default(), threads: LruCache::new(MAX_THREADS) }
     }
 }
 
 /// The state of a thread after its last request.
 #[derive(Debug, Default)]
-struct Seen {
+struct ThreadState {
     zone: Option<Zone>,
     /// Whether it repeats the same call.
     repeats: bool,
 }
 
-/// What is new with a request.
+/// How a request has changed the state of its thread.
 #[derive(Debug, Default)]
-struct News {
+struct ThreadChange {
     /// The change of zone, if there is one.
-    moved: Option<Moved>,
+    zone: Option<ZoneChange>,
     /// Whether the thread has begun to repeat the same call.
-    repeats: bool,
+    begins_to_repeat: bool,
 }
 
 /// A change of a thread's zone.
 #[derive(Debug, Clone, Copy)]
-struct Moved {
-    /// `None`: its zone was not known before.
+struct ZoneChange {
+    /// `None`: the zone was not known before.
     from: Option<Zone>,
     to: Zone,
 }
@@ -84,7 +86,7 @@ struct Moved {
 /// What the log reports about a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Alert {
-    /// It has come to the zone that the configuration names, or above.
+    /// It has reached the zone that the configuration names, or one above.
     Zone,
     /// A prompt grew much faster than was usual.
     Spike,
@@ -103,7 +105,7 @@ impl Alert {
     }
 }
 
-/// The counts.
+/// Everything that is summed up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sums {
     pub(super) totals: Totals,
@@ -121,9 +123,9 @@ pub(super) struct Sums {
     pub(super) spikes: u64,
     /// Prompts that the provider refused as too long.
     pub(super) overflows: u64,
-    /// Requests whose turn ends in the same call over and over, by whether the results are the same too.
+    /// Requests whose turn ends in the same call again and again, by whether the results are the same too.
     pub(super) doom_loops: BTreeMap<&'static str, u64>,
-    /// Requests whose instructions differ from those of their thread before.
+    /// Requests whose instructions differ from those of the thread's request before.
     pub(super) volatile: u64,
     /// What prompts were made of, in tokens.
     pub(super) shares: Shares,
@@ -139,8 +141,9 @@ pub(super) struct Sums {
 pub(super) struct Changes {
     pub(super) count: u64,
     pub(super) cleared: u64,
-    /// Estimated tokens that later requests are spared, and that are written to the provider's cache again.
+    /// Tokens that later requests are spared, an estimate.
     pub(super) freed: u64,
+    /// Tokens that are written to the provider's cache again, an estimate.
     pub(super) rewritten: u64,
 }
 
@@ -159,7 +162,7 @@ pub(super) struct Own {
     pub(super) tokens: Tokens,
 }
 
-/// Histograms with one value for each request for which it is known.
+/// Histograms with one value for each request of which that value is known.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sizes {
     pub(super) input: Histogram,
@@ -182,18 +185,18 @@ pub(super) struct Sizes {
 impl Default for Sizes {
     fn default() -> Self {
         Self {
-            input: Histogram::new(TOKENS),
-            output: Histogram::new(TOKENS),
-            total: Histogram::new(TOKENS),
-            messages: Histogram::new(MESSAGES),
-            turns: Histogram::new(TURNS),
-            utilisation: Histogram::new(SHARES),
-            growth: Histogram::new(GROWTH),
-            results: Histogram::new(SHARES),
-            tools: Histogram::new(SHARES),
-            ratio: Histogram::new(RATIOS),
-            fidelity: Histogram::new(SCORES),
-            gateway: Histogram::new(SECONDS),
+            input: Histogram::new(TOKEN_BOUNDS),
+            output: Histogram::new(TOKEN_BOUNDS),
+            total: Histogram::new(TOKEN_BOUNDS),
+            messages: Histogram::new(MESSAGE_BOUNDS),
+            turns: Histogram::new(TURN_BOUNDS),
+            utilisation: Histogram::new(SHARE_BOUNDS),
+            growth: Histogram::new(GROWTH_BOUNDS),
+            results: Histogram::new(SHARE_BOUNDS),
+            tools: Histogram::new(SHARE_BOUNDS),
+            ratio: Histogram::new(RATIO_BOUNDS),
+            fidelity: Histogram::new(SCORE_BOUNDS),
+            gateway: Histogram::new(SECOND_BOUNDS),
         }
     }
 }
@@ -210,8 +213,7 @@ impl Tally {
         let due = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.sums.add(record, &self.tools);
-            let news = counts.news(record);
-            let due = news.alerts(record, self.alerts);
+            let due = counts.update_thread(record).alerts(record, self.alerts);
             for alert in &due {
                 *counts.sums.alerts.entry(alert.as_str()).or_default() += 1;
             }
@@ -222,21 +224,22 @@ impl Tally {
         }
     }
 
-    /// Counts figures that were reported late, for a record that was counted without them; `is_known`: by this
-    /// process.
+    /// Counts figures that were reported late, for a record that was counted without them. `is_known` tells whether
+    /// this process has counted the record.
     pub(super) fn book_late(&self, record: &Record, is_known: bool) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.sums.add_late(record, is_known);
     }
 
-    /// Counts whether a record was stored or lost. The log reports every doubling of the losses: whatever fills the
-    /// queue leaves no time for a line for each.
-    pub(super) fn stored(&self, stored: bool) {
-        if !stored {
-            let dropped = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
-            if dropped.is_power_of_two() {
-                tracing::warn!(dropped, "the store's queue is full: what was to be recorded is dropped");
-            }
+    /// Counts a batch as lost unless it `was_taken` by the store. The log reports every doubling of the losses, since a
+    /// full queue leaves no time for a line for each loss.
+    pub(super) fn stored(&self, was_taken: bool) {
+        if was_taken {
+            return;
+        }
+        let dropped = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
+        if dropped.is_power_of_two() {
+            tracing::warn!(dropped, "the store's queue is full: what was to be recorded is dropped");
         }
     }
 
@@ -246,40 +249,41 @@ impl Tally {
 }
 
 impl Counts {
-    /// Updates the state of a thread, and returns what is new.
-    fn news(&mut self, record: &Record) -> News {
+    /// Updates the state of a record's thread, counts a transition of its zone, and returns what has changed.
+    fn update_thread(&mut self, record: &Record) -> ThreadChange {
         let Some(thread) = record.thread.as_ref().filter(|_| record.own.is_none()) else {
-            return News::default();
+            return ThreadChange::default();
         };
-        let seen = self.threads.entry(thread.clone()).or_insert_with(Seen::default);
+        let state = self.threads.entry(thread.clone()).or_insert_with(ThreadState::default);
         let repeats = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
-        let mut news = News { moved: None, repeats: repeats && !seen.repeats };
-        seen.repeats = repeats;
+        let mut change = ThreadChange { zone: None, begins_to_repeat: repeats && !state.repeats };
+        state.repeats = repeats;
         let zone = record.window.as_ref().and_then(|window| Zone::named(window.zone_sent.as_ref()?));
-        if let Some(to) = zone.filter(|zone| seen.zone != Some(*zone)) {
-            let from = seen.zone.replace(to);
+        if let Some(to) = zone.filter(|zone| state.zone != Some(*zone)) {
+            let from = state.zone.replace(to);
             if let Some(from) = from {
                 let transition = (from.as_str().to_owned(), to.as_str().to_owned());
                 *self.sums.transitions.entry(transition).or_default() += 1;
             }
-            news.moved = Some(Moved { from, to });
+            change.zone = Some(ZoneChange { from, to });
         }
-        news
+        change
     }
 }
 
-impl News {
+impl ThreadChange {
     /// The alerts that are due, of those that the configuration wants.
     fn alerts(&self, record: &Record, wanted: Alerts) -> Vec<Alert> {
         let is_spike = record.window.as_ref().is_some_and(|window| window.spike);
         let reaches = |zone: Zone| {
-            let has_reached = |moved: Moved| moved.to >= zone && moved.from.is_none_or(|from| from < zone);
-            self.moved.is_some_and(has_reached)
+            let has_reached =
+                |change: ZoneChange| change.to >= zone && change.from.is_none_or(|from| from < zone);
+            self.zone.is_some_and(has_reached)
         };
         [
             (Alert::Zone, wanted.zone.is_some_and(reaches)),
             (Alert::Spike, wanted.spikes && is_spike),
-            (Alert::DoomLoop, wanted.doom_loops && self.repeats),
+            (Alert::DoomLoop, wanted.doom_loops && self.begins_to_repeat),
         ]
         .into_iter()
         .filter_map(|(alert, is_due)| is_due.then_some(alert))
@@ -317,7 +321,7 @@ impl Sums {
 
     fn add(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
         self.totals.add(record);
-        self.read(record);
+        self.add_cache_read(record);
         if let Some(own) = &record.own {
             self.own.summaries += u64::from(own.messages > 0);
             self.own.millis += record.timing.total_ms;
@@ -329,9 +333,9 @@ impl Sums {
         if let Some(found) = &record.doom_loop {
             *self.doom_loops.entry(found.results()).or_default() += 1;
         }
-        self.made_of(record);
+        self.add_shares(record);
         if record.edits.were_sent() {
-            self.changed(record, tools);
+            self.add_edits(record, tools);
         }
         if let Some(window) = &record.window {
             self.spikes += u64::from(window.spike);
@@ -344,20 +348,21 @@ impl Sums {
 
     fn add_late(&mut self, record: &Record, is_known: bool) {
         self.totals.add_late(record, is_known);
-        self.read(record);
+        self.add_cache_read(record);
         self.sizes.add_tokens(record);
     }
 
     /// Records how much of a prompt was read from the provider's cache.
-    fn read(&mut self, record: &Record) {
+    fn add_cache_read(&mut self, record: &Record) {
         let Caching { read, prompt, .. } = Caching::of(record);
         if prompt > 0 {
             self.prompts.push_back((read, prompt));
-            self.prompts.drain(..self.prompts.len().saturating_sub(PROMPTS));
+            self.prompts.drain(..self.prompts.len().saturating_sub(HIT_RATE_PROMPTS));
         }
     }
 
-    fn made_of(&mut self, record: &Record) {
+    /// Adds what a prompt is made of.
+    fn add_shares(&mut self, record: &Record) {
         let Some(prompt) = &record.prompt else { return };
         self.volatile += u64::from(prompt.volatile_at.is_some());
         let sum = &mut self.shares;
@@ -373,13 +378,13 @@ impl Sums {
         }
     }
 
-    fn changed(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
+    /// Adds the event of a request, and the results that it cut.
+    fn add_edits(&mut self, record: &Record, tools: &[(String, NamePatterns)]) {
         if let Some(event) = &record.edits.event {
             self.events.entry(event.reason.to_string()).or_default().add(event);
         }
-        for made in
-            record.edits.made.iter().filter(|made| made.rules.split('+').any(|rule| rule == "truncate"))
-        {
+        let is_cut = |made: &&Made| made.rules.split('+').any(|rule| rule == "truncate");
+        for made in record.edits.made.iter().filter(is_cut) {
             let tool = made.tool.as_deref().unwrap_or_default();
             let named = tools.iter().find(|(_, tools)| tools.matches(tool)).map(|(name, _)| &**name);
             let cuts = self.truncations.entry(named.unwrap_or(OTHER).to_owned()).or_default();
@@ -519,10 +524,10 @@ mod tests {
             let window = Some(Window { zone_sent: Some(zone.into()), ..Window::default() });
             tally.book(&Record { thread: Some(thread.to_string()), window, ..Record::default() });
         };
-        (0..=THREADS).for_each(|thread| book(thread, "green"));
-        (0..=THREADS).rev().for_each(|thread| book(thread, "red"));
+        (0..=MAX_THREADS).for_each(|thread| book(thread, "green"));
+        (0..=MAX_THREADS).rev().for_each(|thread| book(thread, "red"));
         let counted = tally.sums().transitions.into_values().sum::<u64>();
-        assert_eq!(counted, THREADS as u64, "all but the first have come from one zone to another");
+        assert_eq!(counted, MAX_THREADS as u64, "all but the first have come from one zone to another");
     }
 
     /// Each alert is reported when its cause begins, and not again as long as that lasts.
@@ -578,7 +583,7 @@ mod tests {
         assert_eq!(rate(), Some(0.0));
         book(Some(prompt(100, 600, 0)));
         assert_eq!(rate(), Some(0.75));
-        (0..PROMPTS).for_each(|_| book(Some(prompt(1, 2, 1))));
+        (0..HIT_RATE_PROMPTS).for_each(|_| book(Some(prompt(1, 2, 1))));
         tally.book(&Record { prompt_is_unknown: true, tokens: Some(prompt(9, 0, 0)), ..Record::default() });
         assert_eq!(rate(), Some(0.5));
     }
@@ -644,18 +649,18 @@ mod tests {
             one
         };
         let expected = Sizes {
-            input: one(TOKENS, 45_050.0),
-            output: one(TOKENS, 500.0),
-            total: one(TOKENS, 45_550.0),
-            messages: one(MESSAGES, 7.0),
-            turns: one(TURNS, 2.0),
-            utilisation: one(SHARES, 0.5),
-            growth: one(GROWTH, 1_200.0),
-            results: one(SHARES, 0.7),
-            tools: one(SHARES, 0.1),
-            ratio: one(RATIOS, 8.0),
-            fidelity: one(SCORES, 0.9),
-            gateway: one(SECONDS, 0.0005),
+            input: one(TOKEN_BOUNDS, 45_050.0),
+            output: one(TOKEN_BOUNDS, 500.0),
+            total: one(TOKEN_BOUNDS, 45_550.0),
+            messages: one(MESSAGE_BOUNDS, 7.0),
+            turns: one(TURN_BOUNDS, 2.0),
+            utilisation: one(SHARE_BOUNDS, 0.5),
+            growth: one(GROWTH_BOUNDS, 1_200.0),
+            results: one(SHARE_BOUNDS, 0.7),
+            tools: one(SHARE_BOUNDS, 0.1),
+            ratio: one(RATIO_BOUNDS, 8.0),
+            fidelity: one(SCORE_BOUNDS, 0.9),
+            gateway: one(SECOND_BOUNDS, 0.0005),
         };
         assert_eq!((sizes, overflows, shares.results), (expected, 1, 70));
         let tokens = Tokens { input: 8, output: 2, ..Tokens::default() };
