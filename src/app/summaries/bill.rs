@@ -1,4 +1,4 @@
-//! Books the cost of summaries on their conversation, and stores what they say.
+//! Books the cost of summaries on their conversation, and stores the summaries.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn report(
     spending: Spending,
 ) -> Report {
     Box::new(move |done| {
-        spending.ended(done);
+        spending.book_actual(done);
         let now_ms = clock::now_ms();
         let calls = done.calls.iter().enumerate();
         let records = calls.map(|(at, call)| record(done, at, call, now_ms));

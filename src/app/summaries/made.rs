@@ -39,7 +39,7 @@ impl Prospect {
 impl Summaries {
     /// Records that a summary of this thread is paid for, although none is ready.
     pub(in crate::app) fn pay(&self, thread: &str) {
-        self.spending.begins(thread);
+        self.spending.book_expected(thread);
     }
 
     /// Makes a summary available.

@@ -1,11 +1,13 @@
-//! When a summary is written, and when a finished one may be used.
+//! Decides when a summary is written, and when a finished one may be used.
 //!
 //! A summary replaces exactly the history whose chain it carries, and is offered to no other. One is begun after a
-//! request whose prompt is near the window, in tokens and in steps, if no usable one is ready or being written. One
-//! that is written too early may be paid for in vain; if it is too late, messages are dropped, which is worse. So a
-//! summary that is expensive compared to what the conversation has cost is delayed until room is needed, but no longer.
+//! request whose prompt is near the window, in tokens and in requests left, if no usable one is ready or being written.
+//! A summary that is written too early may be paid for in vain. If it is written too late, messages are dropped, which
+//! is worse. So a summary that is expensive compared to what the conversation has cost is delayed until room is needed,
+//! but no longer.
 
 mod bill;
+mod choice;
 #[cfg(test)]
 mod made;
 mod outdated;
@@ -24,27 +26,29 @@ use super::budget::Budget;
 use super::route::Served;
 use super::tally::Tally;
 use crate::config::Summarize;
-use crate::conversation::{self, Chain, Conversation, Digest, PartKind, Role};
+use crate::conversation::{Chain, Conversation, Digest, PartId};
 use crate::lineage::Place;
+use crate::plan::LeafEdit;
 use crate::planner::cuts::cuts;
 use crate::planner::splice::SUMMARY;
 use crate::planner::{Applied, Cut, Layout, Level, Policy, Splice};
 use crate::protocol::{self, Protocol};
 use crate::store::{Recent, Store, Summary};
 use crate::strategy::ladder;
-use crate::strategy::summary::{self, Demand, Split, cut, split};
+use crate::strategy::summary::{self, Demand};
 use crate::strategy::window::{self, Gauge};
 use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
-use crate::usage::{self, Binding, Catalogue, Price, Vendor};
+use crate::usage::{Binding, Catalogue, Price, Vendor};
 
+use choice::{Choice, next_cut};
 use outdated::Outdated;
 use price::{Expected, Spending};
 
-/// For how many threads it is remembered that the store was asked for their summaries.
-const ASKED: u64 = 65_536;
+/// The most threads for which it is remembered that the store was asked for their summaries.
+const MAX_ASKED: u64 = 65_536;
 /// The assumed window of a model in tokens, if nothing is known or set.
-const WINDOW: u64 = 32_000;
+const DEFAULT_WINDOW: u64 = 32_000;
 
 /// How the summaries of a conversation are made.
 pub(super) struct Terms {
@@ -56,7 +60,7 @@ pub(super) struct Terms {
     writer: Option<Served>,
     /// The model that writes them; `None`: the request's own.
     model: Option<String>,
-    /// How full the window may get.
+    /// How full the window may become.
     window: window::Settings,
     /// Which summaries free too little to be used.
     ladder: ladder::Settings,
@@ -72,7 +76,7 @@ pub(super) struct Summaries {
     outdated: Outdated,
 }
 
-/// What is needed to know of a request.
+/// What must be known of a request to decide about a summary.
 #[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) protocol: &'static dyn Protocol,
@@ -101,12 +105,37 @@ pub(super) struct Prospect {
     conversation_id: String,
     chain: Chain,
     cut: Cut,
-    sent: HashMap<crate::conversation::PartId, Vec<(u32, crate::plan::LeafEdit)>>,
+    /// Parts that are sent in another form than the client sent.
+    sent: HashMap<PartId, Vec<(u32, LeafEdit)>>,
     previous: Option<Arc<Summary>>,
     bytes: u64,
     bytes_per_token: f64,
     model: Option<String>,
     now_ms: i64,
+}
+
+impl Prospect {
+    fn new(seen: Seen<'_>, choice: Choice, previous: Option<Arc<Summary>>) -> Self {
+        let Seen { conversation, place, terms, applied, .. } = seen;
+        let Choice { cut, bytes } = choice;
+        let is_replaced = |applied: &&Applied| (applied.part.message as usize) < cut.end;
+        let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
+        Self {
+            terms: Arc::clone(terms),
+            protocol: seen.protocol,
+            conversation: conversation.clone(),
+            thread: place.thread.id.clone(),
+            conversation_id: place.thread.conversation.clone(),
+            chain: place.chains[cut.end],
+            sent: applied.iter().filter(is_replaced).map(edits).collect(),
+            cut,
+            previous,
+            bytes,
+            bytes_per_token: seen.bytes_per_token,
+            model: seen.model.map(str::to_owned),
+            now_ms: seen.now_ms,
+        }
+    }
 }
 
 impl Terms {
@@ -123,11 +152,9 @@ impl Terms {
             ladder: policy.ladder,
         }
     }
-}
 
-impl Terms {
-    /// Whether a summary is to be prepared: not before the prompt has reached its share of the window, and then as soon
-    /// as one of the next requests may have no room without it, as far as the growth is known.
+    /// Whether a summary is to be prepared: once the prompt has reached `trigger` of the window and one of the next
+    /// requests may have no room without a summary, as far as the growth is known; or if there are too many messages.
     fn is_due(&self, level: Level) -> bool {
         let is_near = |gauge: Gauge| {
             gauge.reaches(self.settings.trigger, &self.window)
@@ -136,13 +163,13 @@ impl Terms {
         level.gauge.is_some_and(is_near) || level.is_crowded(&self.window)
     }
 
-    /// The most that a summary may cost, in bytes of plain input. There is no limit once room is needed, nor if room is
-    /// made at once then, whatever the price.
-    fn most(&self, level: Level) -> f64 {
+    /// The most that a summary may cost, in bytes of plain input. There is no limit once room is needed, nor if making
+    /// room must not wait whatever it costs (`level.patient`).
+    fn max_cost(&self, level: Level) -> f64 {
         let is_wanted = |gauge: Gauge| gauge.reaches(self.window.trigger, &self.window);
         let is_late = level.gauge.is_none_or(is_wanted) || level.is_crowded(&self.window);
-        let is_bound = self.settings.most_loss < 1.0 && level.patient && !is_late;
-        if is_bound { level.account.allowance(self.settings.most_loss) } else { f64::INFINITY }
+        let is_limited = self.settings.most_loss < 1.0 && level.patient && !is_late;
+        if is_limited { level.account.allowance(self.settings.most_loss) } else { f64::INFINITY }
     }
 
     /// Whether a finished summary must be used.
@@ -155,15 +182,15 @@ impl Terms {
         summary.recipe == self.recipe && carries(place, summary)
     }
 
-    /// The window in tokens of the model that writes, given the `known` one, if any. The window set for the
-    /// conversation applies to its own model; for another model it is merely better than nothing.
+    /// The window, in tokens, of the model that writes, whose price list states `known`, if anything. The window set
+    /// for the conversation is meant for its own model; for another model it is used only if nothing is known.
     fn writers_window(&self, known: Option<u64>) -> u64 {
         let set = || self.window.window(known, None);
         let window = if self.model.is_some() { known.or_else(set) } else { set() };
-        window.unwrap_or(WINDOW)
+        window.unwrap_or(DEFAULT_WINDOW)
     }
 
-    /// How much a summary must free. If nothing is known of the window, as much as possible.
+    /// How much a summary must free. If the window is not known, that is as much as possible.
     fn demand(&self, level: Level) -> Demand {
         let Some(gauge) = level.gauge else {
             return Demand { wanted: u64::MAX, usable: level.prompt_tokens, least: 0 };
@@ -171,8 +198,8 @@ impl Terms {
         let (trigger, target) =
             (gauge.share(self.window.trigger, &self.window) as u64, gauge.target(&self.window));
         let (wanted, usable) = (gauge.prompt.max(trigger).saturating_sub(target), gauge.usable());
-        // A summary that frees less is passed over where messages may be dropped instead; if there are too many
-        // messages, none is.
+        // Where messages may be dropped instead, a summary that frees less than the least is passed over; but not if
+        // there are too many messages.
         let is_passed_over = self.ladder.enabled && !level.is_crowded(&self.window);
         let least = if is_passed_over { self.ladder.least_of(usable).min(wanted) } else { 0 };
         Demand { wanted, usable, least }
@@ -198,7 +225,7 @@ impl Summaries {
             summarizer,
             store,
             prices,
-            asked: Recent::of_entries(ASKED),
+            asked: Recent::of_entries(MAX_ASKED),
             spending,
             outdated: Outdated::new(),
         })
@@ -218,14 +245,14 @@ impl Summaries {
         splice_of(&*self.newest(terms, place)?, conversation, bound, place, &terms.layout)
     }
 
-    /// Whether a summary may be available now, for a history that has no room left; it must then be looked up. If
-    /// nothing else makes room (`is_needed`), waits for the one that is being written, but no longer than allowed and
-    /// than half of the time that is `left` for the request. Otherwise takes over one that another gateway has had
-    /// written.
+    /// Looks for a new summary of a history that has no room left, and returns whether one may be ready now. If nothing
+    /// else makes room (`is_needed`), waits for the one that is being written, but no longer than allowed and no longer
+    /// than half of the time that is `left` for the request. Otherwise takes over a summary that another thread or
+    /// another gateway has had written.
     pub(super) async fn wait(&self, terms: &Terms, place: &Place, is_needed: bool, left: Duration) -> bool {
-        let (thread, most) = (&place.thread.id, terms.max_wait.min(left / 2));
-        if is_needed && !most.is_zero() && self.summarizer.is_running(thread) {
-            self.summarizer.wait(thread, most).await;
+        let (thread, max_wait) = (&place.thread.id, terms.max_wait.min(left / 2));
+        if is_needed && !max_wait.is_zero() && self.summarizer.is_running(thread) {
+            self.summarizer.wait(thread, max_wait).await;
             return true;
         }
         let used = place.splice.as_ref().map_or(0, |splice| splice.end());
@@ -240,66 +267,36 @@ impl Summaries {
             return None;
         }
         if seen.splice.is_some_and(|splice| &*splice.rule == SUMMARY) {
-            self.outdated.note_use(place);
+            self.outdated.record_use(place);
         }
-        self.outdated.sees(place, conversation.messages.len(), seen.now_ms);
+        self.outdated.record_branch(place, conversation.messages.len(), seen.now_ms);
         if !terms.is_due(level) {
-            self.spending.is_not_asked(thread, self.summarizer.takes(thread));
+            self.spending.set_may_begin(thread, self.summarizer.takes(thread));
             return None;
         }
-        self.spending.asks(thread);
-        self.outdated.comes_near(place, &level, seen.now_ms);
+        self.spending.close(thread);
+        self.outdated.record_near(place, &level, seen.now_ms);
         if conversation.continues.is_some() || level.defers || !self.summarizer.takes(thread) {
             return None;
         }
         let newest = self.newest(terms, place);
-        let used = seen.splice.map_or(0, Splice::end);
-        // A finished one that was not used although it had to be cannot be used.
-        let is_stuck = terms.must_be_used(level);
-        if !is_stuck && newest.as_ref().is_some_and(|newest| newest.end > used) {
-            return None;
-        }
-        let demand = terms.demand(level);
-        // Clearing costs the gateway no call of its own, but does not reduce the number of messages.
-        let clearable = level.clearable_bytes as f64 >= demand.wanted as f64 * seen.bytes_per_token;
-        if clearable && !level.is_crowded(&terms.window) {
-            return None;
-        }
-        let (cut, bytes) = choose(seen, demand)?;
-        if newest.as_ref().is_some_and(|newest| newest.end >= cut.end) {
-            return None;
-        }
-        let expected = Expected::of(&seen, &cut, newest.as_deref(), &self.prices);
-        let is_dear = expected.is_some_and(|expected| expected.bytes > terms.most(level));
-        let is_vain = !level.is_crowded(&terms.window) && self.outdated.is_likely(place, &level);
-        if is_dear || is_vain {
-            self.spending.waits(thread);
+        let choice = next_cut(seen, newest.as_deref())?;
+        let expected = Expected::of(&seen, &choice.cut, newest.as_deref(), &self.prices);
+        let is_too_expensive = expected.is_some_and(|expected| expected.bytes > terms.max_cost(level));
+        let is_likely_vain = !level.is_crowded(&terms.window) && self.outdated.is_cut_likely(place, &level);
+        if is_too_expensive || is_likely_vain {
+            self.spending.reopen(thread);
             return None;
         }
         if self.take_over(terms, place, 0) {
             return None;
         }
-        self.spending.expects(thread, expected);
-        let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
-        Some(Prospect {
-            terms: Arc::clone(terms),
-            protocol: seen.protocol,
-            conversation: conversation.clone(),
-            thread: thread.clone(),
-            conversation_id: place.thread.conversation.clone(),
-            chain: place.chains[cut.end],
-            sent: seen.applied.iter().filter(|a| (a.part.message as usize) < cut.end).map(edits).collect(),
-            cut,
-            previous: newest,
-            bytes,
-            bytes_per_token: seen.bytes_per_token,
-            model: seen.model.map(str::to_owned),
-            now_ms: seen.now_ms,
-        })
+        self.spending.set_expected(thread, expected);
+        Some(Prospect::new(seen, choice, newest))
     }
 
-    /// The job for a prospect; `like` is the path of the client's own request, if a call of the gateway may be modelled
-    /// on it. `None` if nobody may be asked.
+    /// The job for a prospect. `like` is the path of the client's own request, if a call of the gateway may be modelled
+    /// on it. `None` if nobody may be asked for the summary.
     pub(super) fn job(
         &self,
         prospect: Prospect,
@@ -309,7 +306,7 @@ impl Summaries {
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
         let generation = prospect.previous.as_ref().map_or(0, |previous| previous.generation) + 1;
-        // What stays for now may be replaced later, so it is summarised too.
+        // Messages that stay for now may be replaced by the next summary, so they are summarised too.
         let first = prospect.cut.messages().next()?;
         Some(Job {
             thread: prospect.thread,
@@ -360,21 +357,21 @@ impl Summaries {
     /// Begins a job, unless there are too many already.
     pub(super) fn begin(&self, job: Job) {
         let thread = job.thread.clone();
-        self.spending.begins(&thread);
+        self.spending.book_expected(&thread);
         if self.summarizer.begin(job) {
-            self.outdated.begins(&thread);
+            self.outdated.record_begun(&thread);
         } else {
-            self.spending.is_not_begun(&thread);
+            self.spending.take_back(&thread);
         }
     }
 
-    /// What a thread's summaries have cost so far, in bytes of plain input; and whether one is being written, or
-    /// delayed until room is needed. If no request of this process has brought the thread near the window, one may be
-    /// delayed.
+    /// What a thread's summaries have cost so far, in bytes of plain input, and whether a summary is awaited: one that
+    /// is being written, or one that may be begun when room is needed. The latter is assumed if no request in this
+    /// process has brought the thread near the window.
     pub(super) fn of_thread(&self, terms: &Terms, thread: &str) -> (f64, bool) {
         let may_wait = terms.settings.enabled && terms.settings.most_loss < 1.0;
         let is_awaited = may_wait && self.spending.may_begin(thread) || self.summarizer.is_running(thread);
-        (self.spending.of(thread), is_awaited)
+        (self.spending.spent(thread), is_awaited)
     }
 
     /// Makes no further calls for the threads of a request, because its client summarises the history itself.
@@ -384,7 +381,7 @@ impl Summaries {
         }
     }
 
-    /// The summary of the thread or its parent that replaces the longest beginning of a history.
+    /// The usable summary, of the thread or its parent, that replaces the longest beginning of a history.
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
         let threads = [place.thread.parent.as_ref(), Some(&place.thread.id)];
         let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
@@ -425,67 +422,13 @@ impl Summaries {
     }
 }
 
-/// Where to cut, and how many bytes that would remove, as sent now.
-fn choose(seen: Seen<'_>, demand: Demand) -> Option<(Cut, u64)> {
-    let Seen { conversation, terms, applied, splice, bytes_per_token, .. } = seen;
-    let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.read_len() as u64).collect();
-    for applied in applied {
-        let message = &mut bytes[applied.part.message as usize];
-        *message = message.saturating_sub(applied.decision.bytes_spared());
-    }
-    // The messages replaced by a splice count as its text.
-    let taken = splice.map_or(0, |splice| splice.bytes_after);
-    for (at, bytes) in bytes.iter_mut().enumerate() {
-        *bytes = if splice.is_some_and(|splice| splice.drops(at)) { 0 } else { *bytes };
-    }
-    let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
-    let bound = seen.model.and_then(usage::binding);
-    let mut all = cuts(conversation, splice, bound, conversation.messages.len());
-    let mut before = vec![0_u64; bytes.len() + 1];
-    for (at, bytes) in bytes.iter().enumerate() {
-        before[at + 1] = before[at] + bytes;
-    }
-    let freed = |cut: &Cut| taken + cut.total(&before);
-    let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
-    let places: Vec<cut::Place> = all.iter().map(place).collect();
-    let chosen = if terms.settings.split == Split::Enough {
-        let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
-        cut::choose(&places, &each, demand, &terms.settings)
-    } else {
-        let messages = split_messages(conversation, &bytes, &tokens);
-        let first = split::point(&messages, demand.usable, &terms.settings)?;
-        cut::before(&places, first, demand, &terms.settings)
-    };
-    let cut = all.swap_remove(chosen?);
-    let bytes = freed(&cut);
-    Some((cut, bytes))
-}
-
-/// The messages of a history as [`split`] needs them.
-fn split_messages(
-    conversation: &Conversation,
-    bytes: &[u64],
-    tokens: &dyn Fn(u64) -> u64,
-) -> Vec<split::Message> {
-    let message = |(message, bytes): (&conversation::Message, &u64)| {
-        let index = &message.index;
-        let calls = index.parts.iter().any(|part| part.kind() == PartKind::ToolCall);
-        split::Message {
-            is_turn: index.starts_turn(),
-            is_answer: index.role == Role::Assistant && !calls,
-            bytes: *bytes,
-            tokens: tokens(*bytes),
-        }
-    };
-    conversation.messages.iter().zip(bytes).map(message).collect()
-}
-
 /// Whether a request's history begins with exactly what a summary replaces.
 fn carries(place: &Place, summary: &Summary) -> bool {
     place.chains.get(summary.end) == Some(&summary.chain)
 }
 
-/// A summary as it could be sent in place of the beginning of a history, if it replaces that.
+/// The splice that sends a summary in place of the beginning of a history; `None` if the summary does not replace that,
+/// or no more than the splice in use.
 fn splice_of(
     summary: &Summary,
     conversation: &Conversation,

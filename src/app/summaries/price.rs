@@ -1,7 +1,7 @@
 //! The cost of summaries in the unit of the gate: bytes of plain input of the conversation's own model.
 //!
-//! It is estimated from what the model of the summaries will read and how much it is asked to write. Once the calls are
-//! made, their actual cost replaces the estimate. All of it is kept in memory only.
+//! The cost is estimated from what the model that writes will read, and from how much it is asked to write. Once the
+//! calls are made, their actual cost replaces the estimate. All of this is kept in memory only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,31 +15,33 @@ use crate::summarizer::{Called, Done};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Price, Vendor};
 
-/// For how many threads the cost of summaries is remembered.
-const THREADS: u64 = 65_536;
-/// The price of a token of an answer in tokens of plain input, if no price is known.
-const ANSWER: f64 = 5.0;
+/// The most threads for which the cost of summaries is remembered.
+const MAX_THREADS: u64 = 65_536;
+/// The price of an output token, in tokens of plain input, if no price is known.
+const DEFAULT_OUTPUT_PRICE: f64 = 5.0;
 
 /// The expected cost of a summary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Expected {
     /// In bytes of plain input.
     pub(super) bytes: f64,
-    /// How many bytes of plain input a picodollar buys, if known.
+    /// The bytes of plain input that a picodollar buys, if known.
     per_picodollar: Option<f64>,
 }
 
-/// What is known of a thread.
+/// What is known of the summaries of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
+    /// In bytes of plain input.
     spent: f64,
-    /// The expected cost of the next summary; it counts as spent while that is being written.
+    /// The expected cost of the next summary. It counts as spent while the summary is being written.
     expected: Option<Expected>,
-    /// Whether the last request whose prompt came near the window began no summary, for another reason than its price.
+    /// Whether no summary may be begun when room is needed: the last request near the window began none, for another
+    /// reason than its price.
     is_closed: bool,
 }
 
-/// What the summaries of each thread have cost, and whether one may be begun when room is wanted.
+/// What the summaries of each thread have cost, and whether one may be begun when room is needed.
 #[derive(Clone)]
 pub(super) struct Spending(Arc<Accounts>);
 
@@ -50,9 +52,9 @@ struct Accounts {
 }
 
 impl Expected {
-    /// The expected cost of a summary of a history up to a cut, written from the `previous` one unless it is due to be
-    /// written from the original messages. If the writer is not the conversation's own model and its price is unknown,
-    /// nothing is expected: it counts as free.
+    /// The expected cost of a summary of a history up to a cut. It is written from the `previous` one, unless it is due
+    /// to be written from the original messages. `None` if the price of the model that writes is unknown and it is not
+    /// the conversation's own: the summary then counts as free.
     pub(super) fn of(
         seen: &Seen<'_>,
         cut: &Cut,
@@ -62,7 +64,7 @@ impl Expected {
         let (terms, settings) = (seen.terms, &seen.terms.settings);
         let own = seen.price.filter(|price| input(price) > 0.0);
         let (reads, writes) = match (terms.writer(seen.vendor), own) {
-            (None, None) => (1.0, ANSWER),
+            (None, None) => (1.0, DEFAULT_OUTPUT_PRICE),
             (None, Some(own)) => (1.0, output(own) / input(own)),
             (Some((model, vendor)), own) => {
                 let (writer, own) = (prices.find(model, vendor)?, input(own?));
@@ -102,58 +104,57 @@ impl Terms {
 
 impl Spending {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Accounts { recent: Recent::of_entries(THREADS), changing: Mutex::default() }))
+        Self(Arc::new(Accounts { recent: Recent::of_entries(MAX_THREADS), changing: Mutex::default() }))
     }
 
     /// What a thread's summaries have cost so far, in bytes of plain input.
-    pub(super) fn of(&self, thread: &str) -> f64 {
+    pub(super) fn spent(&self, thread: &str) -> f64 {
         self.account(thread).spent
     }
 
-    /// Whether a summary of a thread may be begun when room is wanted, by the thread's last request near the window;
-    /// true if none is remembered.
+    /// Whether a summary of a thread may be begun when room is needed. True if nothing is remembered of the thread.
     pub(super) fn may_begin(&self, thread: &str) -> bool {
         !self.account(thread).is_closed
     }
 
-    /// Notes that a request brings a thread near the window. Unless this request itself allows it ([`Self::waits`]), no
-    /// summary may be begun, whatever earlier ones allowed.
-    pub(super) fn asks(&self, thread: &str) {
+    /// Records that a request brings a thread near the window. No summary may be begun later, whatever earlier requests
+    /// allowed, unless this request allows it again ([`Self::reopen`]).
+    pub(super) fn close(&self, thread: &str) {
         self.change(thread, |account| account.is_closed = true);
     }
 
     /// Records that a thread's summary is delayed until room is needed.
-    pub(super) fn waits(&self, thread: &str) {
-        self.is_not_asked(thread, true);
+    pub(super) fn reopen(&self, thread: &str) {
+        self.set_may_begin(thread, true);
     }
 
-    /// Notes that a thread is not near the window, or no longer, and whether a summary of it `may` be begun then. That
-    /// matters if the next request is a long one.
-    pub(super) fn is_not_asked(&self, thread: &str, may: bool) {
+    /// Records whether a summary `may` be begun for a thread that is not near the window, if anything is remembered of
+    /// it. That matters if its next request is a long one.
+    pub(super) fn set_may_begin(&self, thread: &str, may: bool) {
         if self.0.recent.get(thread).is_some_and(|account| account.is_closed == may) {
             self.change(thread, |account| account.is_closed = !may);
         }
     }
 
     /// Records the expected cost of a thread's next summary.
-    pub(super) fn expects(&self, thread: &str, expected: Option<Expected>) {
+    pub(super) fn set_expected(&self, thread: &str, expected: Option<Expected>) {
         self.change(thread, |account| account.expected = expected);
     }
 
     /// Books the expected cost of a summary that is begun.
-    pub(super) fn begins(&self, thread: &str) {
+    pub(super) fn book_expected(&self, thread: &str) {
         self.change(thread, |account| {
             account.spent += account.expected.map_or(0.0, |expected| expected.bytes);
         });
     }
 
     /// Replaces the expected cost of a summary by what its calls have cost.
-    pub(super) fn ended(&self, done: &Done) {
+    pub(super) fn book_actual(&self, done: &Done) {
         self.settle(&done.job.thread, |expected| expected.paid(&done.calls));
     }
 
     /// Takes the expected cost back, because the summary was not begun after all.
-    pub(super) fn is_not_begun(&self, thread: &str) {
+    pub(super) fn take_back(&self, thread: &str) {
         self.settle(thread, |_| Some(0.0));
     }
 
@@ -194,18 +195,19 @@ mod tests {
     #[test]
     fn summaries_may_be_begun_until_a_request_says_otherwise() {
         let spending = Spending::new();
-        let (asks, waits) = (Spending::asks as fn(&Spending, &str), Spending::waits as fn(&Spending, &str));
+        let (close, reopen) =
+            (Spending::close as fn(&Spending, &str), Spending::reopen as fn(&Spending, &str));
         let (falls, rests) = (
-            (|spending, thread| spending.is_not_asked(thread, true)) as fn(&Spending, &str),
-            (|spending, thread| spending.is_not_asked(thread, false)) as fn(&Spending, &str),
+            (|spending, thread| spending.set_may_begin(thread, true)) as fn(&Spending, &str),
+            (|spending, thread| spending.set_may_begin(thread, false)) as fn(&Spending, &str),
         );
         for (thread, happens, expected) in [
             ("new", &[][..], true),
-            ("asked", &[asks], false),
-            ("dear", &[asks, waits], true),
-            ("no longer", &[asks, waits, asks], false),
-            ("short again", &[asks, falls], true),
-            ("rests", &[asks, waits, rests], false),
+            ("asked", &[close], false),
+            ("dear", &[close, reopen], true),
+            ("no longer", &[close, reopen, close], false),
+            ("short again", &[close, falls], true),
+            ("rests", &[close, reopen, rests], false),
             ("never near", &[falls], true),
         ] {
             for happens in happens {
@@ -220,25 +222,25 @@ mod tests {
     fn nothing_is_lost_that_changes_while_a_summary_is_settled() {
         let spending = Spending::new();
         let expected = Some(Expected { bytes: 10.0, per_picodollar: None });
-        spending.expects("t", expected);
-        spending.begins("t");
+        spending.set_expected("t", expected);
+        spending.book_expected("t");
         spending.settle("t", |_| {
-            spending.asks("t");
-            spending.begins("t");
+            spending.close("t");
+            spending.book_expected("t");
             Some(3.0)
         });
-        assert_eq!((spending.may_begin("t"), spending.of("t")), (false, 13.0));
+        assert_eq!((spending.may_begin("t"), spending.spent("t")), (false, 13.0));
 
         // A thread that changes something else does not undo a cost that was added meanwhile.
         let rounds = 2_000;
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..rounds).for_each(|_| spending.asks("u")));
+            scope.spawn(|| (0..rounds).for_each(|_| spending.close("u")));
             for _ in 0..rounds {
-                spending.expects("u", expected);
-                spending.begins("u");
+                spending.set_expected("u", expected);
+                spending.book_expected("u");
                 spending.settle("u", |_| Some(1.0));
             }
         });
-        assert!((spending.of("u") - f64::from(rounds)).abs() < 0.5, "{}", spending.of("u"));
+        assert!((spending.spent("u") - f64::from(rounds)).abs() < 0.5, "{}", spending.spent("u"));
     }
 }

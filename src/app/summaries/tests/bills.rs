@@ -160,18 +160,18 @@ fn what_a_summary_costs_is_known_beforehand() {
         (vec![call(Some(1_000)), call(None)], None),
     ] {
         let (spending, job) = (Spending::new(), Arc::new(job(talk("ucc", &[]))));
-        spending.expects("t", Some(expected));
-        assert!(spending.of("t") <= 0.0);
-        spending.begins("t");
-        assert!((spending.of("t") - expected.bytes).abs() < 1e-6);
-        spending.ended(&Done { job, calls, outcome: Err(Failure::NoGain) });
+        spending.set_expected("t", Some(expected));
+        assert!(spending.spent("t") <= 0.0);
+        spending.book_expected("t");
+        assert!((spending.spent("t") - expected.bytes).abs() < 1e-6);
+        spending.book_actual(&Done { job, calls, outcome: Err(Failure::NoGain) });
         let total = paid.unwrap_or(expected.bytes);
-        assert!((spending.of("t") - total).abs() < 1e-6, "{paid:?} {}", spending.of("t"));
+        assert!((spending.spent("t") - total).abs() < 1e-6, "{paid:?} {}", spending.spent("t"));
         // The next one is added, unless it is not begun.
-        spending.expects("t", Some(expected));
-        spending.begins("t");
-        spending.is_not_begun("t");
-        assert!((spending.of("t") - total).abs() < 1e-6, "{paid:?} {}", spending.of("t"));
+        spending.set_expected("t", Some(expected));
+        spending.book_expected("t");
+        spending.take_back("t");
+        assert!((spending.spent("t") - total).abs() < 1e-6, "{paid:?} {}", spending.spent("t"));
     }
 }
 
@@ -196,7 +196,7 @@ fn job(conversation: Conversation) -> Job {
             model: "m".to_owned(),
             like: None,
             headers: HeaderMap::new(),
-            window: WINDOW,
+            window: DEFAULT_WINDOW,
         },
         now_ms: 0,
     }

@@ -453,13 +453,13 @@ fn the_writer_takes_what_is_known_of_it() {
     let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
     let upstream = Arc::new(Upstream::new(upstream));
     for (own, writer, size, expected) in [
-        ("m", None, None, WINDOW),
+        ("m", None, None, DEFAULT_WINDOW),
         ("m", None, Some(8_000), 8_000),
         ("m", None, Some(100_000), 100_000),
         (KNOWN, None, None, 200_000),
         (KNOWN, None, Some(8_000), 8_000),
         (KNOWN, None, Some(1_000_000), 200_000),
-        (KNOWN, Some("m"), None, WINDOW),
+        (KNOWN, Some("m"), None, DEFAULT_WINDOW),
         (KNOWN, Some("m"), Some(100_000), 100_000),
         ("m", Some(KNOWN), Some(8_000), 200_000),
     ] {

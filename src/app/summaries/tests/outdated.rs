@@ -4,8 +4,8 @@ use super::super::outdated::Outdated;
 use super::*;
 
 /// What happens to a thread: it branches from the one with the letter before, with so many messages that are not in
-/// that; its request, near the window of 10,000 of which 9,000 are usable, has a prompt of so many tokens; or a summary of
-/// it is begun or used.
+/// that; its request, near the window of 10,000 of which 9,000 are usable, has a prompt of so many tokens; or a summary
+/// of it is begun or used.
 enum Happens {
     Branches(char, usize),
     Near(char, u64),
@@ -96,13 +96,13 @@ fn a_client_that_cuts_its_history_is_likely_to_do_so_again() {
             true,
         ),
     ] {
-        assert_eq!(is_likely(growth, happens), expected, "{name}");
+        assert_eq!(is_cut_likely(growth, happens), expected, "{name}");
     }
 }
 
 /// Whether the client is likely to cut the history of the last request. A request adds at most `growth`, which is known
 /// of the first thread only.
-fn is_likely(growth: u64, happens: &[Happens]) -> bool {
+fn is_cut_likely(growth: u64, happens: &[Happens]) -> bool {
     let conversation = talk("ucc", &[]);
     let of_thread = |letter: char| {
         let mut place = place(&conversation, Chain::root("x", b""));
@@ -121,18 +121,18 @@ fn is_likely(growth: u64, happens: &[Happens]) -> bool {
     for (now_ms, happens) in (0..).zip(happens) {
         match *happens {
             Happens::Near(thread, prompt) => {
-                outdated.comes_near(&of_thread(thread), &level(thread, prompt), now_ms);
+                outdated.record_near(&of_thread(thread), &level(thread, prompt), now_ms);
                 last = Some((thread, prompt));
             }
             Happens::Branches(thread, new) => {
                 let place = of_thread(thread);
                 let place = Place { relation: Relation::Fork, ..place };
-                outdated.sees(&place, place.sent + new, now_ms);
+                outdated.record_branch(&place, place.sent + new, now_ms);
             }
-            Happens::Begun(thread) => outdated.begins(&thread.to_string()),
-            Happens::Used(thread) => outdated.note_use(&of_thread(thread)),
+            Happens::Begun(thread) => outdated.record_begun(&thread.to_string()),
+            Happens::Used(thread) => outdated.record_use(&of_thread(thread)),
         }
     }
     let (thread, prompt) = last.unwrap();
-    outdated.is_likely(&of_thread(thread), &level(thread, prompt))
+    outdated.is_cut_likely(&of_thread(thread), &level(thread, prompt))
 }
