@@ -1,8 +1,7 @@
-//! What conversations and days have spent, against their limits.
+//! Compares what conversations and days have spent with their limits.
 //!
-//! Kept in memory from the records as they are made; what is not in memory is summed up from the store. Without a
-//! limit nothing is kept and nothing is read. Money counts only where it is known: requests of unknown price count in
-//! tokens alone.
+//! Spending is summed up in memory as records are made. What is not in memory is read from the store. Without a limit
+//! nothing is kept and nothing is read. A request of unknown price counts towards limits in tokens only.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +16,17 @@ use crate::shape::thousands;
 use crate::store::{Recent, Spent, Store};
 use crate::usage::Money;
 
-/// Conversations whose spending is kept in memory.
-const CONVERSATIONS: u64 = 4096;
-/// Models that are remembered.
-const MODELS: u64 = 256;
+/// The most conversations whose spending is kept in memory.
+const MAX_CONVERSATIONS: u64 = 4096;
+/// The most models of unknown price that are remembered.
+const MAX_MODELS: u64 = 256;
 /// Milliseconds of a day. Days begin at midnight UTC.
 const DAY_MS: i64 = 86_400_000;
 
 /// The keys of the daily limits, in money and in tokens.
-const OF_DAYS: [&str; 2] = ["budget.day_usd", "budget.day_tokens"];
-const OF_CONVERSATIONS: [&str; 2] = ["budget.conversation_usd", "budget.conversation_tokens"];
+const DAY_KEYS: [&str; 2] = ["budget.day_usd", "budget.day_tokens"];
+/// The keys of the limits of a conversation, in money and in tokens.
+const CONVERSATION_KEYS: [&str; 2] = ["budget.conversation_usd", "budget.conversation_tokens"];
 
 /// Spending and its limits.
 pub(super) struct Budget {
@@ -42,11 +42,11 @@ pub(super) struct Budget {
 #[derive(Default)]
 struct Today(Mutex<Option<(i64, Account)>>);
 
-/// What was spent, and how much of the limit the log has reported already.
+/// What was spent, and the highest level that the log has reported.
 #[derive(Debug, Default)]
 struct Account {
     spent: Spent,
-    said: Option<Level>,
+    reported: Option<Level>,
 }
 
 /// How much of a limit is spent.
@@ -56,7 +56,7 @@ enum Level {
     Spent,
 }
 
-/// A limit that is reached, or nearly.
+/// A limit that is reached or nearly reached.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reached {
     level: Level,
@@ -69,7 +69,8 @@ pub(super) struct Reached {
 
 impl Budget {
     pub(super) fn new(settings: Settings, store: Arc<dyn Store>) -> Self {
-        let (conversations, unpriced) = (Recent::of_entries(CONVERSATIONS), Recent::of_entries(MODELS));
+        let (conversations, unpriced) =
+            (Recent::of_entries(MAX_CONVERSATIONS), Recent::of_entries(MAX_MODELS));
         Self { settings, store, conversations, today: Today::default(), unpriced }
     }
 
@@ -89,17 +90,17 @@ impl Budget {
         self.settings.day == Limits::default() && self.settings.conversation == Limits::default()
     }
 
-    /// The most exhausted of the limits that apply to a conversation, if it is reached or nearly so.
+    /// The most exhausted of the limits that apply to a conversation, if it is reached or nearly reached.
     pub(super) fn reached(&self, conversation: &str, now_ms: i64) -> Option<Reached> {
         let (day, own) = (self.settings.day, self.settings.conversation);
         let mut found = Vec::new();
         if day != Limits::default() {
             let spent = self.with_day(now_ms, |account| account.spent);
-            found.extend(self.judge(spent, day, OF_DAYS));
+            found.extend(self.judge(spent, day, DAY_KEYS));
         }
         if own != Limits::default() {
             let spent = self.with_conversation(conversation, |account| account.spent);
-            found.extend(self.judge(spent, own, OF_CONVERSATIONS));
+            found.extend(self.judge(spent, own, CONVERSATION_KEYS));
         }
         found.into_iter().max_by(|one, other| one.share.total_cmp(&other.share))
     }
@@ -109,8 +110,8 @@ impl Budget {
         self.count(record, |count| self.with_day(at_ms, count));
     }
 
-    /// Does the same for a request of `at_ms` whose figures came later. Its day may be over: if it is not the one in
-    /// memory, only the store needs the figures.
+    /// Counts a record whose figures were reported late, for a request of the time `at_ms`. If its day is not the one
+    /// in memory, the figures count only in the store.
     pub(super) fn book_late(&self, record: &Record, at_ms: i64) {
         self.count(record, |count| self.today.with_known(at_ms.div_euclid(DAY_MS), count));
     }
@@ -122,23 +123,23 @@ impl Budget {
         let tokens = record.tokens.map_or(0, |tokens| tokens.prompt().saturating_add(tokens.output));
         let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
         let more = Spent { picodollars: cost, tokens };
-        if let Some(model) = self.uncounted(record) {
+        if let Some(model) = self.newly_unpriced(record) {
             tracing::warn!(model, "the price of a model is not known: budgets in dollars do not count it");
         }
         if self.settings.day != Limits::default() {
-            on_day(&|account| self.add(account, more, self.settings.day, OF_DAYS, "today"));
+            on_day(&|account| self.add(account, more, self.settings.day, DAY_KEYS, "today"));
         }
         if self.settings.conversation != Limits::default() {
             let limits = self.settings.conversation;
             self.with_conversation(&record.conversation, |account| {
-                self.add(account, more, limits, OF_CONVERSATIONS, &record.conversation);
+                self.add(account, more, limits, CONVERSATION_KEYS, &record.conversation);
             });
         }
     }
 
-    /// The model of a record that cannot count towards a limit in dollars because its price is unknown; each model is
-    /// returned once.
-    fn uncounted<'r>(&self, record: &'r Record) -> Option<&'r str> {
+    /// The model of a record that cannot count towards a limit in dollars because its price is unknown. Returns each
+    /// model once, then `None`.
+    fn newly_unpriced<'r>(&self, record: &'r Record) -> Option<&'r str> {
         let in_dollars =
             [self.settings.day, self.settings.conversation].iter().any(|limits| limits.usd.is_some());
         let is_unpriced = record.tokens.is_some() && record.cost.is_none() && !record.lacks_figures();
@@ -154,39 +155,42 @@ impl Budget {
     fn add(&self, account: &mut Account, more: Spent, limits: Limits, keys: [&'static str; 2], of: &str) {
         account.spent += more;
         let reached = self.judge(account.spent, limits, keys).max_by_key(|reached| reached.level);
-        if let Some(reached) = reached.filter(|reached| account.said < Some(reached.level)) {
-            account.said = Some(reached.level);
+        if let Some(reached) = reached.filter(|reached| account.reported < Some(reached.level)) {
+            account.reported = Some(reached.level);
             let what = if reached.level == Level::Near { "nearly spent" } else { "spent" };
             tracing::warn!(of, limit = reached.key, used = reached.shown, "a budget is {what}");
         }
     }
 
+    /// Those of the limits that are reached or nearly reached.
     fn judge(
         &self,
         spent: Spent,
         limits: Limits,
-        [usd, tokens]: [&'static str; 2],
+        [usd_key, tokens_key]: [&'static str; 2],
     ) -> impl Iterator<Item = Reached> {
         let near = self.settings.near;
-        let money = limits.usd.map(|limit| {
-            let used = Money::from_picodollars(spent.picodollars.into());
-            (usd, used.picodollars() as f64 / limit.picodollars() as f64, format!("{used} of {limit}"))
-        });
-        let count = limits.tokens.map(|limit| {
-            let shown =
-                [spent.tokens, limit].map(|tokens| thousands(usize::try_from(tokens).unwrap_or(usize::MAX)));
-            (tokens, spent.tokens as f64 / limit as f64, format!("{} of {} tokens", shown[0], shown[1]))
-        });
-        let near = move |(_, share, _): &(&str, f64, String)| *share >= near;
-        money.into_iter().chain(count).filter(near).map(|(key, share, shown)| {
+        let reached = |key, share: f64, shown| {
             let level = if share >= 1.0 { Level::Spent } else { Level::Near };
-            Reached { level, key, share, shown }
-        })
+            (share >= near).then_some(Reached { level, key, share, shown })
+        };
+        let money = limits.usd.and_then(|limit| {
+            let used = Money::from_picodollars(spent.picodollars.into());
+            let share = used.picodollars() as f64 / limit.picodollars() as f64;
+            reached(usd_key, share, format!("{used} of {limit}"))
+        });
+        let tokens = limits.tokens.and_then(|limit| {
+            let share = spent.tokens as f64 / limit as f64;
+            let [used, limit] =
+                [spent.tokens, limit].map(|tokens| thousands(usize::try_from(tokens).unwrap_or(usize::MAX)));
+            reached(tokens_key, share, format!("{used} of {limit} tokens"))
+        });
+        money.into_iter().chain(tokens)
     }
 
     fn with_day<T>(&self, now_ms: i64, then: impl FnOnce(&mut Account) -> T) -> T {
         let day = now_ms.div_euclid(DAY_MS);
-        // Records dated later come from a clock that ran ahead.
+        // Records of later days come from a clock that ran ahead, and are not counted.
         let read = || self.read(None, day * DAY_MS..(day + 1) * DAY_MS);
         self.today.with(day, read, then)
     }
@@ -200,36 +204,37 @@ impl Budget {
         then(&mut account)
     }
 
-    /// Spending according to the store. What cannot be read counts as nothing: a broken store must not stop requests.
+    /// Spending according to the store. It counts as nothing if the store cannot be read: a broken store must not stop
+    /// requests.
     fn read(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Account {
         let spent = self.store.spent(conversation, within_ms).unwrap_or_else(|error| {
             tracing::warn!(%error, "what was spent cannot be read: counted from now on");
             Spent::default()
         });
-        Account { spent, said: None }
+        Account { spent, reported: None }
     }
 }
 
 impl Today {
     /// Runs `then` on the account of a day, which is read first if it is not in memory. Nothing is locked while it is
-    /// read; of several threads that read at the same time, the first to finish wins.
+    /// read. If several threads read it at the same time, the account of the first to finish is used.
     fn with<T>(&self, day: i64, read: impl Fn() -> Account, then: impl FnOnce(&mut Account) -> T) -> T {
-        // A request that began before midnight and ended after it counts towards the new day. A day further back is
-        // that of a clock that was set right.
-        let is_of = |known: i64| known == day || known == day + 1;
-        let (mut today, mut own) = (self.lock(), None);
-        if !today.as_ref().is_some_and(|(known, _)| is_of(*known)) {
+        // A request that began before midnight and ended after it counts towards the new day. If the day in memory is
+        // further ahead, the clock was set back.
+        let covers = |known: i64| known == day || known == day + 1;
+        let (mut today, mut account_read) = (self.lock(), None);
+        if !today.as_ref().is_some_and(|(known, _)| covers(*known)) {
             drop(today);
-            own = Some(read());
+            account_read = Some(read());
             today = self.lock();
         }
         match &mut *today {
-            Some((known, account)) if is_of(*known) => then(account),
-            other => then(&mut other.insert((day, own.unwrap_or_else(read))).1),
+            Some((known, account)) if covers(*known) => then(account),
+            other => then(&mut other.insert((day, account_read.unwrap_or_else(read))).1),
         }
     }
 
-    /// Runs `then` on the account of this very day, if it is the one in memory.
+    /// Runs `then` on the account of a day if it is the one in memory.
     fn with_known(&self, day: i64, then: impl FnOnce(&mut Account)) {
         if let Some((_, account)) = self.lock().as_mut().filter(|(known, _)| *known == day) {
             then(account);
@@ -242,10 +247,10 @@ impl Today {
 }
 
 impl Reached {
-    /// The error that a request is answered with instead of being sent, if the limit is reached.
+    /// The fault that a request is refused with, if the limit is reached.
     pub(super) fn refusal(&self) -> Option<Fault> {
         (self.level == Level::Spent).then(|| {
-            let instead = if OF_DAYS.contains(&self.key) {
+            let instead = if DAY_KEYS.contains(&self.key) {
                 "wait for midnight UTC"
             } else {
                 "begin another conversation"
@@ -349,7 +354,7 @@ mod tests {
             let lacking = Record { prompt_is_unknown: true, ..of("o", None) };
             let asked = Record { model: None, model_asked: Some("n".to_owned()), ..of("", None) };
             let records = [of("p", Some(1)), of("m", None), lacking, asked, of("m", None), of("n", None)];
-            let named: Vec<_> = records.iter().filter_map(|record| budget.uncounted(record)).collect();
+            let named: Vec<_> = records.iter().filter_map(|record| budget.newly_unpriced(record)).collect();
             assert_eq!(named, expected);
         }
     }
@@ -357,7 +362,7 @@ mod tests {
     #[test]
     fn a_day_is_read_while_nobody_waits() {
         let today = Today::default();
-        let tokens = |tokens| Account { spent: Spent { tokens, ..Spent::default() }, said: None };
+        let tokens = |tokens| Account { spent: Spent { tokens, ..Spent::default() }, reported: None };
         let read = |day: i64| {
             today.with(
                 day,

@@ -1,4 +1,4 @@
-//! From a configuration to a running gateway.
+//! Builds a running gateway from a configuration.
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,17 +39,17 @@ use crate::usage::Catalogue;
 /// Memory for the decisions of active threads, in bytes: enough for several that fill the largest windows.
 const DECISION_BYTES: u64 = 16 << 20;
 
-/// The fraction of a request's time that it waits for its decisions to be stored: one in so many.
-const STORING: u32 = 4;
+/// A request waits for its decisions to be stored for at most its time-out divided by this.
+const STORING_DIVISOR: u32 = 4;
 
-/// How many times `limits.max_body` a request body may have once it is decoded.
-const MOST_DECODED: usize = 2;
+/// A decoded request body may be this many times as long as `limits.max_body`.
+const DECODED_FACTOR: usize = 2;
 
 const EXPOSED: &str = "other machines may reach this address and send requests with the keys of the configuration; \
                        hint: `listen.address` on 127.0.0.1 is reached from this machine alone";
 const ADMIN_EXPOSED: &str = "other machines may reach this address and read what is recorded, as there is no login; \
                              hint: `listen.admin` on 127.0.0.1 is reached from this machine alone, \"off\" from none";
-const TAKEN: &str = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any \
+const ADMIN_TAKEN: &str = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any \
                      free port, \"off\" none";
 
 /// Why a gateway could not be started.
@@ -89,7 +89,7 @@ pub enum StartError {
     Start(#[from] io::Error),
 }
 
-/// What to do about an address that cannot be bound, where that is known.
+/// A hint for an address that cannot be bound; empty if there is none to give.
 fn hint(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
@@ -112,10 +112,10 @@ pub struct App {
 }
 
 impl App {
-    /// Binds the addresses, opens the store, starts the workers.
+    /// Binds the addresses, opens the store and starts the workers.
     ///
     /// # Errors
-    /// [`StartError`]; nothing is left running then.
+    /// [`StartError`], and nothing is left running.
     pub fn start(config: &Config) -> Result<Self, StartError> {
         let address = config.listen.address;
         let listener = Listener::bind(address).map_err(|cause| StartError::Listen { address, cause })?;
@@ -133,11 +133,11 @@ impl App {
         }
         let core = Arc::new(core(config)?);
         let tally = Arc::clone(&core.tally);
-        let (shutdown, begun) = watch::channel(false);
+        let (shutdown, shuts_down) = watch::channel(false);
         let server = Server::new(Arc::new(Sidecar { core: Arc::clone(&core) }), settings(&config.limits));
         let stats = server.stats();
-        let housekeeping = housekeeping::start(core, Arc::clone(&stats), admin, config, begun.clone())?;
-        let running = server.start(listener, &begun)?;
+        let housekeeping = housekeeping::start(core, Arc::clone(&stats), admin, config, shuts_down.clone())?;
+        let running = server.start(listener, &shuts_down)?;
         let config::Listen { address, admin, .. } = config.listen;
         Ok(Self { address, admin, running, housekeeping, shutdown, stats, tally })
     }
@@ -152,17 +152,17 @@ impl App {
         self.admin.map(reached)
     }
 
-    /// How many requests have not been answered completely.
+    /// The number of requests that have not been answered completely.
     pub fn under_way(&self) -> u64 {
         self.stats.open_requests.value()
     }
 
-    /// A handle that makes [`stop`](Self::stop) wait for no further request.
+    /// A handle that makes [`stop`](Self::stop) wait no longer for requests in flight.
     pub fn haste(&self) -> Haste {
         self.running.haste()
     }
 
-    /// Stops accepting, finishes the requests in flight, writes out what is queued.
+    /// Stops accepting, finishes the requests in flight and stores what is queued.
     pub fn stop(self) -> Drained {
         let _ = self.shutdown.send(true);
         let drained = self.running.join();
@@ -178,19 +178,20 @@ impl App {
     }
 }
 
-/// The listeners that other machines can reach, each with the consequence.
+/// The listeners that other machines can reach, each with a warning.
 fn exposed(listen: &config::Listen) -> impl Iterator<Item = (SocketAddr, &'static str)> {
     let admin = listen.admin.map(|admin| (admin, ADMIN_EXPOSED));
     let all = [Some((listen.address, EXPOSED)), admin].into_iter().flatten();
     all.filter(|(address, _)| !address.ip().to_canonical().is_loopback())
 }
 
-/// Binds the admin listener. If its address is taken, the gateway runs without: several may run on one machine.
+/// Binds the admin listener. If its address is taken, the gateway runs without one, since several gateways may run on
+/// one machine.
 fn bind_admin(address: SocketAddr) -> Result<Option<admin::Listener>, StartError> {
     match admin::Listener::bind(address) {
         Ok(listener) => Ok(Some(listener)),
         Err(cause) if cause.kind() == io::ErrorKind::AddrInUse => {
-            tracing::warn!(%address, "{TAKEN}");
+            tracing::warn!(%address, "{ADMIN_TAKEN}");
             Ok(None)
         }
         Err(cause) => Err(StartError::Listen { address, cause }),
@@ -226,7 +227,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
             tunings,
             recover: config.recover,
             isolate: config.lineage.isolate,
-            patience: Some(config.limits.rewrite_timeout / STORING),
+            patience: Some(config.limits.rewrite_timeout / STORING_DIVISOR),
         },
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
@@ -269,7 +270,7 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     let tuning = |name: Option<&str>, preset: config::Preset, tuning: &config::Tuning| {
         let config::Tuning { policy, summarize } = tuning;
         let writer = summarize.upstream.as_deref().and_then(|name| routes.named(name)).cloned();
-        let terms = Terms::new(&written(summarize, writer.is_some(), name), writer, policy);
+        let terms = Terms::new(&summary_settings(summarize, writer.is_some(), name), writer, policy);
         Tuning::new(name.map(str::to_owned), preset, policy.clone(), terms)
     };
     let profiles = config.profiles.iter();
@@ -280,9 +281,13 @@ fn tunings(config: &Config, routes: &Routes) -> Tunings {
     Tunings::new(tuning(None, config.preset, &config.tuning), profiles.collect())
 }
 
-/// The settings for summaries. If the upstream that is to write them is not configured, there are none: the request's
-/// own upstream was not meant, and may not have the model.
-fn written(summarize: &config::Summarize, has_writer: bool, profile: Option<&str>) -> config::Summarize {
+/// The settings for summaries. If the upstream that is to write them is not served, no summaries are made: the
+/// request's own upstream was not meant, and may not have the model.
+fn summary_settings(
+    summarize: &config::Summarize,
+    has_writer: bool,
+    profile: Option<&str>,
+) -> config::Summarize {
     let mut summarize = summarize.clone();
     let upstream = summarize.upstream.as_deref().filter(|_| !has_writer && summarize.settings.enabled);
     if let Some(upstream) = upstream {
@@ -364,14 +369,14 @@ fn settings(limits: &config::Limits) -> server::Settings {
         workers: NonZeroUsize::new(limits.workers).unwrap_or_else(server::usual_workers),
         max_connections: limits.max_connections,
         max_body: limits.max_body.bytes(),
-        max_decoded: limits.max_body.bytes().saturating_mul(MOST_DECODED),
+        max_decoded: limits.max_body.bytes().saturating_mul(DECODED_FACTOR),
         rewrite_timeout: limits.rewrite_timeout,
         drain_timeout: limits.drain_timeout,
         idle_timeout: limits.idle_timeout,
     }
 }
 
-/// The effective prices: overrides of the configuration before the catalogue.
+/// The effective prices: those of the configuration override the catalogue's.
 ///
 /// # Errors
 /// If the model name of an override is not a valid pattern.
@@ -409,7 +414,11 @@ mod tests {
             let mut summarize =
                 config::Summarize { upstream: upstream.map(str::to_owned), ..config::Summarize::default() };
             summarize.settings.enabled = true;
-            assert_eq!(written(&summarize, has_writer, None).settings.enabled, expected, "{upstream:?}");
+            assert_eq!(
+                summary_settings(&summarize, has_writer, None).settings.enabled,
+                expected,
+                "{upstream:?}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The clock, and ids made from it: nothing else on a request's way asks what time it is.
+//! The clock, and ids made from it. No other code on a request's way reads the wall clock.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,21 +12,22 @@ pub(super) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// A new id: a UUID of version 7. Ids sort by time, and those of one process within a millisecond by their making. The
-/// system is asked for randomness once, which costs a call of its own.
+/// A new id: a UUID of version 7. Ids sort by time, and those that one process makes within a millisecond in the order
+/// of their making. The system is asked for randomness only once, since that costs a system call.
 pub(super) fn new_id() -> String {
     static PROCESS: LazyLock<Uuid> = LazyLock::new(Uuid::now_v7);
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    let made = MADE.fetch_add(1, Ordering::Relaxed);
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let mut random = [0; 10];
-    random[..4].copy_from_slice(&ordered(made));
-    random[4..].copy_from_slice(&xxh3_64_with_seed(PROCESS.as_bytes(), u64::from(made)).to_be_bytes()[..6]);
+    random[..4].copy_from_slice(&ordered_bits(count));
+    random[4..].copy_from_slice(&xxh3_64_with_seed(PROCESS.as_bytes(), u64::from(count)).to_be_bytes()[..6]);
     let now = u64::try_from(now_ms()).unwrap_or(0);
     Builder::from_unix_timestamp_millis(now, &random).into_uuid().to_string()
 }
 
-/// A number as the first bits behind the time: four of the first byte and two of the third are not kept.
-fn ordered(number: u32) -> [u8; 4] {
+/// The lower 26 bits of a number, laid out behind the time so that ids sort by them. UUIDs use the upper four bits of
+/// the first byte for the version, and the upper two of the third for the variant.
+fn ordered_bits(number: u32) -> [u8; 4] {
     let number = number & 0x03FF_FFFF;
     [(number >> 22) as u8, (number >> 14) as u8, ((number >> 8) & 0x3F) as u8, number as u8]
 }
@@ -47,7 +48,7 @@ mod tests {
         let id = |number| {
             Builder::from_unix_timestamp_millis(7, &{
                 let mut random = [0xFF; 10];
-                random[..4].copy_from_slice(&ordered(number));
+                random[..4].copy_from_slice(&ordered_bits(number));
                 random
             })
         };

@@ -1,4 +1,4 @@
-//! The thread for work that no request waits for: the admin listener, and removing what has expired.
+//! The thread for work that no request waits for: serving the admin listener, and removing expired data.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,7 +18,7 @@ use crate::store::ledger::FILE_NAME;
 use crate::store::{Batch, Bodies};
 
 /// How often expired data is removed.
-const SWEEP: Duration = Duration::from_secs(3600);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Starts the thread. It ends when `shutdown` turns true.
 pub(super) fn start(
@@ -42,20 +42,21 @@ pub(super) fn start(
     };
     thread::Builder::new().name("plimsoll-house".to_owned()).spawn(move || {
         runtime.block_on(async {
-            let admin = lasting(admin.map(|listener| listener.serve(pages)));
+            let admin = serve_forever(admin.map(|listener| listener.serve(pages)));
             tokio::select! {
                 _ = shutdown.wait_for(|begun| *begun) => {}
                 never = admin => match never {},
                 () = sweep(&core, &bodies, ages) => {}
             }
         });
-        // Nobody waits any longer for reads of the books that are under way.
+        // Reads of the books may be under way; nobody waits for their results any longer.
         runtime.shutdown_background();
     })
 }
 
-/// Serves the admin listener, and never returns: the other work of this thread goes on without it.
-async fn lasting(admin: Option<impl Future<Output = io::Result<()>>>) -> Infallible {
+/// Serves the admin listener, if there is one. Never returns, so that the other work of the thread goes on if the
+/// listener ends.
+async fn serve_forever(admin: Option<impl Future<Output = io::Result<()>>>) -> Infallible {
     if let Some(admin) = admin {
         let error = admin.await.err().map(tracing::field::display);
         tracing::error!(error, "the admin listener ended");
@@ -63,8 +64,9 @@ async fn lasting(admin: Option<impl Future<Output = io::Result<()>>>) -> Infalli
     std::future::pending().await
 }
 
+/// Removes expired data at regular intervals. Never returns.
 async fn sweep(core: &Core, bodies: &Bodies, ages: Ages) {
-    let mut due = tokio::time::interval(SWEEP);
+    let mut due = tokio::time::interval(SWEEP_INTERVAL);
     due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         due.tick().await;
@@ -87,17 +89,17 @@ struct Ages {
 
 impl Ages {
     fn of(config: &Config) -> Self {
-        // The store may learn this much later that a thread was in use.
+        // The store may learn of a thread's use this much later.
         let threads = config.lineage.retention.period().map(|period| period + lineage::NOTED_EVERY);
         Self { outputs: config.outputs.retention, ledger: config.ledger.retention.period(), threads }
     }
 
-    /// A batch that removes whatever is older.
+    /// A batch that removes all data that is older than that.
     fn batch(self, now_ms: i64) -> Batch {
         let before =
             |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         Batch {
-            // The store may learn this much later that a text was in use.
+            // The store may learn of a text's use this much later.
             forget_outputs: Some(before(self.outputs + last_use::REPORTED_EVERY)),
             forget_ledger: self.ledger.map(before),
             forget_threads: self.threads.map(before),
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn an_admin_listener_that_ends_ends_nothing_else() {
         for served in [Ok(()), Err(io::ErrorKind::Other.into())] {
-            let mut lasting = pin!(lasting(Some(std::future::ready(served))));
+            let mut lasting = pin!(serve_forever(Some(std::future::ready(served))));
             let mut context = Context::from_waker(Waker::noop());
             assert_eq!(lasting.as_mut().poll(&mut context), Poll::Pending);
         }

@@ -1,5 +1,5 @@
-//! What earlier requests and their answers have taught. It is kept in memory that is bounded, and lost with the
-//! process, except the windows, which are stored.
+//! What earlier requests and their answers have taught. It is kept in bounded memory and lost with the process, except
+//! for the windows, which are stored.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,7 +25,7 @@ pub(super) struct Learned {
 }
 
 impl Learned {
-    /// Knows nothing but these windows.
+    /// Starts with these windows and nothing else.
     pub(super) fn of(windows: Windows) -> Self {
         Self {
             meter: Meter::new(),

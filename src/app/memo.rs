@@ -1,4 +1,4 @@
-//! The memory of indexed messages.
+//! The cache of indexed messages.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use crate::conversation::{Hashed, Memo, MessageIndex, Step, Trail};
 use crate::store::Recent;
 
-/// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make
-/// two messages collide.
+/// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make two
+/// messages collide.
 pub(super) struct Indexes {
     seed: u64,
     known: Cache<u128, Arc<MessageIndex>, Hashed>,
-    /// Lists by the key of their first message.
+    /// The indexes of whole lists of messages, by the key of the first one.
     trails: Recent<u128, Trail, Hashed>,
 }
 
 impl Indexes {
-    /// A memory of at most about `bytes`, half of them for what the last lists hold.
+    /// A cache of at most about `bytes`, half of them for lists.
     pub(super) fn new(bytes: u64) -> Self {
-        let message =
+        let weight =
             |_: &u128, index: &Arc<MessageIndex>| u32::try_from(index.weight() + 64).unwrap_or(u32::MAX);
-        let known = Cache::builder().weigher(message).max_capacity(bytes - bytes / 2);
+        let known = Cache::builder().weigher(weight).max_capacity(bytes - bytes / 2);
         Self {
             seed: RandomState::new().hash_one("memo"),
             known: known.build_with_hasher(Hashed::default()),

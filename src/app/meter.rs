@@ -8,12 +8,12 @@ use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
 use crate::usage::BytesPerToken;
 
-/// How many threads' last prompts are remembered.
+/// The most threads whose last prompts are remembered.
 const THREADS: u64 = 4096;
 
 /// The sizes of prompts and of tokens, as far as providers have reported them.
 pub(super) struct Meter {
-    /// By the history that the prompt held.
+    /// By the prompt's history.
     prompts: Recent<Chain, Report, Hashed>,
     ratios: Models<String, BytesPerToken>,
 }
@@ -24,7 +24,7 @@ pub(super) enum Report {
     /// No answer to it is known.
     #[default]
     Unknown,
-    /// It was answered without usage; the next answer is not likely to have any.
+    /// It was answered without usage, so the next answer is not likely to report any either.
     Nothing,
     /// Its size.
     Size(Figure),
@@ -51,7 +51,7 @@ impl Report {
         if let Self::Size(figure) = self { Some(figure) } else { None }
     }
 
-    /// Whether the size is in tokens of another model, which differ.
+    /// Whether the size is in tokens of another model, which are of another length.
     pub(super) fn is_of_another(&self, model: Option<&str>) -> bool {
         self.figure().is_some_and(|figure| figure.model.as_deref() != model)
     }
@@ -62,8 +62,8 @@ impl Meter {
         Self { prompts: Recent::of_entries(THREADS), ratios: Models::new() }
     }
 
-    /// Learns the size of the prompt whose history ends in `head`. `bytes` are those of its text, if the body held the
-    /// whole prompt. A size of no tokens teaches nothing.
+    /// Learns the size of the prompt whose history ends in `head`. `bytes` is the size of its text, if the body held
+    /// the whole prompt. A size of 0 tokens is ignored.
     pub(super) fn learn(&self, head: Chain, figure: Figure, bytes: Option<u64>) {
         let Figure { tokens, model, .. } = &figure;
         if *tokens == 0 {

@@ -1,5 +1,5 @@
-//! What answers teach about models. Clients choose the names, so their number is unlimited: the least recently used
-//! are dropped.
+//! What answers teach about models. Clients choose the names, so their number is unlimited; the least recently used
+//! models are dropped.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashlink::LruCache;
 
-/// Models that are remembered.
+/// The most models that are remembered.
 pub(super) const MODELS: usize = 256;
 
 /// What is known of each model.
@@ -29,7 +29,7 @@ impl<K: Eq + Hash, V: Default> Models<K, V> {
         self.known().get(model).map(read)
     }
 
-    /// Updates what is known of a model, starting from the default.
+    /// Updates what is known of a model; if nothing is, starts from the default.
     pub(super) fn learn<Q>(&self, model: &Q, learn: impl FnOnce(&mut V))
     where
         K: Borrow<Q>,

@@ -1,7 +1,7 @@
-//! Which web pages may send requests that the configuration adds headers to.
+//! Decides which web pages may send requests that the configuration adds headers to.
 //!
-//! Any page can make the user's browser send requests to this machine. A request that goes out as it came is the
-//! page's own affair, but a header of the configuration may hold a key. Requests without a browser's marks are not
+//! Any page can make the user's browser send requests to this machine. A request that goes out as it came does no harm,
+//! but a header of the configuration may hold a key. Requests without the headers that browsers send are not
 //! restricted.
 
 use std::borrow::Cow;
@@ -16,7 +16,8 @@ use crate::server::Fault;
 use crate::upstream::{BaseUrl, Upstream};
 use crate::url::HostName;
 
-/// The header in which browsers tell where a request comes from, even without an origin, as for an image or a link.
+/// The header in which browsers say where a request comes from, even for requests without an origin such as those for
+/// images and links.
 const SITE: &str = "sec-fetch-site";
 
 /// The origin of pages that have none, such as sandboxed ones and files.
@@ -26,7 +27,7 @@ const NULL: &str = "null";
 #[derive(Debug)]
 pub(super) struct OriginPolicy {
     named: NamePatterns,
-    /// The gateway listens on the loopback interface only.
+    /// Whether the gateway listens on the loopback interface only.
     is_local: bool,
 }
 
@@ -42,7 +43,7 @@ impl OriginPolicy {
         if upstream.headers().is_empty() {
             return None;
         }
-        let origin = self.stranger(&head.headers).or_else(|| self.namesake(head))?;
+        let origin = self.forbidden_origin(&head.headers).or_else(|| self.rebound_origin(head))?;
         let origin = if origin.is_empty() { "not told".to_owned() } else { format!("`{origin}`") };
         let name = upstream.name();
         let message = format!(
@@ -52,8 +53,8 @@ impl OriginPolicy {
         Some(Fault::client(StatusCode::FORBIDDEN, message))
     }
 
-    /// The origin of a page that is not allowed, empty if it has none.
-    fn stranger<'h>(&self, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
+    /// The origin of a page that is not allowed; empty if it sends none.
+    fn forbidden_origin<'h>(&self, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
         let is_named = |origin: &str| self.named.matches(origin);
         if headers.contains_key(ORIGIN) {
             let mut origins = headers.get_all(ORIGIN).iter().map(|origin| origin.to_str().unwrap_or(NULL));
@@ -63,12 +64,12 @@ impl OriginPolicy {
         (is_foreign && !is_named("")).then_some(Cow::from(""))
     }
 
-    /// The origin of a page whose host name was made to resolve to this machine (DNS rebinding). Its browser takes
-    /// the gateway for the page's own server, and marks nothing. Local programs that use neither an address nor
-    /// `localhost` come through a proxy, which can be allowed by name.
-    fn namesake<'h>(&self, head: &'h Parts) -> Option<Cow<'h, str>> {
-        let reads = matches!(head.method, Method::GET | Method::HEAD) && !head.headers.contains_key(ORIGIN);
-        if !reads || !self.is_local {
+    /// The origin of a page whose host name was made to resolve to this machine (DNS rebinding). The browser takes the
+    /// gateway for the page's own server, and sends no origin. A local program whose request names neither an address
+    /// nor `localhost` comes through a proxy, whose name can be allowed.
+    fn rebound_origin<'h>(&self, head: &'h Parts) -> Option<Cow<'h, str>> {
+        let is_read = matches!(head.method, Method::GET | Method::HEAD) && !head.headers.contains_key(ORIGIN);
+        if !is_read || !self.is_local {
             return None;
         }
         let host = head.headers.get(HOST)?.to_str().ok().filter(|host| may_be_registered(host))?;
@@ -83,8 +84,8 @@ fn may_be_registered(host: &str) -> bool {
     !host.parse().is_ok_and(|host| HostName::of(&host) != HostName::Public)
 }
 
-/// Whether an origin is that of a web page on another machine, or may be. Other schemes belong to programs that the
-/// user has installed: extensions of browsers and editors, desktop applications.
+/// Whether an origin is, or may be, that of a web page on another machine. Schemes other than those below belong to
+/// programs that the user has installed: extensions of browsers and editors, desktop applications.
 fn is_foreign(origin: &str) -> bool {
     let Some((scheme, _)) = origin.split_once("://") else { return origin.eq_ignore_ascii_case(NULL) };
     match &*scheme.to_ascii_lowercase() {

@@ -18,8 +18,8 @@ pub enum Recall {
 }
 
 impl Recall {
-    /// Resolves the configured way with the address of the admin listener. Without a listener there is no URL: one
-    /// that nobody serves would mislead the model.
+    /// Combines the configured way with the address of the admin listener. Without a listener there is no URL, since a
+    /// URL that nobody serves would mislead the model.
     pub fn new(configured: config::Recall, admin: Option<SocketAddr>) -> Self {
         match (configured, admin) {
             (config::Recall::Path, _) => Self::Path,

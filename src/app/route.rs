@@ -1,4 +1,4 @@
-//! Routing: where requests go, by what the dialects' tables say of paths and headers. No dialect is named here.
+//! Routing: decides where requests go, by the dialects' tables of paths and headers. No dialect is named here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::protocol::{self, Protocol, Purpose};
 use crate::server::{Fault, Route, Target};
 use crate::upstream::Upstream;
 
-/// Headers with a digest of the body, or that say what a signature covers.
-static SEALS: [HeaderName; 6] = [
+/// Headers that hold a digest of the body, or say what a signature covers.
+static DIGEST_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("content-digest"),
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
@@ -23,11 +23,11 @@ static SEALS: [HeaderName; 6] = [
     HeaderName::from_static("x-amz-content-sha256"),
 ];
 
-/// The query parameter with a signature of the body, like an `authorization` header that begins with [`SIGNING`].
-const SEAL: &str = "x-amz-signature";
+/// The query parameter that holds a signature of the body.
+const SIGNATURE_PARAMETER: &str = "x-amz-signature";
 
-/// How an `authorization` header begins that signs the body.
-const SIGNING: &[&str] = &["AWS4-", "Signature "];
+/// The beginnings of `authorization` headers that hold a signature of the body.
+const SIGNATURE_SCHEMES: &[&str] = &["AWS4-", "Signature "];
 
 /// The dialect and purpose of a path.
 pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
@@ -72,9 +72,9 @@ impl Served {
 /// All upstreams.
 #[derive(Debug)]
 pub(super) enum Routes {
-    /// Everything goes to one, with its path as it came.
+    /// Every request goes to this upstream, with its path as it came.
     Single(Served),
-    /// The upstream named by the first segment of the path, else one that speaks the dialect.
+    /// A request goes to the upstream that the first segment of its path names, else to one that speaks its dialect.
     Named(Vec<Served>),
 }
 
@@ -126,8 +126,8 @@ impl Routes {
         }
     }
 
-    /// The dialect for an answer of the gateway's own: that of the path, whatever the method; else one of the
-    /// upstream's that the headers indicate; else its first.
+    /// The dialect of an answer that the gateway itself gives: that of the path, whatever the method; else the one that
+    /// the headers indicate, if the upstream speaks it; else the first one that the upstream speaks.
     pub(super) fn spoken(&self, head: &Parts) -> &'static dyn Protocol {
         let (served, path) = match self {
             Self::Single(served) => (Some(served), None),
@@ -135,12 +135,12 @@ impl Routes {
         };
         let path = path.as_ref().map_or_else(|| head.uri.path(), PathAndQuery::path);
         let of_path = || {
-            entry(path).map(|(protocol, _)| protocol).or_else(|| place(path).map(|(protocol, _)| protocol))
+            entry(path).map(|(protocol, _)| protocol).or_else(|| owner(path).map(|(protocol, _)| protocol))
         };
         let of_headers = || {
             let is_spoken =
                 |protocol: &&dyn Protocol| served.is_none_or(|served| served.speaks(protocol.name()));
-            sender(&head.headers).filter(is_spoken)
+            indicated(&head.headers).filter(is_spoken)
         };
         let of_upstream = || protocol::named(served?.dialects.first()?);
         of_path().or_else(of_headers).or_else(of_upstream).unwrap_or(protocol::ALL[0])
@@ -171,9 +171,9 @@ fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAnd
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     let path = head.uri.path();
     let read = || Some(dialect(&head.method, path)?.0);
-    // The place decides first: below its own paths, a provider may speak another dialect than its own.
-    let (place, server) = place(path).unzip();
-    let protocol = place.or_else(read).or_else(|| sender(&head.headers))?;
+    // The owner of the path comes first: below its own paths, a provider may speak another dialect than its own.
+    let (owner, server) = owner(path).unzip();
+    let protocol = owner.or_else(read).or_else(|| indicated(&head.headers))?;
     let named = server.flatten().and_then(|name| all.iter().find(|served| served.upstream.name() == name));
     named.or_else(|| all.iter().find(|served| served.speaks(protocol.name())))
 }
@@ -182,16 +182,18 @@ fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
 fn is_signed(head: &Parts) -> bool {
     let (headers, query) = (&head.headers, head.uri.query().unwrap_or_default());
     let scheme = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    let is_seal = |pair: &str| pair.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case(SEAL));
-    query.split('&').any(is_seal)
-        || SEALS.iter().any(|name| headers.contains_key(name))
-        || SIGNING.iter().any(|start| {
+    let is_signature = |pair: &str| {
+        pair.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case(SIGNATURE_PARAMETER))
+    };
+    query.split('&').any(is_signature)
+        || DIGEST_HEADERS.iter().any(|name| headers.contains_key(name))
+        || SIGNATURE_SCHEMES.iter().any(|start| {
             scheme.get(..start.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(start.as_bytes()))
         })
 }
 
 /// The dialect whose provider owns the beginning of this path, and the upstream if that is not the dialect's first.
-fn place(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
+fn owner(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
     let server = |protocol: &dyn Protocol| {
         let row = protocol.dialect().places.iter().find(|row| path.starts_with(row.start))?;
         Some(row.server)
@@ -200,7 +202,7 @@ fn place(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
 }
 
 /// The dialect indicated by the headers.
-fn sender(headers: &HeaderMap) -> Option<&'static dyn Protocol> {
+fn indicated(headers: &HeaderMap) -> Option<&'static dyn Protocol> {
     let is_there = |sign: &Sign| {
         let value = headers.get(sign.header).and_then(|value| value.as_bytes().get(..sign.begins.len()));
         value.is_some_and(|value| value.eq_ignore_ascii_case(sign.begins.as_bytes()))
@@ -340,7 +342,7 @@ mod tests {
             let headers = pairs
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()));
-            let spoken = sender(&headers.collect());
+            let spoken = indicated(&headers.collect());
             assert_eq!(spoken.map(Protocol::name), expected, "{pairs:?}");
         }
     }

@@ -4,24 +4,24 @@ use http::{HeaderMap, Uri};
 
 use crate::url;
 
-/// What occurs in the names of headers that carry credentials.
-const HEADERS: &[&str] = &["auth", "key", "token", "cookie", "secret"];
-/// Anything shorter, in bytes, may be an ordinary word.
-const SHORTEST: usize = 12;
-/// The replacement.
+/// A header whose name contains one of these words carries credentials.
+const HEADER_WORDS: &[&str] = &["auth", "key", "token", "cookie", "secret"];
+/// The shortest credential that is recognised, in bytes. Anything shorter may be an ordinary word.
+const MIN_BYTES: usize = 12;
+/// The replacement for a credential.
 const HIDDEN: &str = "[credential]";
 
-/// Removes the credentials of a request from a text about it: `uri` as the client sent it, `headers` those of the
-/// client and those that the gateway set in their place.
+/// Removes the credentials of a request from a text about it. `uri` is the one that the client sent; `headers` are the
+/// client's, and those that the gateway set in their place.
 pub(super) fn hidden(text: String, uri: &Uri, headers: [&HeaderMap; 2]) -> String {
-    let carries = |name: &str| HEADERS.iter().any(|word| name.contains(word));
+    let carries = |name: &str| HEADER_WORDS.iter().any(|word| name.contains(word));
     let values = headers.into_iter().flatten().filter(|(name, _)| carries(name.as_str()));
     let values = values.filter_map(|(_, value)| value.to_str().ok());
     let parameters = url::credentials(uri.query().unwrap_or_default());
-    // A scheme stands before some of them, and one header may hold several.
+    // A scheme may precede a credential, and one header may hold several.
     let words = values.flat_map(|value| value.split([' ', ',', ';', '"'])).chain(parameters);
-    let mut secrets: Vec<&str> = words.filter(|word| word.len() >= SHORTEST).collect();
-    // One may be the beginning of another.
+    let mut secrets: Vec<&str> = words.filter(|word| word.len() >= MIN_BYTES).collect();
+    // Longer ones first: a credential may be the beginning of another.
     secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.iter().fold(
         text,

@@ -1,7 +1,7 @@
-//! Which settings apply to a conversation: those of the file, or of the first profile that matches its first request.
+//! Chooses the settings of a conversation: those of the file, or of the first profile that matches its first request.
 //!
-//! The choice is remembered by thread, bounded, and lost with the process: then the next request chooses. Earlier
-//! decisions are repeated in any case. Without profiles nothing is looked up.
+//! The choice is remembered by thread, in bounded memory. If it is lost, the thread's next request chooses again;
+//! earlier decisions are repeated in any case. Without profiles nothing is looked up.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::config::{self, Matcher, Preset};
 use crate::planner::Policy;
 use crate::store::Recent;
 
-/// Threads whose profile is remembered.
-const CHOSEN: u64 = 65_536;
+/// The most threads whose settings are remembered.
+const MAX_THREADS: u64 = 65_536;
 
 /// The settings of a conversation.
 pub(super) struct Tuning {
-    /// The profile's name; `None`: the settings of the file itself.
+    /// The name of the profile; `None` for the settings of the file itself.
     pub(super) profile: Option<String>,
     /// The preset that they are based on.
     pub(super) preset: Preset,
@@ -44,7 +44,7 @@ impl Tuning {
 impl Tunings {
     pub(super) fn new(file: Tuning, profiles: Vec<(Matcher, Tuning)>) -> Self {
         let profiles = profiles.into_iter().map(|(matcher, tuning)| (matcher, Arc::new(tuning))).collect();
-        Self { file: Arc::new(file), profiles, chosen: Recent::of_entries(CHOSEN) }
+        Self { file: Arc::new(file), profiles, chosen: Recent::of_entries(MAX_THREADS) }
     }
 
     /// The settings of the file, without profiles.
@@ -52,14 +52,14 @@ impl Tunings {
         &self.file
     }
 
-    /// The settings that match a request by itself.
+    /// The settings that match a request, whatever its thread has.
     pub(super) fn of(&self, request: &config::Request<'_>) -> Arc<Tuning> {
         let matches = |(matcher, _): &&(Matcher, Arc<Tuning>)| matcher.matches(request);
         let found = self.profiles.iter().find(matches);
         Arc::clone(found.map_or(&self.file, |(_, tuning)| tuning))
     }
 
-    /// The settings of a thread: those chosen at its first request, else `own` from now on.
+    /// The settings of a thread: those that were chosen at its first request, else `own`, which are chosen now.
     pub(super) fn of_thread(&self, thread: &str, own: &Arc<Tuning>) -> Arc<Tuning> {
         if self.profiles.is_empty() {
             return Arc::clone(own);
