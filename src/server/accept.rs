@@ -14,35 +14,36 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::client::Client;
-use super::room::{Place, Room};
+use super::places::{Place, Places};
 use super::stats::Stats;
 
 /// Pause after an error of `accept` that is not about one connection, such as running out of descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where a worker gets its connections from.
 pub(super) enum Source {
-    /// The listening socket.
-    Door(Door),
-    /// Another worker, which accepts.
+    /// The listening socket: this worker accepts.
+    Acceptor(Acceptor),
+    /// A queue that the accepting worker fills.
     Inbox(mpsc::Receiver<Accepted>),
 }
 
 /// The listening socket, and the workers that share its connections.
-pub(super) struct Door {
+pub(super) struct Acceptor {
     listener: TcpListener,
-    room: Room,
+    places: Places,
     /// An accepted connection that waits for a place.
     waiting: Option<TcpStream>,
-    /// Whether accepting fails at present, which the log has reported.
+    /// Whether the last attempt to accept failed, so that the log has reported it already.
     is_failing: bool,
     /// All workers; the accepting one is the first.
     workers: Vec<WorkerHandle>,
     stats: Arc<Stats>,
 }
 
-/// A worker, as seen by the accepting one.
+/// A worker, as the accepting worker sees it.
 pub(super) struct WorkerHandle {
+    /// The number of its open connections.
     open: Arc<AtomicUsize>,
     /// `None` for the accepting worker itself.
     inbox: Option<mpsc::Sender<Accepted>>,
@@ -51,11 +52,11 @@ pub(super) struct WorkerHandle {
 /// An accepted connection on its way to the worker that will serve it.
 pub(super) struct Accepted {
     stream: StdStream,
-    seat: Seat,
+    guard: ConnectionGuard,
 }
 
 /// Counts a connection for as long as it is open.
-pub(super) struct Seat {
+pub(super) struct ConnectionGuard {
     open: Arc<AtomicUsize>,
     stats: Arc<Stats>,
     place: Place,
@@ -63,13 +64,13 @@ pub(super) struct Seat {
 
 impl Source {
     /// The next connection to serve; `None` when there will be no more. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<(TcpStream, Seat)> {
+    pub(super) async fn next(&mut self) -> Option<(TcpStream, ConnectionGuard)> {
         match self {
-            Self::Door(door) => Some(door.next().await),
+            Self::Acceptor(acceptor) => Some(acceptor.next().await),
             Self::Inbox(inbox) => loop {
-                let Accepted { stream, seat } = inbox.recv().await?;
+                let Accepted { stream, guard } = inbox.recv().await?;
                 match TcpStream::from_std(stream) {
-                    Ok(stream) => return Some((stream, seat)),
+                    Ok(stream) => return Some((stream, guard)),
                     Err(error) => tracing::debug!(%error, "a connection could not be taken over"),
                 }
             },
@@ -77,29 +78,29 @@ impl Source {
     }
 }
 
-impl Door {
-    /// Must be called on the runtime of the worker that accepts.
+impl Acceptor {
+    /// Begins to accept. Must be called on the runtime of the worker that accepts.
     pub(super) fn open(
         listener: StdListener,
         workers: Vec<WorkerHandle>,
         max_connections: usize,
         stats: Arc<Stats>,
     ) -> io::Result<Self> {
-        let (listener, room) = (TcpListener::from_std(listener)?, Room::new(max_connections));
-        Ok(Self { listener, room, waiting: None, is_failing: false, workers, stats })
+        let (listener, places) = (TcpListener::from_std(listener)?, Places::new(max_connections));
+        Ok(Self { listener, places, waiting: None, is_failing: false, workers, stats })
     }
 
-    async fn next(&mut self) -> (TcpStream, Seat) {
+    async fn next(&mut self) -> (TcpStream, ConnectionGuard) {
         loop {
             if self.waiting.is_none() {
                 self.waiting = Some(self.accept().await);
             }
-            let place = self.room.place().await;
+            let place = self.places.place().await;
             let stream = self.waiting.take().expect("one was accepted");
             let worker = self.least_busy();
-            let seat = Seat::taken(&worker.open, &self.stats, place);
-            let Some(inbox) = &worker.inbox else { return (stream, seat) };
-            let handed_over = stream.into_std().map(|stream| inbox.try_send(Accepted { stream, seat }));
+            let guard = ConnectionGuard::new(&worker.open, &self.stats, place);
+            let Some(inbox) = &worker.inbox else { return (stream, guard) };
+            let handed_over = stream.into_std().map(|stream| inbox.try_send(Accepted { stream, guard }));
             if !matches!(handed_over, Ok(Ok(()))) {
                 tracing::debug!("a connection could not be handed over");
             }
@@ -120,13 +121,13 @@ impl Door {
                     if !mem::replace(&mut self.is_failing, true) {
                         tracing::warn!(%error, "cannot accept connections");
                     }
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }
         }
     }
 
-    /// The accepting worker wins ties.
+    /// The worker with the fewest connections; of several, the accepting one.
     fn least_busy(&self) -> &WorkerHandle {
         self.workers
             .iter()
@@ -136,33 +137,33 @@ impl Door {
 }
 
 impl WorkerHandle {
-    /// The worker that accepts.
+    /// The accepting worker.
     pub(super) fn own() -> Self {
         Self { open: Arc::default(), inbox: None }
     }
 
-    /// Another worker, and what it gets its connections from.
+    /// Another worker, and the source of its connections.
     pub(super) fn other(max_connections: usize) -> (Self, Source) {
         let (sender, receiver) = mpsc::channel(max_connections.max(1));
         (Self { open: Arc::default(), inbox: Some(sender) }, Source::Inbox(receiver))
     }
 }
 
-impl Seat {
-    fn taken(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, place: Place) -> Self {
+impl ConnectionGuard {
+    fn new(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, place: Place) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         stats.connections.increment();
         stats.open_connections.increment();
         Self { open: Arc::clone(open), stats: Arc::clone(stats), place }
     }
 
-    /// Whose it is.
+    /// The client whose connection it is.
     pub(super) fn client(&self) -> &Arc<Client> {
         self.place.client()
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         self.stats.open_connections.decrement();
@@ -203,12 +204,12 @@ mod tests {
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         socket.set_nonblocking(true).unwrap();
         let listener = StdListener::from(OwnedFd::from(socket));
-        let mut door = Door::open(listener, vec![WorkerHandle::own()], 1, Arc::default()).unwrap();
+        let mut acceptor = Acceptor::open(listener, vec![WorkerHandle::own()], 1, Arc::default()).unwrap();
         let log = Log::default();
         let writer = log.clone();
         let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
         let _told = tracing::subscriber::set_default(lines);
-        assert!(tokio::time::timeout(20 * PAUSE, door.next()).await.is_err());
+        assert!(tokio::time::timeout(20 * RETRY_PAUSE, acceptor.next()).await.is_err());
         let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         assert_eq!((log.lines().count(), log.contains("cannot accept connections")), (1, true), "{log}");
     }

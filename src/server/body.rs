@@ -1,4 +1,4 @@
-//! Bodies that the gateway has partly read, and may still have to send in full.
+//! Bodies that the gateway has read in part or whole, and may still have to send in full.
 //!
 //! Nothing that arrived is lost or reordered: what was read is sent first, then the rest as it arrives, then the
 //! trailers or the error that ended it.
@@ -30,13 +30,16 @@ pub(super) type BodyError = Box<dyn StdError + Send + Sync>;
 /// A body that has been read up to some point.
 #[derive(Debug)]
 pub(super) struct Replay<R = Upload> {
+    /// What has been read and not yet sent.
     read: Bytes,
     rest: Rest<R>,
 }
 
+/// What follows the bytes that were read.
 #[derive(Debug)]
 enum Rest<R> {
     Nothing,
+    /// More of the body, which has not been read.
     Open(R),
     Trailers(HeaderMap),
     Broken(BodyError),
@@ -65,7 +68,7 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         }
         let mut gathered = Gathered::new(declared.unwrap_or(0));
         let rest = loop {
-            match timeout(patience, piece(&mut body)).await? {
+            match timeout(patience, next_piece(&mut body)).await? {
                 Err(rest) => break rest,
                 Ok(data) => gathered.push(data),
             }
@@ -87,7 +90,7 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         let deadline = Instant::now() + patience;
         let mut read = BytesMut::new();
         let rest = loop {
-            match timeout_at(deadline, piece(&mut body)).await {
+            match timeout_at(deadline, next_piece(&mut body)).await {
                 Err(_elapsed) => break Rest::Open(body),
                 Ok(Err(rest)) => break rest,
                 Ok(Ok(data)) => read.extend_from_slice(&data),
@@ -104,7 +107,7 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         matches!(self.rest, Rest::Nothing).then_some(&self.read)
     }
 
-    /// Whether there is more than has been read.
+    /// Whether part of the body has not been read.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.rest, Rest::Open(_))
     }
@@ -134,8 +137,8 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Resend for Replay<R>
     }
 }
 
-/// The next data of a body, or else how it ends.
-async fn piece<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin>(
+/// The next data of a body; if it has ended instead, how it ended.
+async fn next_piece<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin>(
     body: &mut R,
 ) -> Result<Bytes, Rest<R>> {
     if body.is_end_stream() {
@@ -150,7 +153,7 @@ async fn piece<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin>(
     }
 }
 
-/// What is wrong with the chunked framing of a body, if that ended it and not the connection.
+/// The error in the chunked framing of a body; `None` if the body ended because its connection did.
 pub(super) fn framing_fault<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e io::Error> {
     match error.downcast_ref::<io::Error>() {
         Some(fault) => Some(fault)
@@ -217,7 +220,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Room for `expected` bytes is reserved at the first copy.
+    /// Expects this many bytes in total: as much is reserved at the first copy.
     pub(super) fn new(expected: usize) -> Self {
         Self { first: Bytes::new(), all: BytesMut::new(), expected }
     }

@@ -1,6 +1,7 @@
 //! The state of a client connection, for as long as it is open.
 //!
-//! Updated by its requests, and consulted when the connection ends or must end. Never holds anything up.
+//! Its socket and its requests update it. It is read when the connection ends, or when one must be closed. Nothing
+//! waits for its lock for long.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,160 +22,161 @@ use super::stats::Stats;
 /// What is known of a client connection, shared by its socket and its requests.
 #[derive(Default)]
 pub(super) struct Client {
-    is_old: AtomicBool,
+    is_http_1_0: AtomicBool,
     is_sending: AtomicBool,
-    rest: Mutex<Rest>,
-    asked: Notify,
+    activity: Mutex<Activity>,
+    close_asked: Notify,
 }
 
-/// Whether the connection is idle.
-struct Rest {
+/// Whether the connection is idle, and since when.
+struct Activity {
+    /// Requests in progress.
     requests: usize,
-    /// Since when it has been idle; `None` also for one that was asked to close.
-    since: Option<Instant>,
-    /// It was asked to close, and has sent nothing since.
+    /// Since when the connection has been idle; `None` if it is not, or was asked to close.
+    idle_since: Option<Instant>,
+    /// Whether the connection was asked to close, and the client has sent nothing since.
     is_dismissed: bool,
 }
 
-/// A request in progress, until it is dropped.
-pub(super) struct Visit {
+/// Counts a request as in progress until this is dropped.
+pub(super) struct RequestGuard {
     client: Arc<Client>,
     stats: Arc<Stats>,
 }
 
-/// An answer, together with the request that it answers.
-pub(super) struct Attended<B> {
+/// An answer that keeps its request counted as in progress until it is dropped.
+pub(super) struct GuardedAnswer<B> {
     answer: B,
-    _visit: Visit,
+    _guard: RequestGuard,
 }
 
 /// The body of a request. Its client counts as sending until the body has ended.
 pub(super) struct Upload {
     body: Incoming,
-    /// `None` if requests share the connection, so that the end of one says nothing about it.
+    /// `None` for HTTP/2, where requests share the connection: the end of one body says nothing about it.
     client: Option<Arc<Client>>,
 }
 
 impl Client {
-    /// Whether it speaks HTTP/1.0.
-    pub(super) fn is_old(&self) -> bool {
-        self.is_old.load(Ordering::Relaxed)
+    /// Whether the client speaks HTTP/1.0.
+    pub(super) fn is_http_1_0(&self) -> bool {
+        self.is_http_1_0.load(Ordering::Relaxed)
     }
 
-    /// Whether part of its last request has not been read.
+    /// Whether part of the last request has not been read.
     pub(super) fn is_sending(&self) -> bool {
         self.is_sending.load(Ordering::Relaxed)
     }
 
-    /// Whether it has sent a complete request, and has not received the complete answer.
+    /// Whether the client has sent a complete request and not yet received the complete answer.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.is_sending() && self.rest().requests > 0
+        !self.is_sending() && self.activity().requests > 0
     }
 
-    /// Whether no request of it is in progress.
-    pub(super) fn is_resting(&self) -> bool {
-        self.rest().requests == 0
+    /// Whether no request is in progress.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.activity().requests == 0
     }
 
-    /// Whether it has sent something since its last request that is not yet a request.
-    pub(super) fn has_begun(&self) -> bool {
-        let rest = self.rest();
-        rest.requests == 0 && rest.since.is_none()
+    /// Whether the client has sent something since its last request that is not a whole request head yet.
+    pub(super) fn has_begun_request(&self) -> bool {
+        let activity = self.activity();
+        activity.requests == 0 && activity.idle_since.is_none()
     }
 
     /// Since when the connection has been idle.
-    pub(super) fn resting_since(&self) -> Option<Instant> {
-        self.rest().since
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        self.activity().idle_since
     }
 
     /// Waits until the connection has been idle for this long.
-    pub(super) async fn rested(&self, time: Duration) {
+    pub(super) async fn wait_until_idle(&self, time: Duration) {
         loop {
-            let since = self.resting_since().unwrap_or_else(Instant::now);
+            let since = self.idle_since().unwrap_or_else(Instant::now);
             tokio::time::sleep_until(since + time).await;
-            if self.resting_since().is_some_and(|since| since.elapsed() >= time) {
+            if self.idle_since().is_some_and(|since| since.elapsed() >= time) {
                 return;
             }
         }
     }
 
     /// Records that the client has sent something.
-    pub(super) fn heard(&self) {
-        let mut rest = self.rest();
-        rest.since = None;
-        rest.is_dismissed = false;
+    pub(super) fn record_received(&self) {
+        let mut activity = self.activity();
+        activity.idle_since = None;
+        activity.is_dismissed = false;
     }
 
-    /// Asks it to close unless it sends something first; `false` if a request is in progress.
-    pub(super) fn dismiss(&self) -> bool {
-        let mut rest = self.rest();
-        rest.is_dismissed = rest.since.take().is_some();
-        if rest.is_dismissed {
-            self.asked.notify_one();
+    /// Asks the connection to close unless the client sends something first. Returns `false` if it is not idle.
+    pub(super) fn ask_to_close(&self) -> bool {
+        let mut activity = self.activity();
+        activity.is_dismissed = activity.idle_since.take().is_some();
+        if activity.is_dismissed {
+            self.close_asked.notify_one();
         }
-        rest.is_dismissed
+        activity.is_dismissed
     }
 
-    /// Waits until the connection must close. Poll it only after everything that has arrived was read.
-    pub(super) async fn dismissed(&self) {
+    /// Waits until the connection must close. To be polled only after everything that has arrived was read.
+    pub(super) async fn wait_for_dismissal(&self) {
         loop {
-            self.asked.notified().await;
-            // After this, everything that has arrived meanwhile is known.
+            self.close_asked.notified().await;
+            // Gives the connection a turn to read what has arrived meanwhile.
             tokio::task::yield_now().await;
-            if self.rest().is_dismissed {
+            if self.activity().is_dismissed {
                 return;
             }
         }
     }
 
-    /// Begins a request.
-    pub(super) fn visit(self: &Arc<Self>, stats: &Arc<Stats>) -> Visit {
-        self.heard();
-        self.rest().requests += 1;
+    /// Counts a request as in progress.
+    pub(super) fn begin_request(self: &Arc<Self>, stats: &Arc<Stats>) -> RequestGuard {
+        self.record_received();
+        self.activity().requests += 1;
         stats.open_requests.increment();
-        Visit { client: Arc::clone(self), stats: Arc::clone(stats) }
+        RequestGuard { client: Arc::clone(self), stats: Arc::clone(stats) }
     }
 
-    fn rest(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Follows the body of its next request.
+    /// Records the version of the next request, and follows its body.
     pub(super) fn follow(self: &Arc<Self>, request: Request<Incoming>) -> Request<Upload> {
         let version = request.version();
         let client = (version < Version::HTTP_2).then(|| Arc::clone(self));
         if let Some(client) = &client {
-            client.is_old.fetch_or(version == Version::HTTP_10, Ordering::Relaxed);
+            client.is_http_1_0.fetch_or(version == Version::HTTP_10, Ordering::Relaxed);
             client.is_sending.store(!request.body().is_end_stream(), Ordering::Relaxed);
         }
         request.map(|body| Upload { body, client })
     }
 }
 
-impl Default for Rest {
+impl Default for Activity {
     fn default() -> Self {
-        Self { requests: 0, since: Some(Instant::now()), is_dismissed: false }
+        Self { requests: 0, idle_since: Some(Instant::now()), is_dismissed: false }
     }
 }
 
-impl Visit {
-    pub(super) fn attend<B>(self, answer: B) -> Attended<B> {
-        Attended { answer, _visit: self }
+impl RequestGuard {
+    pub(super) fn attach<B>(self, answer: B) -> GuardedAnswer<B> {
+        GuardedAnswer { answer, _guard: self }
     }
 }
 
-impl Drop for Visit {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.stats.open_requests.decrement();
-        let mut rest = self.client.rest();
-        rest.requests -= 1;
-        if rest.requests == 0 {
-            rest.since = Some(Instant::now());
+        let mut activity = self.client.activity();
+        activity.requests -= 1;
+        if activity.requests == 0 {
+            activity.idle_since = Some(Instant::now());
         }
     }
 }
 
-impl<B: Body + Unpin> Body for Attended<B> {
+impl<B: Body + Unpin> Body for GuardedAnswer<B> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -23,21 +23,23 @@ use super::handler::{Abandoned, Handler};
 use super::socket::Socket;
 use super::unreadable;
 
-/// Header lines accepted in a request; hyper's default is 100.
+/// The most header lines accepted in a request. hyper's default is 100.
 const MAX_HEADERS: usize = 256;
-/// Bytes of header lines accepted in an HTTP/2 request; HTTP/1 is bounded by hyper's read buffer, about 400 KiB.
+/// The most bytes of header lines accepted in an HTTP/2 request. HTTP/1 is bounded by hyper's read buffer, about 400
+/// KiB.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// Bytes that all requests of an HTTP/2 connection together may have unread: many times what hyper grants one, so
-/// that a waiting request does not block others.
+/// The flow-control window of an HTTP/2 connection, in bytes. It is many times what hyper grants one request, so that a
+/// request whose body waits does not block others.
 const CONNECTION_WINDOW: u32 = 8 << 20;
-/// How long an HTTP/2 connection may be silent before it is pinged. Only a client that reads can answer: one that
-/// pauses within an answer may take as long as a connection may idle.
+/// How long an HTTP/2 connection may be silent before it is pinged. A client that does not read cannot answer the ping,
+/// so it may pause within an answer for as long as a connection may idle.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The beginning of every HTTP/2 connection, and of no HTTP/1 request.
-const HTTP_2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// A connection that has sent only a part of that is checked again after this pause, though not forever.
-const PAUSE: Duration = Duration::from_millis(1);
-const LOOKS: usize = 1000;
+const HTTP_2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// A connection that has sent only a part of the preface is checked again after this pause.
+const PEEK_INTERVAL: Duration = Duration::from_millis(1);
+/// How often it is checked at most.
+const MAX_PEEKS: usize = 1000;
 
 /// The protocol settings for connections.
 pub(super) struct Protocol {
@@ -87,28 +89,28 @@ pub(super) async fn serve<G: Gateway>(
         biased;
         version = tokio::time::timeout(protocol.idle_timeout, version(&stream)) => version,
         () = begun(&mut shutdown) => return,
-        () = client.dismissed() => return,
+        () = client.wait_for_dismissal() => return,
     };
     let Ok(Ok(version)) = version else { return };
     let reply = unreadable::reply(&handler);
     let stream = Socket::new(stream, Arc::clone(client), version, reply);
     let followed = Arc::clone(client);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (visit, request) = (followed.visit(&handler.stats), followed.follow(request));
+        let (guard, request) = (followed.begin_request(&handler.stats), followed.follow(request));
         let handler = Arc::clone(&handler);
-        async move { Ok::<_, Abandoned>(handler.handle(request).await?.map(|answer| visit.attend(answer))) }
+        async move { Ok::<_, Abandoned>(handler.handle(request).await?.map(|answer| guard.attach(answer))) }
     });
     let idled = async {
         match version {
-            // hyper does that itself.
+            // hyper closes idle HTTP/1 connections itself.
             Version::Http1 => std::future::pending().await,
-            Version::Http2 => client.rested(protocol.idle_timeout).await,
+            Version::Http2 => client.wait_until_idle(protocol.idle_timeout).await,
         }
     };
     let ending = async {
         tokio::select! {
             () = begun(&mut shutdown) => {}
-            () = client.dismissed() => {}
+            () = client.wait_for_dismissal() => {}
             () = idled => {}
         }
     };
@@ -127,7 +129,7 @@ pub(super) async fn serve<G: Gateway>(
     }
 }
 
-/// Drives a connection to its end; after `ending` it ends with the requests in progress.
+/// Drives a connection to its end. Once `ending` is done, the connection ends after the requests in progress.
 async fn drive<C: Future>(connection: C, ending: impl Future, end: impl FnOnce(Pin<&mut C>)) -> C::Output {
     let mut connection = pin!(connection);
     tokio::select! {
@@ -138,14 +140,16 @@ async fn drive<C: Future>(connection: C, ending: impl Future, end: impl FnOnce(P
     connection.await
 }
 
-/// Peeks at the first bytes of a connection.
+/// Recognises the version by the first bytes of a connection, without consuming them.
 async fn version(stream: &TcpStream) -> io::Result<Version> {
-    let mut first = [0; HTTP_2_BEGINS.len()];
-    for _ in 0..LOOKS {
+    let mut first = [0; HTTP_2_PREFACE.len()];
+    for _ in 0..MAX_PEEKS {
         let seen = stream.peek(&mut first).await?;
         match &first[..seen] {
-            HTTP_2_BEGINS => return Ok(Version::Http2),
-            some if !some.is_empty() && HTTP_2_BEGINS.starts_with(some) => tokio::time::sleep(PAUSE).await,
+            HTTP_2_PREFACE => return Ok(Version::Http2),
+            some if !some.is_empty() && HTTP_2_PREFACE.starts_with(some) => {
+                tokio::time::sleep(PEEK_INTERVAL).await;
+            }
             _ => break,
         }
     }

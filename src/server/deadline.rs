@@ -1,9 +1,9 @@
-//! When a request is sent, whatever has been done with it by then.
+//! Decides when a request is sent, whatever has been done with it by then.
 //!
 //! A decision about a request applies to all later ones, so once it is stored the request must be sent with it. Before
 //! it stores a decision, the gateway therefore holds the request; if the request has left by then, nothing is decided.
-//! Nor does a request leave before it is known whether an earlier one of its conversation was edited, unless reading it
-//! takes extremely long: reading takes time, but waits for nothing.
+//! Nor does a request leave before it is known whether an earlier request of its conversation was edited, unless
+//! reading it takes extremely long. Reading takes computing time, but waits for nothing.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
-/// Longest time to read a request, as a multiple of its time-out.
-const READING: u32 = 10;
+/// The longest time to read a request, as a multiple of its time-out.
+const READING_FACTOR: u32 = 10;
 
 /// The deadline of one request, shared by all who work on it.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Deadline {
     /// The deadline of a request that is about to be read: `timeout` after `began`.
     pub fn new(began: Instant, timeout: Duration) -> Self {
         let phase = Arc::new(AtomicU8::new(Phase::Reading as u8));
-        Self { at: began + timeout, last: began + timeout * READING, phase }
+        Self { at: began + timeout, last: began + timeout * READING_FACTOR, phase }
     }
 
     /// When the request leaves if it is not held.

@@ -1,4 +1,4 @@
-//! Content encodings: of requests, to read them whole; of answers, to observe a copy of them.
+//! Decodes content encodings: requests to read them whole, answers to observe a copy of them.
 //!
 //! Memory is bounded whatever size the input claims to expand to, and what is not understood is left alone.
 
@@ -10,7 +10,7 @@ use http::header::CONTENT_ENCODING;
 
 use super::headers::has_transfer_coding;
 
-/// The largest `zstd` window accepted, as a power of two: 8 MiB, what the content coding allows at most.
+/// The largest `zstd` window accepted, as a power of two: 8 MiB, which is the most that the content coding allows.
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER: usize = 4 * 1024;
 
@@ -72,7 +72,7 @@ fn read(decoder: impl Read, limit: usize) -> Option<Bytes> {
     (decoded.len() <= limit).then(|| Bytes::from(decoded))
 }
 
-/// Whether deflated bytes begin with a zlib header. A bare deflate stream that does would have to begin with a
+/// Whether deflated bytes begin with a zlib header. A bare deflate stream looks like that only if it begins with a
 /// stored block whose padding is not zero.
 fn is_zlib(encoded: &[u8]) -> bool {
     encoded.first().is_some_and(|first| first & 0x8f == 0x08)

@@ -1,4 +1,4 @@
-//! Encodes edited bodies the way they came, which their server is known to accept.
+//! Encodes edited bodies in the coding of the original, which the server is likely to accept.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use flate2::write::GzEncoder;
 
 use super::decode::Coding;
 
-/// The level that clients use. A request is sent once and read once: more is not worth the time.
+/// The level that clients use. A request is sent and read once, so a higher level is not worth the time.
 const ZSTD_LEVEL: i32 = 3;
 
 /// Encodes a whole body. `None` for a coding that no agent sends: such a body leaves unencoded.

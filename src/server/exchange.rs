@@ -37,15 +37,15 @@ pub trait Gateway: Send + Sync + 'static {
         None
     }
 
-    /// Called if [`Self::prepare`] was not called or gave no result, so that the request leaves as it came, if it
-    /// leaves. Of the result, only the follower of the exchange and the refusal count.
+    /// Called if [`Self::prepare`] was not called or gave no result. The request leaves as it came, unless it is
+    /// refused: only `exchange` and `refusal` of the result are used.
     fn unprepared(&self, _inbound: Inbound, _why: Unprepared) -> Prepared {
         Prepared::untouched()
     }
 
-    /// Called if an exchange asks for it ([`Remedy::Again`]): prepares the request anew, after `attempt` others. The
-    /// result is sent in place of the rejected request, with an exchange of its own. If it is `None`, or must not be
-    /// sent at all, the rejection goes to the client. Awaited like [`Self::prepare`].
+    /// Called if an exchange asks for it ([`Remedy::Again`]). Prepares the request anew after it was sent `attempt`
+    /// times. The result is sent in place of the rejected request, with an exchange of its own. If there is no result,
+    /// or if it holds no body or a refusal, the rejection goes to the client. Awaited like [`Self::prepare`].
     fn again(
         &self,
         _inbound: Inbound,
@@ -101,13 +101,13 @@ pub struct Inbound {
 pub struct Prepared {
     /// The unencoded body to send; `None` sends the original bytes in their original encoding.
     pub body: Option<Bytes>,
-    /// Follows the request from here on. Without one, an edited request that is refused (400, 422) is replaced by its
-    /// original.
+    /// The follower of the request from here on. Without one, an edited request that is refused with 400 or 422 is
+    /// replaced by its original.
     pub exchange: Option<Box<dyn Exchange>>,
     /// Removes something from the answer to `body`, if that is an event stream. The upstream is then asked for an
     /// unencoded answer.
     pub filter: Option<Box<dyn Filter>>,
-    /// An error to answer with instead of sending the request. The exchange is told of it.
+    /// An error to answer with instead of sending the request. The exchange is told about it.
     pub refusal: Option<Fault>,
 }
 
@@ -168,10 +168,9 @@ pub trait Exchange: Send {
         false
     }
 
-    /// Checks the beginning of an answer that is held back. Called with more and more of it until the result is not
-    /// `None`, which asks for more. If it still is when the time is up, or when so much has come as is kept of a
-    /// rejection, the answer goes to the client. An answer to an original after a rejection goes to the client in any
-    /// case.
+    /// Checks the beginning of an answer that is held back. `None` asks for more: the call is repeated when more of the
+    /// answer has come. Once the time is up or [`super::REJECTION_LIMIT`] is reached, the answer goes to the client. So
+    /// does the answer to an original that was sent after a rejection, whatever is returned.
     fn check_beginning(&mut self, _body: &[u8]) -> Option<Remedy> {
         Some(Remedy::Deliver)
     }
@@ -187,13 +186,13 @@ pub trait Exchange: Send {
     /// More of its body, decoded. Never called for an encoding that is not understood.
     fn data(&mut self, decoded: &[u8]);
 
-    /// Whether the answer has announced its end, so that the rest of it costs nothing. The rest is then read even if
-    /// the client leaves before it arrives.
+    /// Whether the answer has announced its end, so that nothing more is generated. The rest is then read even if the
+    /// client leaves before it arrives.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// The exchange is over. Always called, and always last.
+    /// The exchange is over. This is always called, and is always the last call.
     fn end(self: Box<Self>, how: End);
 }
 

@@ -1,7 +1,7 @@
 //! An answer on its way through a [`Filter`].
 //!
-//! What the filter lets through is passed on at once; a broken answer stays broken. A filter that panics is removed,
-//! and the rest passes unfiltered.
+//! What the filter lets through is passed on at once. A broken answer stays broken. A filter that panics is removed,
+//! and the rest of the answer passes unfiltered.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -72,7 +72,7 @@ impl Filtered {
         }
     }
 
-    /// The answer as it comes.
+    /// The unfiltered answer.
     pub(super) fn into_relay(self) -> Relay {
         self.relay
     }

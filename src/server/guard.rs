@@ -1,4 +1,4 @@
-//! Keeps panics on the other side of the seam from reaching the traffic.
+//! Keeps panics in the gateway's code from reaching the traffic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -7,8 +7,7 @@ use std::task::Poll;
 
 use super::stats::Stats;
 
-/// Runs `work`; a panic in it is counted and gives `None`. What `work` was changing must not be used after
-/// that.
+/// Runs `work`. If it panics, counts that and returns `None`; what `work` was changing must not be used after that.
 pub(super) fn guard<T>(stats: &Stats, work: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(work)).ok();
     if outcome.is_none() {
@@ -17,7 +16,7 @@ pub(super) fn guard<T>(stats: &Stats, work: impl FnOnce() -> T) -> Option<T> {
     outcome
 }
 
-/// Awaits `work`, which ends with `None` if a poll of it panics.
+/// Awaits `work`. If a poll of it panics, counts that and returns `None`.
 pub(super) async fn guard_future<T>(stats: Arc<Stats>, work: impl Future<Output = Option<T>>) -> Option<T> {
     let mut work = pin!(work);
     std::future::poll_fn(|cx| guard(&stats, || work.as_mut().poll(cx)).unwrap_or(Poll::Ready(None))).await

@@ -1,7 +1,7 @@
 //! The life of one request, top to bottom.
 //!
-//! Routes it; reads its body if that is of interest; has the gateway prepare it; sends it; passes the answer on.
-//! Whatever fails on our side falls back to sending what the client sent.
+//! The handler routes the request, reads its body if that is of interest, has the gateway prepare it, sends it and
+//! passes the answer on. If anything fails on the gateway's side, it sends what the client sent.
 
 use std::mem;
 use std::sync::Arc;
@@ -26,15 +26,15 @@ use super::exchange::{
 use super::filtered::{self, Filtered};
 use super::guard::guard;
 use super::headers::{self, Framing};
-use super::preparing::Offload;
+use super::preparing::{Decoded, Offload};
 use super::refusing::describe;
 use super::relay::{Answer, Relay};
 use super::stats::Stats;
 use super::tap::{Endings, Tap};
 
-/// Bytes of a rejection that are read before deciding what to do about it.
+/// The most bytes of a rejection that are read before it is decided what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
-/// How long a rejection, or the beginning of an answer, may be held back to be checked.
+/// How long a rejection, or the beginning of an answer, may be held back while it is checked.
 pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a worker needs to serve requests.
@@ -47,7 +47,7 @@ pub(super) struct Handler<G> {
     pub(super) offload: Offload,
 }
 
-/// The client broke off in the middle of a request, so the connection cannot continue.
+/// The client broke off in the middle of a request. Its connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 #[error("the client broke off its request")]
 pub(super) struct Abandoned;
@@ -57,13 +57,13 @@ struct Unread {
     head: Arc<Parts>,
     spelling: Extensions,
     body: Upload,
-    at: Instant,
+    received_at: Instant,
 }
 
 /// A request whose body was read.
 struct Whole<'a> {
     inbound: Inbound,
-    /// The body as it came.
+    /// The body as it came, in its content coding.
     original: Bytes,
     coding: Coding,
     spelling: Extensions,
@@ -91,16 +91,16 @@ impl<G: Gateway> Handler<G> {
         let head = Arc::new(head);
         match self.route(&head) {
             Route::Forward(target) => {
-                // Boxed, because the futures around it are moved several times.
+                // The future is boxed, because those around it are moved several times.
                 let tap = self.follow(&head, &target);
                 let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
                 let answer = boxed(|| self.forward(&head, &target, outgoing, tap)).await;
-                answer.map(|answer| self.redirected(&head, &target, answer))
+                answer.map(|answer| self.rewrite_location(&head, &target, answer))
             }
             Route::Read(target) => {
-                let unread = Unread { head: Arc::clone(&head), spelling, body, at: received_at };
+                let unread = Unread { head: Arc::clone(&head), spelling, body, received_at };
                 let answer = boxed(|| self.read(unread, &target)).await;
-                answer.map(|answer| self.redirected(&head, &target, answer))
+                answer.map(|answer| self.rewrite_location(&head, &target, answer))
             }
             Route::Refuse(fault) => {
                 self.discard(body).await;
@@ -133,7 +133,7 @@ impl<G: Gateway> Handler<G> {
 
     /// Reads the body, and has the request prepared if possible.
     async fn read(&self, unread: Unread, target: &Target) -> Result<Response<Answer>, Abandoned> {
-        let Unread { head, spelling, body, at } = unread;
+        let Unread { head, spelling, body, received_at } = unread;
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
             return Ok(self.refuse_unfinished(&head, &describe(&SendError::Stalled, target)));
@@ -150,22 +150,22 @@ impl<G: Gateway> Handler<G> {
         let read_at = Instant::now();
         let decoded = self.decode(&head.headers, &body).await;
         let upstream = Arc::clone(&target.upstream);
-        let mut inbound = Inbound { head, body: Bytes::new(), upstream, received_at: at, read_at };
-        let Some((original, plain, coding)) = decoded else {
-            return Box::pin(self.pass(inbound, spelling, body, target)).await;
+        let mut inbound = Inbound { head, body: Bytes::new(), upstream, received_at, read_at };
+        let Some(Decoded { original, plain, coding }) = decoded else {
+            return Box::pin(self.forward_unread(inbound, spelling, body, target)).await;
         };
         drop(body);
         inbound.body = plain;
         let mut prepared = self.prepare(&inbound).await;
-        if let Some(refused) = self.refused(&inbound.head, &mut prepared) {
+        if let Some(refused) = self.take_refusal(&inbound.head, &mut prepared) {
             return Ok(refused);
         }
         self.converse(Whole { inbound, original, coding, spelling, target }, prepared).await
     }
 
-    /// Sends a request whose body is too long to be read, or could not be decoded. The gateway is told of the latter
-    /// only: of the former, nothing is known but its beginning.
-    async fn pass(
+    /// Forwards a request whose body is too long to be read, or could not be decoded. The gateway is told only if the
+    /// whole body is there.
+    async fn forward_unread(
         &self,
         inbound: Inbound,
         spelling: Extensions,
@@ -179,7 +179,7 @@ impl<G: Gateway> Handler<G> {
         } else {
             let inbound = Inbound { body: body.read().clone(), ..inbound };
             let mut prepared = self.unprepared(inbound, Unprepared::Undecoded);
-            if let Some(refused) = self.refused(&head, &mut prepared) {
+            if let Some(refused) = self.take_refusal(&head, &mut prepared) {
                 return Ok(refused);
             }
             Tap::new(prepared.exchange, &self.endings, &self.stats)
@@ -187,8 +187,8 @@ impl<G: Gateway> Handler<G> {
         self.forward(&head, target, Outgoing::streamed(body, spelling), tap).await
     }
 
-    /// The answer to a request that must not be sent; `None` if it may be.
-    fn refused(&self, head: &Parts, prepared: &mut Prepared) -> Option<Response<Answer>> {
+    /// The answer to a request that must not be sent; `None` if it may be sent. Ends the exchange in the first case.
+    fn take_refusal(&self, head: &Parts, prepared: &mut Prepared) -> Option<Response<Answer>> {
         let fault = prepared.refusal.take()?;
         Tap::new(prepared.exchange.take(), &self.endings, &self.stats).end(End::Failed(fault.clone()));
         Some(self.refuse(head, &fault))
@@ -217,12 +217,12 @@ impl<G: Gateway> Handler<G> {
                 Remedy::SendOriginal => return Box::pin(self.send_original(&request, response, tap)).await,
                 Remedy::Again => {
                     attempts += 1;
-                    let Some(next) = Box::pin(self.again(&request, &response, attempts)).await else {
+                    let Some(next) = Box::pin(self.next_form(&request, &response, attempts)).await else {
                         return Ok(self.relay(response, target, tap, filter));
                     };
                     self.stats.sent_again.increment();
                     let (answer, body) = response.into_parts();
-                    tap.dismissed(answer.status, &answer.headers, body.read());
+                    tap.end_unforwarded(answer.status, &answer.headers, body.read());
                     prepared = next;
                 }
             }
@@ -248,12 +248,12 @@ impl<G: Gateway> Handler<G> {
         };
         let first = rejection.filter(|rejection| is_same_refusal(rejection.status(), response.status()));
         let Some(first) = first else {
-            let (response, _) = self.open(response, &mut tap).await;
+            let (response, _) = self.check_opening(response, &mut tap).await;
             return Ok(self.relay(response, target, tap, None));
         };
         let (second, body) = response.into_parts();
         let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
-        let reason = self.legible(&second.headers, body.read());
+        let reason = self.decode_rejection(&second.headers, body.read());
         let delivered = match tap.rejected_again(second.status, &reason) {
             Form::Edited => first,
             Form::Original => Response::from_parts(second, body),
@@ -261,7 +261,7 @@ impl<G: Gateway> Handler<G> {
         Ok(self.relay(delivered, target, tap, None))
     }
 
-    /// What leaves: the edited body, encoded like the original, or the original as it came.
+    /// The form that leaves: the edited body, encoded like the original, or the original as it came.
     async fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
         let spelling = request.spelling.clone();
         match edited {
@@ -282,26 +282,26 @@ impl<G: Gateway> Handler<G> {
         is_edited: bool,
     ) -> (Response<Replay<body::Received>>, Remedy) {
         // Some servers report an invalid request as a fault of their own (500).
-        let of_interest = match response.status().as_u16() {
+        let may_be_rejection = match response.status().as_u16() {
             400 | 422 | 500 => true,
             _ => is_edited && response.status().is_client_error(),
         };
-        let (response, remedy) = if of_interest && (is_edited || tap.is_live()) {
+        let (response, remedy) = if may_be_rejection && (is_edited || tap.is_live()) {
             let (head, body) = response.into_parts();
             let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
-            let reason = self.legible(&head.headers, body.read());
+            let reason = self.decode_rejection(&head.headers, body.read());
             let remedy = tap.rejected(head.status, &head.headers, &reason);
             (Response::from_parts(head, body), remedy)
         } else {
-            self.open(response, tap).await
+            self.check_opening(response, tap).await
         };
-        // Unless it is edited, the request was the original itself.
-        let is_sent = !is_edited && remedy == Remedy::SendOriginal;
-        (response, if is_sent { Remedy::Deliver } else { remedy })
+        // An unedited request was the original itself.
+        let was_original = !is_edited && remedy == Remedy::SendOriginal;
+        (response, if was_original { Remedy::Deliver } else { remedy })
     }
 
     /// Checks the beginning of a successful answer, if that is wanted.
-    async fn open(
+    async fn check_opening(
         &self,
         response: Response<body::Received>,
         tap: &mut Tap,
@@ -324,13 +324,13 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Asks the gateway for another form of the request.
-    async fn again(
+    async fn next_form(
         &self,
         request: &Whole<'_>,
         response: &Response<Replay<body::Received>>,
         attempts: u32,
     ) -> Option<Prepared> {
-        let body = self.legible(response.headers(), response.body().read());
+        let body = self.decode_rejection(response.headers(), response.body().read());
         let rejection = Rejection { status: response.status(), body };
         self.prepare_again(&request.inbound, rejection, attempts).await
     }
@@ -350,7 +350,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// The beginning of a rejection, decoded as far as possible.
-    fn legible(&self, headers: &http::HeaderMap, read: &Bytes) -> Bytes {
+    fn decode_rejection(&self, headers: &http::HeaderMap, read: &Bytes) -> Bytes {
         match Coding::of(headers) {
             Some(Coding::Identity) | None => read.clone(),
             Some(coding) => guard(&self.stats, || decode::whole(coding, read, REJECTION_LIMIT))
@@ -359,6 +359,7 @@ impl<G: Gateway> Handler<G> {
         }
     }
 
+    /// Sends one form of a request and waits for the head of the answer.
     async fn send(
         &self,
         head: &Parts,
@@ -370,14 +371,15 @@ impl<G: Gateway> Handler<G> {
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
         tap.sent(outgoing.form);
         let response = self.clients.send(upstream, outgoing.request(uri, head, upstream)).await?;
-        // Only HTTP/1.1 can declare a transfer coding. Otherwise the client would take the encoded bytes for the body.
-        let is_told = head.version == Version::HTTP_11 || response.body().is_end_stream();
-        match headers::transfer_coding(response.headers()).filter(|_| !is_told) {
+        // Only HTTP/1.1 can declare a transfer coding. Other clients would take the encoded bytes for the body.
+        let can_be_declared = head.version == Version::HTTP_11 || response.body().is_end_stream();
+        match headers::transfer_coding(response.headers()).filter(|_| !can_be_declared) {
             Some(coding) => Err(SendError::Encoded(coding)),
             None => Ok(response),
         }
     }
 
+    /// The answer for the client, whose body is passed on as it arrives.
     fn relay(
         &self,
         response: Response<Replay<body::Received>>,
@@ -388,7 +390,8 @@ impl<G: Gateway> Handler<G> {
         let (mut head, body) = response.into_parts();
         head.version = Version::HTTP_11;
         if head.status == StatusCode::NO_CONTENT {
-            // It has no body, whatever a server says, and HTTP/2 clients break if one is declared (RFC 9110, 8.6).
+            // A 204 has no body, whatever the server declares, and HTTP/2 clients fail if one is declared (RFC 9110,
+            // 8.6).
             head.headers.remove(CONTENT_LENGTH);
         }
         head.headers = headers::to_client(head.headers);
@@ -402,6 +405,10 @@ impl<G: Gateway> Handler<G> {
         Response::from_parts(head, answer)
     }
 
+    /// The answer to a request that got none from its upstream.
+    ///
+    /// # Errors
+    /// [`Abandoned`] if the client broke off.
     fn fail(
         &self,
         head: &Parts,

@@ -1,4 +1,4 @@
-//! Which header fields are forwarded, in both directions.
+//! Decides which header fields are forwarded, in both directions.
 //!
 //! Hop-by-hop fields are removed. All others keep their value and their place, except a `Location` on the upstream's
 //! own server (see [`super::redirect`]). Only what the next hop needs (`Host`, the framing of the body) and the fields
@@ -74,7 +74,7 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
 
 /// The header fields of an answer as they are sent to the client.
 pub(super) fn to_client(received: HeaderMap) -> HeaderMap {
-    // A transfer coding other than `chunked` is not decoded here, so the client must be told of it.
+    // A transfer coding other than `chunked` is not decoded here, so it must be declared to the client.
     let is_encoded = has_transfer_coding(&received);
     // `Transfer-Encoding` overrides `Content-Length`, which may then be wrong (RFC 9112, 6.3).
     let has_coding = received.contains_key(TRANSFER_ENCODING);
@@ -114,16 +114,17 @@ pub(super) fn transfer_coding(headers: &HeaderMap) -> Option<String> {
     tokens(headers, &TRANSFER_ENCODING).find(|token| !is_plain(token)).map(str::to_owned)
 }
 
-/// Whether the client asks to leave HTTP/1.1 on this connection for WebSocket, and can do nothing else with it.
+/// Whether the client asks to switch the connection to WebSocket. Such a client can do nothing else with it.
 ///
-/// Offers of anything else (`h2c`, `TLS/1.2`), which some HTTP libraries make on every request, are ignored: that is
-/// the protocol's own way to decline (RFC 9110, 7.8).
+/// Offers of other protocols (`h2c`, `TLS/1.2`), which some HTTP libraries make on every request, are ignored: that is
+/// how HTTP declines them (RFC 9110, 7.8).
 pub(super) fn asks_for_upgrade(head: &Parts) -> bool {
     head.version == Version::HTTP_11
         && tokens(&head.headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
         && tokens(&head.headers, &UPGRADE).any(|token| token.eq_ignore_ascii_case("websocket"))
 }
 
+/// Copies a framing field that was received or, if the body was read, replaces it by the length.
 fn frame(sent: &mut HeaderMap, name: &HeaderName, value: &HeaderValue, framing: Framing) {
     match framing {
         Framing::Streamed { .. } => drop(sent.append(name, value.clone())),

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::upstream::Clients;
 
 use super::Settings;
-use super::accept::{Door, Source, WorkerHandle};
+use super::accept::{Acceptor, Source, WorkerHandle};
 use super::connection::{self, Protocol};
 use super::exchange::Gateway;
 use super::handler::Handler;
@@ -24,10 +24,10 @@ use super::tap::{self, Endings};
 /// Threads that a worker may use for large bodies, name lookups and the like.
 const BLOCKING_THREADS: usize = 8;
 /// How long observers may take to be told of the last endings.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const ENDINGS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the work on large bodies may take to finish.
-const LAST_WORK: Duration = Duration::from_secs(10);
-/// How often idle upstream connections are looked for.
+const OFFLOAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often idle upstream connections are swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 
 /// A listening socket. Connections queue up in it from now on.
@@ -52,7 +52,7 @@ pub struct Running {
     haste: Haste,
 }
 
-/// Makes a server that is shutting down stop waiting.
+/// Makes a server that is shutting down stop waiting for requests in flight.
 #[derive(Clone, Debug)]
 pub struct Haste(watch::Sender<bool>);
 
@@ -113,9 +113,9 @@ impl<G: Gateway> Server<G> {
         let runtime = new_runtime()?;
         let entered = runtime.enter();
         let stats = Arc::clone(&self.stats);
-        let door = Door::open(listener.socket, handles, self.settings.max_connections, stats)?;
+        let acceptor = Acceptor::open(listener.socket, handles, self.settings.max_connections, stats)?;
         drop(entered);
-        workers.push(self.spawn(runtime, Source::Door(door), [shutdown, &hurried])?);
+        workers.push(self.spawn(runtime, Source::Acceptor(acceptor), [shutdown, &hurried])?);
         Ok(Running { workers, haste: Haste(haste) })
     }
 
@@ -147,9 +147,9 @@ impl<G: Gateway> Server<G> {
                 let mut observers = JoinSet::new();
                 observers.spawn(tap::tell_all(told));
                 let cut = worker.run(source).await;
-                drop(tokio::time::timeout(LAST_WORDS, observers.join_next()).await);
-                // It keeps records that must be written before the end.
-                drop(tokio::time::timeout(LAST_WORK, all_done.recv()).await);
+                drop(tokio::time::timeout(ENDINGS_TIMEOUT, observers.join_next()).await);
+                // That work ends exchanges, whose records must be written before the process ends.
+                drop(tokio::time::timeout(OFFLOAD_TIMEOUT, all_done.recv()).await);
                 cut
             });
             runtime.shutdown_background();
@@ -189,9 +189,9 @@ impl<G: Gateway> Worker<G> {
                 biased;
                 () = connection::begun(&mut shutdown) => break,
                 _ = sweeping.tick() => self.handler.clients.sweep(),
-                Some(ended) = self.connections.join_next() => self.reap(ended.is_err()),
+                Some(ended) = self.connections.join_next() => self.count_panic(&ended),
                 next = source.next() => match next {
-                    Some((stream, seat)) => self.serve(stream, seat),
+                    Some((stream, guard)) => self.serve(stream, guard),
                     None => break,
                 },
             }
@@ -200,21 +200,23 @@ impl<G: Gateway> Worker<G> {
         self.drain().await
     }
 
-    fn serve(&mut self, stream: tokio::net::TcpStream, seat: super::accept::Seat) {
+    fn serve(&mut self, stream: tokio::net::TcpStream, guard: super::accept::ConnectionGuard) {
         let (protocol, handler) = (Arc::clone(&self.protocol), Arc::clone(&self.handler));
         let shutdown = self.shutdown.clone();
         self.connections.spawn(async move {
-            connection::serve(stream, seat.client(), protocol, handler, shutdown).await;
-            drop(seat);
+            connection::serve(stream, guard.client(), protocol, handler, shutdown).await;
+            drop(guard);
         });
     }
 
-    fn reap(&self, panicked: bool) {
-        if panicked {
+    fn count_panic(&self, ended: &Result<(), JoinError>) {
+        if ended.is_err() {
             self.handler.stats.panics.increment();
         }
     }
 
+    /// Waits until everything in flight is answered, the time is up, or waiting is cut short. Returns how many
+    /// connections were cut.
     async fn drain(mut self) -> usize {
         let connections = &mut self.connections;
         let all = async { while connections.join_next().await.is_some() {} };

@@ -22,11 +22,11 @@ mod guard;
 mod handler;
 mod headers;
 mod listener;
+mod places;
 mod preparing;
 mod redirect;
 mod refusing;
 mod relay;
-mod room;
 mod run_to_end;
 mod socket;
 mod stats;
@@ -58,7 +58,7 @@ pub struct Settings {
     /// The largest request body, in bytes as received, that is read for [`Gateway::prepare`]. Larger bodies stream
     /// through unread.
     pub max_body: usize,
-    /// The same after content decoding.
+    /// The largest request body, in bytes after content decoding, that is read for [`Gateway::prepare`].
     pub max_decoded: usize,
     /// How long [`Gateway::prepare`] may take before the original is sent; [`Deadline`] defines when it may take
     /// longer.
@@ -69,9 +69,9 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
-/// The default number of workers: one for each core, up to 4. They wait more than they work.
+/// The default number of workers: one for each core, but at most 4, since they wait more than they work.
 pub fn usual_workers() -> NonZeroUsize {
-    thread::available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(MOST_WORKERS))
+    thread::available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(MAX_DEFAULT_WORKERS))
 }
 
-const MOST_WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");
+const MAX_DEFAULT_WORKERS: NonZeroUsize = NonZeroUsize::new(4).expect("4 is not 0");

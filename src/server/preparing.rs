@@ -1,5 +1,5 @@
-//! Preparing a request: on the thread that serves its connection or, if the body is so large that other connections
-//! would have to wait, on the runtime's blocking pool.
+//! Prepares requests: on the thread that serves the connection or, if the body is so large that other connections would
+//! have to wait, on the runtime's blocking pool.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,20 +22,30 @@ use super::guard::{guard, guard_future};
 use super::handler::Handler;
 use super::run_to_end::RunToEnd;
 
-/// Size in bytes from which a body that is new to the gateway takes milliseconds to read and shorten.
-const LARGE: usize = 1024 * 1024;
-/// Size in bytes from which a body takes milliseconds to decode or encode.
-const LARGE_CODED: usize = 128 * 1024;
+/// From this size in bytes on, a body that is new to the gateway takes milliseconds to read and shorten.
+const LARGE_BODY: usize = 1024 * 1024;
+/// From this size in bytes on, a body takes milliseconds to decode or encode.
+const LARGE_CODED_BODY: usize = 128 * 1024;
 
-/// Runs work on the runtime's blocking pool. Its tokens let the server wait until all work is done.
+/// Runs work on the runtime's blocking pool. Each piece of work holds a token, so that the server can wait for all of
+/// it.
 #[derive(Clone)]
 pub(super) struct Offload(WorkToken);
 
 /// Held by each piece of work until it is done.
 pub(super) type WorkToken = mpsc::Sender<Infallible>;
 
-/// Ends (`recv` gives `None`) once all tokens are dropped, that of the [`Offload`] included.
+/// Its `recv` returns `None` once all tokens are dropped, including that of the [`Offload`].
 pub(super) type AllDone = mpsc::Receiver<Infallible>;
+
+/// The whole body of a request.
+pub(super) struct Decoded {
+    /// The body as it came.
+    pub(super) original: Bytes,
+    /// The body without its content coding.
+    pub(super) plain: Bytes,
+    pub(super) coding: Coding,
+}
 
 impl Offload {
     pub(super) fn new() -> (Self, AllDone) {
@@ -58,35 +68,36 @@ impl Offload {
         })
     }
 
-    /// Awaits `future` on the blocking pool. If this is dropped, `future` is dropped at its next await point. `None` if
-    /// the runtime shuts down first.
+    /// Awaits `future` on the blocking pool. Returns `None` if the runtime shuts down first. If the caller drops this,
+    /// the `future` is dropped at its next await point.
     async fn run_future<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let (wanted, unwanted) = oneshot::channel::<Infallible>();
+        // Nothing is ever sent: dropping the sender cancels the work.
+        let (keep_running, cancelled) = oneshot::channel::<Infallible>();
         let runtime = Handle::current();
         let task = self.run(move || {
             runtime.block_on(async {
                 tokio::select! {
                     biased;
                     done = future => Some(done),
-                    _ = unwanted => None,
+                    _ = cancelled => None,
                 }
             })
         });
         let done = task.await.ok().flatten();
-        drop(wanted);
+        drop(keep_running);
         done
     }
 }
 
 impl<G: Gateway> Handler<G> {
-    /// Has the gateway prepare a request; if it panics or takes too long, the request leaves as it came.
+    /// Has the gateway prepare a request. If that panics or takes too long, the request leaves as it came.
     pub(super) async fn prepare(&self, inbound: &Inbound) -> Prepared {
         let request = inbound.clone();
         let make = |gateway: Arc<G>, until| async move { Some(gateway.prepare(request, until).await) };
-        let why = match self.in_time(inbound.body.len() >= LARGE, make).await {
+        let why = match self.in_time(inbound.body.len() >= LARGE_BODY, make).await {
             Ok(Some(prepared)) => return prepared,
             Ok(None) => Unprepared::Panicked,
             Err(_elapsed) => {
@@ -104,7 +115,7 @@ impl<G: Gateway> Handler<G> {
         Prepared { exchange, refusal, ..Prepared::untouched() }
     }
 
-    /// Has the gateway prepare a rejected request anew; `None` if there is nothing to send in its place.
+    /// Has the gateway prepare a rejected request anew. `None` if there is nothing to send in its place.
     pub(super) async fn prepare_again(
         &self,
         inbound: &Inbound,
@@ -114,25 +125,24 @@ impl<G: Gateway> Handler<G> {
         let request = inbound.clone();
         let make =
             |gateway: Arc<G>, until| async move { gateway.again(request, rejection, attempt, until).await };
-        let prepared = self.in_time(inbound.body.len() >= LARGE, make).await.ok()??;
+        let prepared = self.in_time(inbound.body.len() >= LARGE_BODY, make).await.ok()??;
         (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
     }
 
-    /// The whole body, as received and decoded, and its coding. `None` if it was not read to its end or cannot be
-    /// decoded.
-    pub(super) async fn decode(&self, headers: &HeaderMap, body: &Replay) -> Option<(Bytes, Bytes, Coding)> {
+    /// Decodes the whole body of a request. `None` if it was not read to its end or cannot be decoded.
+    pub(super) async fn decode(&self, headers: &HeaderMap, body: &Replay) -> Option<Decoded> {
         let coding = Coding::of(headers)?;
         let original = body.as_whole()?.clone();
         let (encoded, limit) = (original.clone(), self.settings.max_decoded);
-        let is_large = coding != Coding::Identity && encoded.len() >= LARGE_CODED;
+        let is_large = coding != Coding::Identity && encoded.len() >= LARGE_CODED_BODY;
         let plain = self.compute(is_large, move || decode::whole(coding, &encoded, limit)).await?;
-        Some((original, plain, coding))
+        Some(Decoded { original, plain, coding })
     }
 
     /// An edited body in the content coding of the original; `None` if it must be sent unencoded.
     pub(super) async fn encode(&self, coding: Coding, edited: &Bytes) -> Option<Bytes> {
         let plain = edited.clone();
-        let is_large = coding != Coding::Identity && plain.len() >= LARGE_CODED;
+        let is_large = coding != Coding::Identity && plain.len() >= LARGE_CODED_BODY;
         self.compute(is_large, move || encode::whole(coding, &plain)).await
     }
 
@@ -159,7 +169,7 @@ impl<G: Gateway> Handler<G> {
         until.by(RunToEnd::new(self, until.clone(), offloaded)).await
     }
 
-    /// Runs `work`, on the blocking pool if it `is_large`. `None` if it returns that or panics.
+    /// Runs `work`, on the blocking pool if it `is_large`. `None` if it returns `None` or panics.
     async fn compute<T: Send + 'static>(
         &self,
         is_large: bool,

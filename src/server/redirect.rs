@@ -1,7 +1,8 @@
-//! Rewrites a `Location` of the upstream's own to the path that leads to it through the gateway.
+//! Rewrites a `Location` on the upstream's own server to the path that leads there through the gateway.
 //!
-//! With an absolute URL, the client would bypass the gateway, and its credentials may be for the gateway only. With a
-//! mere path, it would ask the gateway, but perhaps for another upstream, with the credentials for this one.
+//! With an absolute URL, the client would bypass the gateway, although its credentials may be meant for the gateway
+//! only. With a path that is not rewritten, it would ask the gateway, but perhaps for another upstream, with the
+//! credentials for this one.
 
 use http::header::LOCATION;
 use http::request::Parts;
@@ -12,24 +13,24 @@ use super::handler::Handler;
 use super::relay::Answer;
 
 impl<G: Gateway> Handler<G> {
-    /// The answer, with its `Location` rewritten if need be.
-    pub(super) fn redirected(
+    /// The answer, with its `Location` rewritten if necessary.
+    pub(super) fn rewrite_location(
         &self,
         head: &Parts,
         target: &Target,
         mut answer: Response<Answer>,
     ) -> Response<Answer> {
         let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        if let Some(here) = location.and_then(|location| self.here(head, target, location)) {
+        if let Some(here) = location.and_then(|location| self.location_here(head, target, location)) {
             answer.headers_mut().insert(LOCATION, here);
         }
         answer
     }
 
-    /// What to replace `location` by; `None` if it can stay. A location below the upstream's base URL becomes the path
+    /// The replacement for `location`; `None` if it can stay. A location below the upstream's base URL becomes the path
     /// by which the gateway forwards to it. A path on the upstream's server that is not below the base URL cannot be
     /// reached through the gateway, and becomes an absolute URL.
-    fn here(&self, head: &Parts, target: &Target, location: &str) -> Option<HeaderValue> {
+    fn location_here(&self, head: &Parts, target: &Target, location: &str) -> Option<HeaderValue> {
         let base = target.upstream.base_url();
         let Some(below) = base.below(location) else {
             return HeaderValue::try_from(base.beside(location)?).ok();

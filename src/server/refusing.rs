@@ -1,4 +1,4 @@
-//! What the gateway answers by itself, in place of an upstream.
+//! The answers that the gateway gives itself, in place of an upstream.
 
 use std::io;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 impl<G: Gateway> Handler<G> {
     /// Answers in place of an upstream.
     pub(super) fn refuse(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
-        let refusal = self.word(head, fault);
+        let refusal = self.error_body(head, fault);
         let mut response = Response::new(Answer::own(refusal.body));
         *response.status_mut() = fault.status;
         response.headers_mut().insert(CONTENT_TYPE, refusal.content_type);
@@ -36,13 +36,13 @@ impl<G: Gateway> Handler<G> {
         response
     }
 
-    /// Answers a request whose body cannot be read to its end. Nothing on its connection can be read any more.
+    /// Answers a request whose body is framed wrongly. Nothing more can be read from its connection.
     pub(super) fn refuse_unframed(&self, head: &Parts, fault: &io::Error) -> Response<Answer> {
         let why = format!("the body of the request is framed wrongly: {fault}");
         self.refuse_unfinished(head, &Fault::client(StatusCode::BAD_REQUEST, why))
     }
 
-    /// The same for any fault.
+    /// Answers a request that was not read to its end, and closes its connection.
     pub(super) fn refuse_unfinished(&self, head: &Parts, fault: &Fault) -> Response<Answer> {
         let mut response = self.refuse(head, fault);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -50,7 +50,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// The body of an error answer, in the client's dialect. Counts and logs the error.
-    pub(super) fn word(&self, head: &Parts, fault: &Fault) -> Refusal {
+    pub(super) fn error_body(&self, head: &Parts, fault: &Fault) -> Refusal {
         self.stats.refusals.increment();
         let (status, why) = (fault.status.as_u16(), &fault.message);
         match fault.at_fault {

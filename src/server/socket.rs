@@ -28,18 +28,18 @@ use tokio::time::{Instant, Sleep};
 
 use super::client::Client;
 use super::connection::Version;
-use super::unreadable::{self, KEPT, Reply};
+use super::unreadable::{self, KEPT_BYTES, Reply};
 
-/// While lingering: how long the client may be silent.
+/// How long the client may be silent while its connection lingers.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long it may go on sending.
+/// How long the client may go on sending while its connection lingers.
 const LINGER: Duration = Duration::from_secs(30);
-/// How many bytes it may send.
+/// How many bytes the client may send while its connection lingers.
 const LINGER_BYTES: usize = 1 << 30;
 /// Bytes per read where a request may begin: the size of hyper's first read.
-const BEGINNING: usize = 8192;
+const BEGINNING_BYTES: usize = 8192;
 /// Bytes per read while lingering.
-const PIECE: usize = 16 * 1024;
+const LINGER_PIECE_BYTES: usize = 16 * 1024;
 
 /// The socket of one client connection.
 pub(super) struct Socket {
@@ -49,10 +49,10 @@ pub(super) struct Socket {
     /// When bytes were last received.
     heard: Instant,
     /// Whether hyper has shut the stream down.
-    is_ended: bool,
+    is_shut_down: bool,
     lingering: Option<Lingering>,
     reply: Reply,
-    /// The first [`KEPT`] bytes received since the last request.
+    /// The first [`KEPT_BYTES`] bytes received since the last request.
     beginning: Vec<u8>,
     /// The unwritten rest of an answer that replaces hyper's.
     replacement: Bytes,
@@ -74,7 +74,7 @@ impl Socket {
             client,
             version,
             heard,
-            is_ended: false,
+            is_shut_down: false,
             lingering: None,
             reply,
             beginning,
@@ -88,23 +88,24 @@ impl Socket {
         cx: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        if !self.client.has_begun() {
+        if !self.client.has_begun_request() {
             self.beginning.clear();
         }
-        let mut piece = [MaybeUninit::uninit(); BEGINNING];
-        let length = buffer.remaining().min(BEGINNING);
+        let mut piece = [MaybeUninit::uninit(); BEGINNING_BYTES];
+        let length = buffer.remaining().min(BEGINNING_BYTES);
         let mut piece = ReadBuf::uninit(&mut piece[..length]);
         ready!(Pin::new(self.stream.inner_mut()).poll_read(cx, &mut piece))?;
-        let room = KEPT - self.beginning.len();
+        let room = KEPT_BYTES - self.beginning.len();
         self.beginning.extend_from_slice(&piece.filled()[..room.min(piece.filled().len())]);
         buffer.put_slice(piece.filled());
         Poll::Ready(Ok(()))
     }
 
-    /// Writes a worded error if `bytes` are a bare one of hyper's; `None` if they are not.
+    /// If `bytes` are a bare error answer of hyper's, writes an answer that says what is wrong instead. `None` if they
+    /// are not.
     fn poll_replacement(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<Result<usize, Error>>> {
         if self.replacement.is_empty() {
-            let is_hypers = self.version == Version::Http1 && self.client.has_begun();
+            let is_hypers = self.version == Version::Http1 && self.client.has_begun_request();
             self.replacement =
                 (self.reply)(unreadable::bare_error(bytes).filter(|_| is_hypers)?, &self.beginning);
         }
@@ -120,14 +121,17 @@ impl Socket {
     /// Whether the client has closed its side while it waits for an answer, or the connection is broken. If not, `cx`
     /// is woken when that happens.
     fn has_left(&self, cx: &mut Context<'_>) -> bool {
-        let (mut next, is_waiting) = ([0], self.version == Version::Http1 && self.client.is_waiting());
+        if self.version != Version::Http1 || !self.client.is_waiting() {
+            return false;
+        }
+        let mut next = [0];
         let mut next = ReadBuf::new(&mut next);
-        is_waiting && matches!(self.stream.inner().poll_peek(cx, &mut next), Poll::Ready(Ok(0) | Err(_)))
+        matches!(self.stream.inner().poll_peek(cx, &mut next), Poll::Ready(Ok(0) | Err(_)))
     }
 }
 
 impl Lingering {
-    /// For a client that last sent something at `heard`, and may send `bytes` more.
+    /// Lingers for a client that last sent something at `heard` and may send `bytes` more.
     fn new(bytes: usize, heard: Instant) -> Self {
         let timer = Box::pin(tokio::time::sleep_until(heard + SILENCE));
         Self { until: Instant::now() + LINGER, bytes, timer }
@@ -135,7 +139,7 @@ impl Lingering {
 
     /// Ready when the client has closed its side, or a limit is reached.
     fn poll(&mut self, stream: &mut TcpStream, cx: &mut Context<'_>) -> Poll<()> {
-        let mut piece = [0; PIECE];
+        let mut piece = [0; LINGER_PIECE_BYTES];
         loop {
             let mut piece = ReadBuf::new(&mut piece);
             let Poll::Ready(read) = Pin::new(&mut *stream).poll_read(cx, &mut piece) else {
@@ -153,7 +157,7 @@ impl Lingering {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if !self.is_ended && self.client.is_old() {
+        if !self.is_shut_down && self.client.is_http_1_0() {
             // An error means that the socket is closed already, and needs no reset.
             drop(self.stream.inner().set_zero_linger());
         }
@@ -166,14 +170,14 @@ impl Read for Socket {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
-        let polled = if self.version == Version::Http1 && self.client.is_resting() {
+        let polled = if self.version == Version::Http1 && self.client.is_between_requests() {
             self.poll_beginning(cx, buffer)
         } else {
             Pin::new(&mut self.stream).poll_read(cx, buffer)
         };
-        // Not for HTTP/2, whose bytes need not belong to a request, and which does not lose a request that has begun.
+        // The bytes of HTTP/2 need not belong to a request, and it does not lose a request that has begun.
         if polled.is_ready() && self.version == Version::Http1 {
-            self.client.heard();
+            self.client.record_received();
             self.heard = Instant::now();
         }
         polled
@@ -217,9 +221,9 @@ impl Write for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if !self.is_ended {
+        if !self.is_shut_down {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-            self.is_ended = true;
+            self.is_shut_down = true;
         }
         if self.client.is_sending() {
             let Self { stream, heard, lingering, .. } = &mut *self;

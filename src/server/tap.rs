@@ -17,14 +17,14 @@ use super::exchange::{End, Exchange, Form, Remedy};
 use super::guard::guard;
 use super::stats::Stats;
 
-/// How many endings may be queued; further ones are told at once, by the connection's own thread.
-const WAITING_ENDS: usize = 256;
+/// The most endings that are queued. Further ones are told at once, while their connection waits.
+const MAX_QUEUED_ENDINGS: usize = 256;
 
 /// Follows one request and its answer. If it is dropped before [`Tap::end`], it tells that the client has gone or,
 /// once the server cuts connections, that the server has stopped.
 pub(super) struct Tap(Option<Box<Live>>);
 
-/// A finished observation with one last call to make. It is made at the latest when this is dropped, as it is if the
+/// A finished observation. Dropping it makes the last call ([`Exchange::end`]), so that the call is made even if the
 /// server stops first.
 pub(super) struct Ending(Option<Box<Live>>);
 
@@ -75,10 +75,10 @@ impl Tap {
         })
     }
 
-    /// Whose refusal goes to the client.
+    /// The form whose refusal goes to the client.
     pub(super) fn rejected_again(&mut self, status: StatusCode, body: &[u8]) -> Form {
-        let whose = self.call(|live| live.with(|exchange| exchange.rejected_again(status, body)));
-        whose.flatten().unwrap_or(Form::Original)
+        let form = self.call(|live| live.with(|exchange| exchange.rejected_again(status, body)));
+        form.flatten().unwrap_or(Form::Original)
     }
 
     /// Whether there is a follower.
@@ -103,8 +103,8 @@ impl Tap {
         remedy.flatten().unwrap_or(Remedy::Deliver)
     }
 
-    /// The answer was read by the gateway and does not go to the client.
-    pub(super) fn dismissed(&mut self, status: StatusCode, headers: &HeaderMap, body: &Bytes) {
+    /// Ends the observation of an answer that the gateway has read and does not pass on.
+    pub(super) fn end_unforwarded(&mut self, status: StatusCode, headers: &HeaderMap, body: &Bytes) {
         self.response(status, headers);
         self.handed_on(body);
         self.end(End::Complete);
@@ -163,7 +163,7 @@ impl Tap {
 
 impl Drop for Tap {
     fn drop(&mut self) {
-        // Connections are cut only at the end of a shutdown, so the count tells whether that was it.
+        // Connections are cut only at the end of a shutdown, so the count tells whether this one was cut.
         let is_cut = self.0.as_ref().is_some_and(|live| live.stats.cut_connections.value() > 0);
         self.end(if is_cut { End::Stopped } else { End::ClientGone });
     }
@@ -172,7 +172,7 @@ impl Drop for Tap {
 impl Endings {
     /// A queue of endings: the sending side, and the side for [`tell_all`].
     pub(super) fn channel() -> (Self, mpsc::Receiver<Ending>) {
-        let (sender, receiver) = mpsc::channel(WAITING_ENDS);
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_ENDINGS);
         (Self(sender), receiver)
     }
 
@@ -218,7 +218,7 @@ impl Live {
         Some(call(exchange.as_mut()))
     }
 
-    /// Shows the piece that was handed on last.
+    /// Shows the exchange the piece that was last handed on.
     fn show(&mut self) {
         let piece = mem::take(&mut self.handed_on);
         if !piece.is_empty() && self.decoder.feed(&piece).is_err() {

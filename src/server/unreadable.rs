@@ -1,7 +1,7 @@
 //! Replaces hyper's bare error answers to malformed requests by errors in the client's dialect.
 //!
-//! hyper answers a request that it cannot parse by itself, with a status and no body. When such an answer is about to
-//! be written, the socket writes one that says what is wrong instead, in the dialect of the request's path.
+//! hyper itself answers a request that it cannot parse, with a status and no body. When such an answer is about to be
+//! written, the socket instead writes one that says what is wrong, in the dialect of the request's path.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use super::exchange::{Fault, Gateway};
 use super::handler::Handler;
 
 /// How many bytes are kept of the beginning of a request.
-pub(super) const KEPT: usize = 2048;
+pub(super) const KEPT_BYTES: usize = 2048;
 
 /// Makes the answer to a malformed request from the status and the beginning of the request.
 pub(super) type Reply = Arc<dyn Fn(StatusCode, &[u8]) -> Bytes + Send + Sync>;
 
-/// The replies of a handler.
+/// Makes the replies of a handler.
 pub(super) fn reply<G: Gateway>(handler: &Arc<Handler<G>>) -> Reply {
     let handler = Arc::clone(handler);
     Arc::new(move |status, received| {
         let line = Line::of(received);
-        let refusal = handler.word(&line.head(), &Fault::client(status, line.wrong(status)));
+        let refusal = handler.error_body(&line.head(), &Fault::client(status, line.fault(status)));
         let kind = refusal.content_type.to_str().unwrap_or("text/plain");
         let reason = status.canonical_reason().unwrap_or_default();
         let head = format!(
@@ -38,7 +38,7 @@ pub(super) fn reply<G: Gateway>(handler: &Arc<Handler<G>>) -> Reply {
     })
 }
 
-/// The status of `written`, if that is the whole of an error answer that hyper makes by itself.
+/// The status of `written`, if that is a whole error answer of hyper's own making; else `None`.
 pub(super) fn bare_error(written: &[u8]) -> Option<StatusCode> {
     const END: &[u8] = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     let line = written.strip_suffix(END)?;
@@ -75,13 +75,13 @@ impl<'a> Line<'a> {
     }
 
     /// A message that says what is wrong with the request.
-    fn wrong(&self, status: StatusCode) -> Cow<'static, str> {
+    fn fault(&self, status: StatusCode) -> Cow<'static, str> {
         match status {
             StatusCode::URI_TOO_LONG => "the path is too long".into(),
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
                 "there are too many header fields, or too long ones".into()
             }
-            _ => match self.odd() {
+            _ => match self.forbidden_byte() {
                 Some(byte) => {
                     let is_seen = byte == b' ' || byte.is_ascii_graphic();
                     let shown =
@@ -94,7 +94,7 @@ impl<'a> Line<'a> {
     }
 
     /// The first byte that is not allowed in the path or the query. `None` if there is none or it cannot be named.
-    fn odd(&self) -> Option<u8> {
+    fn forbidden_byte(&self) -> Option<u8> {
         let text = match std::str::from_utf8(self.target) {
             Ok(text) => text,
             Err(error) => return self.target.get(error.valid_up_to()).copied(),
@@ -157,7 +157,7 @@ mod tests {
             (b"", "/", "this is not an HTTP request"),
         ] {
             let line = Line::of(received);
-            let found = (line.head().uri.path().to_owned(), line.wrong(StatusCode::BAD_REQUEST));
+            let found = (line.head().uri.path().to_owned(), line.fault(StatusCode::BAD_REQUEST));
             assert_eq!((&*found.0, &*found.1), (path, wrong), "{}", received.escape_ascii());
         }
     }

@@ -14,16 +14,16 @@ use super::{Next, Relay, rest};
 pub(in crate::server) struct Answer(Kind);
 
 enum Kind {
-    /// Made here.
+    /// The gateway's own answer; `None` once it was handed on.
     Own(Option<Bytes>),
-    /// An upstream's.
+    /// An upstream's answer.
     Relayed(Box<Relay>),
-    /// An upstream's, with some events removed.
+    /// An upstream's answer, with some events removed.
     Filtered(Box<Filtered>),
 }
 
 impl Answer {
-    /// Made here.
+    /// An answer of the gateway's own.
     pub(in crate::server) fn own(body: Bytes) -> Self {
         Self(Kind::Own(Some(body)))
     }

@@ -28,31 +28,31 @@ pub(super) use answer::Answer;
 
 /// Pieces that are available at the same time are merged up to about this many bytes.
 const MERGED_BYTES: usize = 16 * 1024;
-/// Most pieces that are merged. Then they are written before more is read, and other connections get their turn.
+/// The most pieces that are merged. After that, they are written before more is read, and other connections get a turn.
 const MERGED_PIECES: usize = 64;
 
-/// An upstream's answer, passed on.
+/// The body of an upstream's answer, as it is passed on to the client.
 pub(super) struct Relay<B = Received> {
     source: Replay<B>,
     tap: Tap,
     patience: Patience,
-    /// What follows the piece that was handed on last.
+    /// What follows the piece that was last handed on.
     next: Next,
     upstream: Arc<Upstream>,
     stats: Arc<Stats>,
 }
 
-/// How an answer goes on.
+/// How an answer goes on. Before a variant named `Later`, one poll returns `Pending`, so that hyper first writes what
+/// was handed on before.
 enum Next {
+    /// Whatever the source has next.
     More,
-    /// More, one turn later, so that what was handed on before is written first.
     MoreLater,
-    /// Too large to be worth merging with what came before it.
+    /// A piece that was read, but is too large to be worth merging with the ones before it.
     Piece(Bytes),
     Trailers(HeaderMap),
-    /// One turn later, so that what was handed on before is written first.
     Break(Broken),
-    BreakNow(Broken),
+    BreakLater(Broken),
     End,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum Broken {
     Silent(Duration),
 }
 
-/// How long the upstream may be silent. The timer is touched only when it fires, not for every byte.
+/// How long the upstream may be silent. The timer is reset only when it fires, not for every piece.
 struct Patience {
     limit: Duration,
     last_heard: Instant,
@@ -105,12 +105,12 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
                 self.tap.end(End::Complete);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
             }
-            Next::Break(broken) => {
-                self.next = Next::BreakNow(broken);
+            Next::BreakLater(broken) => {
+                self.next = Next::Break(broken);
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Next::BreakNow(broken) => {
+            Next::Break(broken) => {
                 self.tap.end(match &broken {
                     Broken::Upstream(_) => End::UpstreamBroke,
                     Broken::Silent(limit) => End::UpstreamSilent(*limit),
@@ -124,7 +124,8 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
         }
     }
 
-    /// The data available now, in one piece; empty if something else than data is next.
+    /// The data that is available now, in one piece. It is empty if something other than data comes next. Sets `next`
+    /// to what follows it.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let (mut gathered, mut pieces) = (Gathered::new(0), 0);
         while pieces < MERGED_PIECES {
@@ -137,11 +138,11 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
                     }
                     Err(frame) => frame.into_trailers().map_or(Next::End, Next::Trailers),
                 },
-                Poll::Ready(Some(Err(error))) => self.breaking(Broken::Upstream(error)),
+                Poll::Ready(Some(Err(error))) => self.report_break(Broken::Upstream(error)),
                 Poll::Ready(None) => Next::End,
                 Poll::Pending if gathered.len() == 0 => {
                     ready!(self.patience.poll_exhausted(cx));
-                    self.breaking(Broken::Silent(self.patience.limit))
+                    self.report_break(Broken::Silent(self.patience.limit))
                 }
                 Poll::Pending => break,
             };
@@ -157,11 +158,13 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
         Poll::Ready(gathered.into_bytes())
     }
 
+    /// What follows a piece of data.
     fn after_data(&self) -> Next {
         if self.source.is_end_stream() { Next::End } else { Next::More }
     }
 
-    fn breaking(&self, broken: Broken) -> Next {
+    /// Counts and logs that an answer is incomplete. Returns the break that follows what was handed on.
+    fn report_break(&self, broken: Broken) -> Next {
         let upstream = self.upstream.name();
         match &broken {
             Broken::Upstream(error) => {
@@ -178,24 +181,24 @@ impl<B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Relay<B> {
                 );
             }
         }
-        Next::Break(broken)
+        Next::BreakLater(broken)
     }
 
     fn hand_on(&mut self, piece: Bytes) -> Frame<Bytes> {
         self.tap.handed_on(&piece);
-        if self.is_all() {
+        if self.is_complete() {
             self.tap.end(End::Complete);
         }
         Frame::data(piece)
     }
 
-    /// Whether all data was handed on. For an answer with a declared length, hyper does not poll again after that, and
-    /// the end itself may arrive later.
-    fn is_all(&self) -> bool {
+    /// Whether all data was handed on. If the answer declares its length, hyper does not poll again after its last
+    /// byte, although the source may report the end only later.
+    fn is_complete(&self) -> bool {
         match self.next {
             Next::End => true,
             Next::More | Next::MoreLater | Next::Trailers(_) => self.source.size_hint().exact() == Some(0),
-            Next::Piece(_) | Next::Break(_) | Next::BreakNow(_) => false,
+            Next::Piece(_) | Next::Break(_) | Next::BreakLater(_) => false,
         }
     }
 }
@@ -209,6 +212,7 @@ impl Patience {
         self.last_heard = Instant::now();
     }
 
+    /// Ready once nothing has been heard for the limit.
     fn poll_exhausted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.last_heard + self.limit;
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));

@@ -1,8 +1,8 @@
 //! The rest of an answer whose client has left.
 //!
 //! Many clients disconnect as soon as they have read the event that ends a stream, before the stream itself ends. There
-//! is nothing to cancel then, so the rest is read: usage figures behind that event are booked, and the connection to
-//! the upstream can be kept.
+//! is nothing to cancel then, so the rest is read: usage figures after that event are booked, and the connection to the
+//! upstream can be kept.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::runtime::Handle;
 
 use super::{Next, Relay};
 
-/// Most bytes that are read: more than ever follow the last event of a stream.
-const MAX_REST: usize = 64 * 1024;
-/// How long the upstream may take to send them.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The most bytes that are read: more than ever follow the last event of a stream.
+const MAX_BYTES: usize = 64 * 1024;
+/// How long the upstream may take to send the rest.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Reads the rest of an answer whose client has left, in a task of its own, if the answer has announced its end.
 #[expect(
@@ -27,13 +27,13 @@ pub(super) fn take_over(mut relay: Box<Relay>) {
         && relay.tap.is_over()
         && let Ok(runtime) = Handle::try_current()
     {
-        runtime.spawn(tokio::time::timeout(PATIENCE, read(relay)));
+        runtime.spawn(tokio::time::timeout(TIMEOUT, read(relay)));
     }
 }
 
 async fn read(mut relay: Box<Relay>) {
     let mut seen = 0;
-    while seen < MAX_REST
+    while seen < MAX_BYTES
         && let Some(Ok(frame)) = poll_fn(|cx| relay.poll(cx)).await
     {
         seen += frame.data_ref().map_or(0, Bytes::len);
