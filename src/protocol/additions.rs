@@ -16,11 +16,11 @@ use crate::json::{Edit, Edits};
 pub enum Leaving<'a> {
     /// It was indexed.
     Read(&'a Conversation),
-    /// It was not, or could not be, indexed.
+    /// It was not indexed, or could not be.
     Unread(&'a Bytes),
 }
 
-/// What to add to a request, unless it has it already.
+/// What to add to a request that does not have it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted<'k> {
     /// A key by which the provider routes requests of one conversation to the same cache.
@@ -91,11 +91,12 @@ impl<'a> Frame<'a> {
         Some(Edit::insert(end, format!(",{member}")))
     }
 
+    /// Adds what is wanted.
     fn with(self, protocol: &dyn Protocol, wanted: &Wanted<'_>) -> Added {
         let key = wanted.cache_key.and_then(|key| protocol.add_cache_key(self, key));
-        let question = if wanted.usage { protocol.ask_for_usage(self) } else { None };
-        let (has_key, asks_for_usage) = (key.is_some(), question.is_some());
-        let edits: Vec<Edit> = key.into_iter().chain(question).collect();
+        let usage = if wanted.usage { protocol.ask_for_usage(self) } else { None };
+        let (has_key, asks_for_usage) = (key.is_some(), usage.is_some());
+        let edits: Vec<Edit> = key.into_iter().chain(usage).collect();
         match Edits::new(edits) {
             Ok(edits) if !edits.is_empty() => {
                 Added { body: Some(edits.apply(self.bytes).into()), has_key, asks_for_usage }

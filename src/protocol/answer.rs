@@ -1,4 +1,4 @@
-//! What a dialect reads from answers, and the errors that the gateway reports itself.
+//! What dialects read from answers, and the errors that the gateway itself reports.
 
 use crate::usage::Usage;
 
@@ -9,7 +9,7 @@ pub struct Answer {
     pub id: Option<String>,
     /// The model that answered.
     pub model: Option<String>,
-    /// Why it ended.
+    /// Why the answer ended.
     pub stop: Option<Stop>,
     /// The provider's usage figures; `None` if it reported none.
     pub usage: Option<Usage>,
@@ -25,8 +25,8 @@ pub struct Answer {
     pub seals: Vec<u128>,
     /// Reasoning blocks that the provider reports to have dropped.
     pub reasoning_dropped: u32,
-    /// How many of these are the last ones of the prompt, which were dropped because the text before the first of them
-    /// has changed.
+    /// How many of these were dropped because the text before the first of them has changed. They are the last ones of
+    /// the prompt.
     pub reasoning_unbound: u32,
 }
 

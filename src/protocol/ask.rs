@@ -1,7 +1,7 @@
 //! Requests that the gateway itself makes, to have summaries written or judged: one text in, one text out.
 //!
-//! They are equally simple in every dialect: no tools, no stream, no settings that some models refuse. An answer counts
-//! only if it ended naturally.
+//! In every dialect they are simple: no tools, no stream, no settings that some models refuse. An answer counts only if
+//! it ended naturally.
 
 use std::borrow::Cow;
 
@@ -37,7 +37,7 @@ pub(super) fn joined<'v>(texts: impl Iterator<Item = &'v Value>) -> Option<Strin
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// The items of a list in a member of a value.
+/// The items of the array in a member of a value; none if the member is no array.
 pub(super) fn items<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -50,10 +50,10 @@ pub(super) fn with_model(path: &str, named: Option<&str>, model: &str) -> String
         let end = start.checked_add(named.len())?;
         Some((path.get(..start)?, path.get(end..)?))
     });
-    // A name with slashes is one segment of the path if the old one was.
-    let is_one = named.is_some_and(|named| named.to_ascii_uppercase().contains("%2F"));
-    let model = if is_one { Cow::Owned(model.replace('/', "%2F")) } else { Cow::Borrowed(model) };
-    around.map_or_else(|| path.to_owned(), |(before, behind)| [before, &*model, behind].concat())
+    // A name with slashes is escaped, so that it is one segment of the path, if the old one was.
+    let is_escaped = named.is_some_and(|named| named.to_ascii_uppercase().contains("%2F"));
+    let model = if is_escaped { Cow::Owned(model.replace('/', "%2F")) } else { Cow::Borrowed(model) };
+    around.map_or_else(|| path.to_owned(), |(before, after)| [before, &*model, after].concat())
 }
 
 #[cfg(test)]

@@ -10,19 +10,19 @@ use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::usage::cache_model::Ttl;
 
-/// A block before or behind the messages.
+/// A block before or after the messages.
 pub(super) fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
     let raw = value.span.of(bytes);
     let new = Content::new(b"F", false);
     let (content, mark) = match lone_text(raw).filter(|_| share == Share::System) {
-        Some(literal) => text(new, raw, literal, layout),
-        None => whole(new, raw, layout.marks),
+        Some(literal) => add_text(new, raw, literal, layout),
+        None => add_unmarked(new, raw, layout.marks),
     };
     let (key, bytes, weight) = (content.key(), raw.len() as u32, content.bytes as u32);
     Block { key, bytes, weight, counted: None, span: value.span, mark, part: None, share }
 }
 
-/// The literal of a block that is a string, or the text in a block of type `text`.
+/// The literal of a block that is a string, or of the text in a block of type `text`.
 fn lone_text(raw: &[u8]) -> Option<Span> {
     let root = scan::document(raw).ok()?;
     if root.kind == Kind::String {
@@ -33,7 +33,7 @@ fn lone_text(raw: &[u8]) -> Option<Span> {
     scan::get(raw, &members, "text").filter(|text| text.kind == Kind::String).map(|text| text.span)
 }
 
-/// The key, the weight and the mark of a part.
+/// The key, the weight and the cache mark of a part.
 pub(super) fn part_key(
     conversation: &Conversation,
     id: PartId,
@@ -46,20 +46,20 @@ pub(super) fn part_key(
         PartKind::ToolResult => uncounted(part, raw, layout),
         _ => raw.len() - part_len(part, layout),
     };
-    // A block with bytes that do not count has its length as its weight, not that of a text.
+    // A block with bytes that the model does not read as text is weighed by its length.
     let is_text = uncounted == 0;
     let new = |tag: &[u8]| Content::new(tag, is_text);
     let (content, mark) = match &part.data {
         PartData::Text(leaf) => {
             let literal = leaf.span.relative_to(part.span.start as usize);
-            text(new(&[b'T', role as u8]), raw, literal, layout)
+            add_text(new(&[b'T', role as u8]), raw, literal, layout)
         }
-        PartData::ToolResult(_) => result(new, conversation, id, part, layout),
+        PartData::ToolResult(_) => result_content(new, conversation, id, part, layout),
         // An item that becomes a call once its result is seen must have the same key before.
         PartData::Opaque(opaque) if opaque.call.is_some() => {
-            whole(new(&[role as u8, PartKind::ToolCall as u8]), raw, layout.marks)
+            add_unmarked(new(&[role as u8, PartKind::ToolCall as u8]), raw, layout.marks)
         }
-        _ => whole(new(&[role as u8, part.kind() as u8]), raw, layout.marks),
+        _ => add_unmarked(new(&[role as u8, part.kind() as u8]), raw, layout.marks),
     };
     let bytes = match part.kind() {
         PartKind::ToolResult if !layout.marks.is_empty() => content.bytes,
@@ -78,31 +78,32 @@ fn hold(ttl: Ttl) -> Hold {
     }
 }
 
-/// The mark of a message itself, which counts as one on its last part.
+/// The cache mark of a message itself. It counts as a mark on the message's last part.
 pub(super) fn message_mark(raw: &[u8], layout: &Layout) -> Option<Hold> {
     own_mark(raw, layout.marks).map(hold)
 }
 
-/// Bytes of a result that the model does not read as text, such as encoded media. Cache marks do not change the figure.
+/// Bytes of a result that the model does not read as text, such as encoded media. Cache marks do not count among them,
+/// so that the figure is the same with and without marks.
 fn uncounted(part: &Part, raw: &[u8], layout: &Layout) -> usize {
     let uncounted = raw.len() - part.read_len();
     if part.is_read_by_code() {
         return uncounted;
     }
-    let cuts = if uncounted == 0 { Vec::new() } else { marks_in(raw, layout.marks).0 };
-    if cuts.is_empty() {
+    let marks = if uncounted == 0 { Vec::new() } else { marks_in(raw, layout.marks).0 };
+    if marks.is_empty() {
         return uncounted;
     }
     let counts = part.beside_texts().map(|item| {
         let item = item.relative_to(part.span.start as usize);
-        let within = |cut: &&Span| item.start <= cut.start && cut.end <= item.end;
-        let marks: usize = cuts.iter().filter(within).map(|cut| cut.len()).sum();
-        (item.len() - marks).saturating_sub(MEDIA)
+        let is_within = |mark: &&Span| item.start <= mark.start && mark.end <= item.end;
+        let mark_bytes: usize = marks.iter().filter(is_within).map(|mark| mark.len()).sum();
+        (item.len() - mark_bytes).saturating_sub(MEDIA)
     });
     counts.sum::<usize>() + part.encoded as usize
 }
 
-/// The hash, size and weight of a block's content, as far as it has been read.
+/// The hash, size and weight of a block's content, as far as it was added.
 struct Content {
     hash: Xxh3,
     bytes: usize,
@@ -111,7 +112,7 @@ struct Content {
 }
 
 impl Content {
-    /// No content yet. `tag` distinguishes blocks of different kinds with the same content.
+    /// Empty content. `tag` distinguishes blocks of different kinds with the same content.
     fn new(tag: &[u8], is_weighed: bool) -> Self {
         let mut hash = Xxh3::new();
         hash.update(tag);
@@ -159,15 +160,15 @@ pub(super) fn part_block(
     Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
 }
 
-/// Adds a text: its literal and the other members of its block, if there are any. Returns the block's mark too.
-fn text(mut content: Content, raw: &[u8], literal: Span, layout: &Layout) -> (Content, Option<Ttl>) {
+/// Adds a text: its literal, and the other members of its block if there are any. Returns the block's cache mark too.
+fn add_text(mut content: Content, raw: &[u8], literal: Span, layout: &Layout) -> (Content, Option<Ttl>) {
     content.add(literal.of(raw));
-    let mark = around(raw, literal, &["type", "text"], layout, &mut content);
+    let mark = add_around(raw, literal, &["type", "text"], layout, &mut content);
     (content, mark)
 }
 
-/// The content and the mark of a result. With a single text, the content is the same whether it is a string or a list.
-fn result(
+/// The content and the cache mark of a result. A single text has the same content as a string and in a list.
+fn result_content(
     new: impl Fn(&[u8]) -> Content,
     conversation: &Conversation,
     id: PartId,
@@ -176,24 +177,24 @@ fn result(
 ) -> (Content, Option<Ttl>) {
     let raw = conversation.bytes_of(id.message, part.span);
     let ([leaf], list) = (part.leaves(), part.slots()) else {
-        return whole(new(b"R"), raw, layout.marks);
+        return add_unmarked(new(b"R"), raw, layout.marks);
     };
     let (hole, item) = match list.map(|list| (list.array, &*list.items)) {
         None => (leaf.span, leaf.span),
         Some((array, [item])) => (array, *item),
-        Some(_) => return whole(new(b"R"), raw, layout.marks),
+        Some(_) => return add_unmarked(new(b"R"), raw, layout.marks),
     };
     let literal = leaf.span.relative_to(item.start as usize);
     let tag = [b'T', Role::Tool as u8];
-    let (inner, inner_mark) = text(new(&tag), conversation.bytes_of(id.message, item), literal, layout);
+    let (inner, inner_mark) = add_text(new(&tag), conversation.bytes_of(id.message, item), literal, layout);
     let mut content = Content { weight: inner.weight, ..new(b"R") };
     content.hash.update(&inner.key().to_le_bytes());
-    let mark = around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut content);
+    let mark = add_around(raw, hole.relative_to(part.span.start as usize), &[], layout, &mut content);
     (content, mark.or(inner_mark))
 }
 
-/// Adds the members of a block, except those in `skip` and the bytes of `hole`. Returns the block's mark.
-fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &mut Content) -> Option<Ttl> {
+/// Adds the members of a block without those in `skip`, the bytes of `hole` and the cache mark. Returns the mark.
+fn add_around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &mut Content) -> Option<Ttl> {
     let (head, tail) = (raw.get(..hole.start as usize)?, raw.get(hole.end as usize..)?);
     let rest = [head, b"\"\"", tail].concat();
     let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
@@ -209,16 +210,16 @@ fn around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &mut 
     mark
 }
 
-/// Adds a value without its marks. Returns the first mark too.
-fn whole(mut content: Content, raw: &[u8], marks: &[&str]) -> (Content, Option<Ttl>) {
-    let (cuts, found) = marks_in(raw, marks);
+/// Adds a value without its cache marks. Returns the lifetime of the first mark too.
+fn add_unmarked(mut content: Content, raw: &[u8], marks: &[&str]) -> (Content, Option<Ttl>) {
+    let (spans, first) = marks_in(raw, marks);
     let mut from = 0;
-    for cut in cuts {
-        content.add(raw.get(from..cut.start as usize).unwrap_or_default());
-        from = cut.end as usize;
+    for span in spans {
+        content.add(raw.get(from..span.start as usize).unwrap_or_default());
+        from = span.end as usize;
     }
     content.add(raw.get(from..).unwrap_or_default());
-    (content, found)
+    (content, first)
 }
 
 /// The size of a part in bytes.

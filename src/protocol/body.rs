@@ -1,4 +1,4 @@
-//! What all dialects read in the same way: the outermost object and the list of messages, with the help of the memo.
+//! Reads what all dialects have in common: the outermost object and the list of messages, with the help of the memo.
 //!
 //! If a body was edited within some of its messages, only these messages are read again.
 
@@ -34,7 +34,7 @@ pub struct Document {
     /// The members of the outermost object.
     pub(crate) members: Box<[Member]>,
     items: Option<Vec<Item>>,
-    /// Whether later requests may continue its list, as they do not continue an edited one.
+    /// Whether the list of messages is remembered for later requests. Clients do not continue an edited one.
     is_followed: bool,
 }
 
@@ -44,7 +44,7 @@ struct Item {
     span: Span,
     /// The index of a message with the same bytes, if one was read before.
     known: Option<Arc<MessageIndex>>,
-    /// The key of the bytes, if it was computed already.
+    /// The key of the bytes in the memo, if it was computed already.
     key: Option<u128>,
 }
 
@@ -59,14 +59,14 @@ impl Document {
         let found = scan::listing(bytes, list, &mut |before, at| walk.step(before, at));
         let Listing { members, items } = match found {
             Ok(found) => found,
-            Err(error) => return Err(is_text(bytes).err().unwrap_or(Unread::Json(error))),
+            Err(error) => return Err(check_text(bytes).err().unwrap_or(Unread::Json(error))),
         };
         let item = |(item, step): (Value, Option<Step>)| {
             let (known, key) = step.map(|step| (step.index, step.key)).unzip();
             Item { span: item.span, known, key }
         };
         let items = items.map(|items| items.into_iter().zip(walk.into_steps()).map(item).collect());
-        are_texts_around(bytes, items.as_deref().unwrap_or_default())?;
+        check_text_outside_known(bytes, items.as_deref().unwrap_or_default())?;
         Ok(Self { bytes: bytes.clone(), members: members.into(), items, is_followed: true })
     }
 
@@ -78,13 +78,13 @@ impl Document {
         Self::read(bytes, list, "", &NoMemo)
     }
 
-    /// The body of a request after edits within its messages; messages without edits are not read again. `None` if an
+    /// The body of a request after edits within its messages. Messages without edits are not read again. `None` if an
     /// edit reaches beyond a message: the body must then be read anew.
     ///
     /// # Errors
     /// [`Unread`] if an edited message is no longer one value of plain JSON.
     pub(crate) fn edited(before: &Conversation, edits: &Edits) -> Option<Result<Self, Unread>> {
-        let (items, shift) = moved(before, edits)?;
+        let (items, shift) = shifted_items(before, edits)?;
         let bytes = Bytes::from(edits.apply(&before.body));
         let at = |place: u32| if place >= before.array.end { shift.of(place) } else { Some(place) };
         let span = |span: Span| Some(Span { start: at(span.start)?, end: at(span.end)? });
@@ -96,7 +96,7 @@ impl Document {
         let fresh = items.iter().filter(|item| item.known.is_none());
         let read = fresh.map(|item| {
             let raw = item.span.of(&bytes);
-            is_text(raw)?;
+            check_text(raw)?;
             let whole = scan::document(raw)?.span.len() == raw.len();
             if whole && !raw.is_empty() { Ok(()) } else { Err(Unread::Shape) }
         });
@@ -134,14 +134,15 @@ impl Document {
         number(&self.bytes, self.get(key)?)
     }
 
-    /// A whole number in an object in the frame, each under one of two names. `None` if the object is ambiguous.
+    /// The whole number in a member `inner` of the object `key`, each of which may have two names. `None` if there is
+    /// none, or if the object has duplicate keys.
     pub(crate) fn inner_number(&self, keys: [&str; 2], inner: [&str; 2]) -> Option<u64> {
         let object = keys.iter().find_map(|key| self.get(key)).filter(|value| value.kind == Kind::Object)?;
         let object = Object::read(&self.bytes, object).ok()?;
         inner.iter().find_map(|key| number(&self.bytes, object.get(key)?))
     }
 
-    /// A text in an object in the frame.
+    /// The text in the member `inner` of the object `key`.
     ///
     /// # Errors
     /// If the object is ambiguous (has duplicate keys).
@@ -168,7 +169,8 @@ impl Document {
         Ok(false)
     }
 
-    /// Reads the list of messages; those seen before come from the memo. `index` reads one message from its own bytes.
+    /// Reads the list of messages. Messages that were read before come from the memo. `index` reads one message from
+    /// its own bytes.
     ///
     /// # Errors
     /// [`Unread::Shape`] without a list, and the errors of `index`.
@@ -195,7 +197,7 @@ impl Document {
         Ok(messages)
     }
 
-    /// A request of which only the messages are known; they are in `list`. Everything else has its default.
+    /// A request with these messages, which are in `list`. Everything else has its default.
     pub(crate) fn into_conversation(self, list: Span, messages: Vec<Message>) -> Conversation {
         Conversation {
             body: self.bytes,
@@ -257,7 +259,7 @@ pub(crate) fn text(bytes: &[u8], value: Value) -> Option<Box<str>> {
 /// Reads one message from its own bytes.
 type ReadMessage<'r> = dyn Fn(&[u8]) -> Result<MessageIndex, Unread> + 'r;
 
-/// How far the bytes behind some edits have moved.
+/// How far the bytes after some edits have moved.
 #[derive(Default, Clone, Copy)]
 struct Shift {
     added: usize,
@@ -271,9 +273,9 @@ impl Shift {
     }
 }
 
-/// The positions of a request's messages after edits, and the shift of what is behind them. `None` if an edit reaches
-/// beyond a message.
-fn moved(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
+/// The positions of a request's messages after edits, and the shift of everything after the last message. `None` if an
+/// edit reaches beyond a message.
+fn shifted_items(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
     let (mut edits, mut shift) = (edits.iter().peekable(), Shift::default());
     let mut items = Vec::with_capacity(before.messages.len());
     for message in &before.messages {
@@ -291,19 +293,20 @@ fn moved(before: &Conversation, edits: &Edits) -> Option<(Vec<Item>, Shift)> {
     edits.next().is_none().then_some((items, shift))
 }
 
-fn is_text(bytes: &[u8]) -> Result<(), Unread> {
+/// Checks that bytes are UTF-8.
+fn check_text(bytes: &[u8]) -> Result<(), Unread> {
     std::str::from_utf8(bytes).map(|_| ()).map_err(|_| Unread::NotText)
 }
 
-/// Like [`is_text`], for all bytes but those of known items, which were checked when they were read. Items begin and
-/// end with brackets, so no character crosses their borders.
-fn are_texts_around(bytes: &[u8], items: &[Item]) -> Result<(), Unread> {
+/// Checks that all bytes outside known items are UTF-8. Known items were checked when they were first read. Items begin
+/// and end with brackets, so no character crosses their borders.
+fn check_text_outside_known(bytes: &[u8], items: &[Item]) -> Result<(), Unread> {
     let mut from = 0;
     for known in items.iter().filter(|item| item.known.is_some()) {
-        is_text(&bytes[from..known.span.range().start])?;
+        check_text(&bytes[from..known.span.range().start])?;
         from = known.span.range().end;
     }
-    is_text(&bytes[from..])
+    check_text(&bytes[from..])
 }
 
 /// The members of one message or block, which must be an object.
@@ -330,12 +333,12 @@ impl<'a> Object<'a> {
         scan::get(self.bytes, &self.members, key)
     }
 
-    /// The positions of its members, each from its key to its value.
+    /// The positions of the object's members, each from its key to the end of its value.
     pub(crate) fn slots(&self) -> Slots {
         Slots { array: self.value.span, items: self.members.iter().map(|member| member.span()).collect() }
     }
 
-    /// The values of its members, sorted by name: clients may write members in any order.
+    /// The values of the object's members, sorted by name, since clients may write members in any order.
     pub(crate) fn values(&self) -> impl Iterator<Item = Value> {
         let mut members: Vec<&Member> = self.members.iter().collect();
         members.sort_by_cached_key(|member| match string::decode(member.key.of(self.bytes)) {

@@ -1,4 +1,5 @@
-//! What dialects share below the level of a message: text, the content of tool results, numbers in sentences.
+//! Reads what dialects have in common below the level of a message: texts, the content of tool results, numbers in
+//! sentences.
 
 use memchr::memmem;
 
@@ -10,7 +11,7 @@ use crate::json::{Span, canonical, string};
 use super::Unread;
 use super::body::Object;
 
-/// Feeds the text of a literal. Text that cannot be decoded still has an identity: its literal.
+/// Feeds the text of a literal to `hash`. If the text cannot be decoded, feeds the literal itself.
 pub(crate) fn feed_text(raw: &[u8], value: Value, hash: &mut Hasher) {
     let literal = value.span.of(raw);
     match string::decode(literal) {
@@ -19,7 +20,7 @@ pub(crate) fn feed_text(raw: &[u8], value: Value, hash: &mut Hasher) {
     }
 }
 
-/// Feeds a value, whatever it is, without the marks.
+/// Feeds any value to `hash`, without its members called `marks`.
 pub(crate) fn feed(raw: &[u8], value: Value, marks: &[&str], hash: &mut Hasher) -> Result<(), Unread> {
     Ok(canonical::feed(raw, value, marks, &mut |bytes| hash.update(bytes))?)
 }
@@ -30,8 +31,8 @@ pub(crate) fn text_part(raw: &[u8], text: Value, span: Span, hash: &mut Hasher) 
     Part::new(PartData::Text(Leaf::alone(text.span)), span)
 }
 
-/// The parts of a message, in order, and its stem. `read` must feed the identity of each part to `hash`, which already
-/// has the role.
+/// The parts of a message, in order, and its stem: the message without the texts at its end. `read` must feed the
+/// identity of each part to `hash`, which already has the role.
 pub(crate) fn parts_of(
     items: &[Value],
     hash: &mut Hasher,
@@ -41,9 +42,9 @@ pub(crate) fn parts_of(
     let mut stem = None;
     for item in items {
         let part = read(*item, hash)?;
-        let is_word = part.kind() == PartKind::Text && !parts.is_empty();
+        let may_be_trailing = part.kind() == PartKind::Text && !parts.is_empty();
         parts.push(part);
-        if !is_word {
+        if !may_be_trailing {
             stem = Some((parts.len(), hash.clone()));
         }
     }
@@ -52,8 +53,8 @@ pub(crate) fn parts_of(
     Ok((parts, stem))
 }
 
-/// The members of a message with one text, as all but one dialect write them. Results are sent in the user's name.
-pub(crate) fn said_by(role: Role, text: &str) -> String {
+/// The members of a message with one text, as all but one dialect write them. The role of a result is the user's.
+pub(crate) fn role_and_content(role: Role, text: &str) -> String {
     let role = match role {
         Role::Assistant => "assistant",
         Role::System => "system",
@@ -81,7 +82,7 @@ pub(crate) fn is_of_code(block: &Object<'_>) -> bool {
     block.get("caller").is_some_and(|caller| !is_direct(caller))
 }
 
-/// A member of a block, if it is a `data:` URL that does not hold a text.
+/// A member of a block, if it is a `data:` URL that does not hold text.
 pub(crate) fn data_url(block: &Object<'_>, member: &str) -> Option<Value> {
     let holds = |url: &[u8]| string::begins_with(url, "data:") && !string::begins_with(url, "data:text/");
     block.of_kind(member, Kind::String).filter(|url| holds(url.span.of(block.bytes)))
@@ -92,8 +93,8 @@ pub(crate) fn within<'a>(block: &Object<'a>, member: &str) -> Option<Object<'a>>
     Object::read(block.bytes, block.of_kind(member, Kind::Object)?).ok()
 }
 
-/// Fills the text, media, slots and digest of a tool result from its content, and feeds its identity to `hash`: a
-/// string and a list with one text block are the same.
+/// Fills in the text, media, slots and digest of a tool result from its content, and feeds its identity to `hash`. A
+/// string has the same identity as a list with one text block.
 pub(crate) fn fill_result(
     result: &mut ToolResult,
     raw: &[u8],
@@ -136,16 +137,16 @@ fn is_encrypted(raw: &[u8], text: Value) -> bool {
     memmem::find(&literal[..literal.len().min(4 * BEGIN.len())], BEGIN).is_some()
 }
 
-/// Sets the content digest of a tool result, and feeds the result's identity to `hash`.
-pub(crate) fn seal_result(result: &mut ToolResult, said: Hasher, hash: &mut Hasher) {
-    let digest = said.finish();
+/// Sets the digest of a tool result to that of its `content`, and feeds the result's identity to `hash`.
+pub(crate) fn seal_result(result: &mut ToolResult, content: Hasher, hash: &mut Hasher) {
+    let digest = content.finish();
     hash.update(&[b'R', u8::from(result.is_error)]);
     canonical::text_piece(result.call_id.as_deref().unwrap_or_default(), &mut |bytes| hash.update(bytes));
     hash.update(&digest.0);
     result.content = Some(digest);
 }
 
-/// The texts of blocks, and the encoded data of those that are media.
+/// The texts of blocks, and the encoded data of blocks that are media. Feeds the identity of all blocks to `digest`.
 fn block_leaves(
     raw: &[u8],
     items: &[Value],
@@ -183,7 +184,7 @@ fn block_leaves(
     Ok((leaves, encodings))
 }
 
-/// Whether a block, or a span of it beside its text, may contain a mark.
+/// Whether the bytes in a span may contain a cache mark.
 fn has_mark(raw: &[u8], here: Span, marks: &[&str]) -> bool {
     marks.iter().any(|name| memmem::find(here.of(raw), name.as_bytes()).is_some())
 }
@@ -193,7 +194,7 @@ pub(crate) fn leading_number(text: &str) -> Option<u64> {
     let text = text.trim_start().as_bytes();
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut end = digits(text);
-    // Only groups of three are parts of the number: what else follows is punctuation.
+    // A comma or underscore belongs to the number only before a group of three digits. Otherwise it is punctuation.
     while end > 0 && matches!(text.get(end), Some(b',' | b'_')) && digits(&text[end + 1..]) == 3 {
         end += 4;
     }
@@ -207,7 +208,7 @@ pub(crate) fn leading_number(text: &str) -> Option<u64> {
     number.filter(|_| end > 0)?.checked_mul(unit)
 }
 
-/// The number that a text ends with, written the same ways.
+/// The number that a text ends with, in the forms of [`leading_number`].
 pub(crate) fn trailing_number(text: &str) -> Option<u64> {
     let text = text.trim_end();
     let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b',' | b'_' | b'k' | b'K');

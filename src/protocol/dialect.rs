@@ -1,4 +1,5 @@
-//! What is known of a dialect before any body is read, and how its requests differ from those of others, as tables.
+//! Tables that describe the dialects: what is known of each before any body is read, and how its requests differ from
+//! those of the others.
 //!
 //! Each dialect has its table in its folder. The rest of the program goes through all tables and names no dialect.
 
@@ -19,7 +20,7 @@ pub struct Dialect {
     pub places: &'static [Place],
     /// The paths that fetch an answer begun by an earlier request.
     pub later: &'static [Later],
-    /// First segments of its paths: an upstream with such a name would hide them.
+    /// First segments of its paths. No upstream may have such a name, since it would hide those paths.
     pub segments: &'static [&'static str],
     /// Headers that identify its clients if the path does not.
     pub signs: &'static [Sign],
@@ -53,11 +54,11 @@ pub enum Purpose {
 /// A pattern of paths.
 #[derive(Debug)]
 pub struct Path {
-    /// What they contain.
+    /// The text that a path must contain.
     within: &'static str,
-    /// How they end.
+    /// The end of the path.
     end: &'static str,
-    /// What is asked for there.
+    /// What is asked for on such a path.
     pub purpose: Purpose,
 }
 
@@ -67,7 +68,7 @@ impl Path {
         Self { within: "", end, purpose }
     }
 
-    /// Only those that also contain this.
+    /// Restricts this to paths that also contain `within`.
     pub(super) const fn within(self, within: &'static str) -> Self {
         Self { within, ..self }
     }
@@ -77,7 +78,7 @@ impl Path {
         path.ends_with(self.end) && path.contains(self.within)
     }
 
-    /// How they end.
+    /// The end of the paths.
     pub fn end(&self) -> &'static str {
         self.end
     }
@@ -95,9 +96,9 @@ pub struct Place {
 /// A pattern of paths that fetch an answer begun by an earlier request, with the answer's id.
 #[derive(Debug)]
 pub struct Later {
-    /// What stands before the id.
+    /// The text before the id.
     pub(super) before: &'static str,
-    /// What stands behind the id, to the end.
+    /// The text after the id, up to the end of the path.
     pub(super) behind: &'static str,
 }
 
@@ -153,7 +154,8 @@ pub struct Server {
 }
 
 impl Dialect {
-    /// Classifies a provider's stop reason. A server in front of others passes on theirs.
+    /// Classifies a provider's stop reason. All dialects' words are known in each, since some servers pass on the words
+    /// of others.
     pub(super) fn stop(&self, word: String) -> Stop {
         let others = super::ALL.iter().map(|protocol| protocol.dialect());
         let mut known = std::iter::once(self).chain(others).flat_map(|dialect| dialect.cuts);

@@ -10,7 +10,7 @@ use crate::json::Span;
 use crate::json::scan::Kind;
 
 /// A prefix that model names may have.
-const MODELS: &str = "models/";
+const MODEL_PREFIX: &str = "models/";
 
 /// A body that contains a request.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl Envelope {
     /// The model named by the request or by the envelope.
     pub fn model(&self) -> Option<&str> {
         let name = self.model.as_deref()?;
-        Some(name.strip_prefix(MODELS).unwrap_or(name)).filter(|name| !name.is_empty())
+        Some(name.strip_prefix(MODEL_PREFIX).unwrap_or(name)).filter(|name| !name.is_empty())
     }
 
     /// The size of the envelope in bytes.
@@ -49,8 +49,8 @@ impl Envelope {
 
     /// The body with another request in place of the original one.
     pub fn around(&self, request: &[u8]) -> Bytes {
-        let within = self.request.range();
-        [&self.body[..within.start], request, &self.body[within.end..]].concat().into()
+        let original = self.request.range();
+        [&self.body[..original.start], request, &self.body[original.end..]].concat().into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Removes single events from a stream as it passes.
 //!
-//! An incomplete event is held back until it is complete; everything else is passed on at once and unchanged. It
-//! never fails: whatever is too large, or not an event, is passed on as it came.
+//! An incomplete event is held back until it is complete; everything else is passed on at once and unchanged. The
+//! filter never fails: whatever is too large, or is no event, is passed on as it came.
 
 use std::mem;
 
@@ -23,63 +23,65 @@ pub struct EventFilter {
     held: Vec<u8>,
     /// Bytes of `held` that contain no end of an event.
     searched: usize,
-    /// The rest of an event that was too large to hold, which is passed on.
-    passing: bool,
+    /// Whether the event in progress was too large to hold, so that its rest is passed on.
+    is_passing: bool,
 }
 
 impl EventFilter {
     /// A filter for streams of this dialect.
     pub fn new(protocol: &'static dyn Protocol) -> Self {
-        Self { protocol, held: Vec::new(), searched: 0, passing: false }
+        Self { protocol, held: Vec::new(), searched: 0, is_passing: false }
     }
 
     /// Takes the next bytes and returns those to pass on.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
-        let mut on = Vec::with_capacity(self.held.len());
+        let mut passed = Vec::with_capacity(self.held.len());
         let mut start = 0;
         while let Some(end) = event_end(&self.held, start.max(self.searched)) {
             let event = &self.held[start..end];
-            if mem::take(&mut self.passing) || !self.is_taken_out(event) {
-                on.extend_from_slice(event);
+            if mem::take(&mut self.is_passing) || !self.is_removed(event) {
+                passed.extend_from_slice(event);
             }
             start = end;
             self.searched = end;
         }
         self.held.drain(..start);
         self.searched = self.held.len().saturating_sub(LONGEST_END - 1);
-        if self.passing || self.held.len() > MAX_HELD {
-            self.passing = true;
-            on.extend(self.held.drain(..self.searched));
+        if self.is_passing || self.held.len() > MAX_HELD {
+            self.is_passing = true;
+            passed.extend(self.held.drain(..self.searched));
             self.searched = 0;
         }
-        on
+        passed
     }
 
     /// Ends the stream and returns what was held back.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = mem::take(&mut self.held);
-        if !self.passing && self.is_taken_out(&rest) { Vec::new() } else { rest }
+        if !self.is_passing && self.is_removed(&rest) { Vec::new() } else { rest }
     }
 
-    fn is_taken_out(&self, event: &[u8]) -> bool {
+    /// Whether an event only states usage, so that it is removed.
+    fn is_removed(&self, event: &[u8]) -> bool {
         if memmem::find(event, b"\"usage\"").is_none() {
             return false;
         }
         let mut framer = Framer::default();
-        let (mut says_anything, mut says_more) = (false, false);
+        let (mut has_data, mut has_more) = (false, false);
         let mut judge = |data: &[u8]| {
-            says_anything = true;
-            says_more |= !self.protocol.only_states_usage(data);
+            has_data = true;
+            has_more |= !self.protocol.only_states_usage(data);
         };
         framer.push(event, &mut judge);
         framer.finish(&mut judge);
-        says_anything && !says_more
+        has_data && !has_more
     }
 }
 
-/// The end of the first event at or after `from`: the position behind its empty line, or where one is left out. After a
-/// final `\r`, waits for the `\n` that may belong to it, unless lines end with `\r` alone.
+/// The end of the first event that ends at or after `from`: the position after its empty line, or where a server has
+/// left that line out. `None` if there is none yet. A final `\r` is no end, since a `\n` may follow that belongs to it,
+/// unless lines end with `\r` alone.
 fn event_end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memchr2_iter(b'\n', b'\r', &bytes[from..]).find_map(|at| {
         let line = from + at + line_end(&bytes[from + at..])?;

@@ -2,27 +2,28 @@
 //! <https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html>.
 //!
 //! A frame consists of its length and its headers' length (four bytes each, big-endian), a CRC of these, headers, a
-//! payload, and a CRC of the whole. A `chunk` holds one event of the dialect in base64; anything else but exceptions is
-//! ignored. Works on a copy of a stream, like [`crate::sse::Framer`], and never fails: after a frame that is broken or
-//! too large it ignores the rest, since it cannot tell where the next frame begins.
+//! payload, and a CRC of the whole. A `chunk` holds one event of the dialect in base64. Other frames are ignored,
+//! except for exceptions. The reader works on a copy of a stream, like [`crate::sse::Framer`], and never fails: after a
+//! frame that is broken or too large it ignores the rest, since it cannot tell where the next frame begins.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 /// The largest frame that is read, in bytes.
-const MAX_FRAME: usize = 16 << 20;
+const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Bytes of both lengths and their checksum.
-const PRELUDE: usize = 12;
+const PRELUDE_BYTES: usize = 12;
 /// Bytes of the checksum at the end.
-const CHECKSUM: usize = 4;
+const CHECKSUM_BYTES: usize = 4;
 /// The type of a header value that is a string: two bytes of length, then UTF-8.
-const STRING: u8 = 7;
+const STRING_TYPE: u8 = 7;
 
 /// Collects the events of a byte stream.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     unread: Vec<u8>,
+    /// Whether it is no longer known where frames begin.
     is_lost: bool,
 }
 
@@ -41,15 +42,15 @@ impl Frames {
         }
         self.unread.extend_from_slice(bytes);
         let mut at = 0;
-        while let Some(prelude) = self.unread.get(at..at + PRELUDE) {
+        while let Some(prelude) = self.unread.get(at..at + PRELUDE_BYTES) {
             let Some((length, headers)) = lengths(prelude) else {
                 self.is_lost = true;
                 self.unread = Vec::new();
                 return;
             };
             let Some(frame) = self.unread.get(at..at + length) else { break };
-            let (headers, payload) = frame[PRELUDE..length - CHECKSUM].split_at(headers);
-            take(headers, payload, event);
+            let (headers, payload) = frame[PRELUDE_BYTES..length - CHECKSUM_BYTES].split_at(headers);
+            read_frame(headers, payload, event);
             at += length;
         }
         self.unread.drain(..at);
@@ -62,11 +63,12 @@ fn lengths(prelude: &[u8]) -> Option<(usize, usize)> {
     let (length, headers) = (number(0)? as usize, number(4)? as usize);
     let mut checksum = flate2::Crc::new();
     checksum.update(prelude.get(..8)?);
-    let fits = headers.checked_add(PRELUDE + CHECKSUM)? <= length && length <= MAX_FRAME;
+    let fits = headers.checked_add(PRELUDE_BYTES + CHECKSUM_BYTES)? <= length && length <= MAX_FRAME_BYTES;
     (fits && checksum.sum() == number(8)?).then_some((length, headers))
 }
 
-fn take(headers: &[u8], payload: &[u8], event: &mut dyn FnMut(&[u8])) {
+/// Calls `event` with the event or error that a frame holds, if it holds any.
+fn read_frame(headers: &[u8], payload: &[u8], event: &mut dyn FnMut(&[u8])) {
     let Ok(payload) = serde_json::from_slice::<Payload>(payload) else { return };
     match (header(headers, ":message-type"), header(headers, ":event-type"), payload) {
         (Some("event"), Some("chunk"), Payload { bytes: Some(bytes), .. }) => {
@@ -89,7 +91,7 @@ fn header<'h>(mut headers: &'h [u8], name: &str) -> Option<&'h str> {
     loop {
         let (length, rest) = headers.split_first()?;
         let (found, rest) = rest.split_at_checked(usize::from(*length))?;
-        let [STRING, high, low, rest @ ..] = rest else { return None };
+        let [STRING_TYPE, high, low, rest @ ..] = rest else { return None };
         let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
         if found == name.as_bytes() {
             return std::str::from_utf8(value).ok();
@@ -110,11 +112,11 @@ mod tests {
         for (name, value) in headers {
             head.push(name.len() as u8);
             head.extend_from_slice(name.as_bytes());
-            head.push(STRING);
+            head.push(STRING_TYPE);
             head.extend_from_slice(&(value.len() as u16).to_be_bytes());
             head.extend_from_slice(value.as_bytes());
         }
-        let length = PRELUDE + head.len() + payload.len() + CHECKSUM;
+        let length = PRELUDE_BYTES + head.len() + payload.len() + CHECKSUM_BYTES;
         let mut frame = (length as u32).to_be_bytes().to_vec();
         frame.extend_from_slice(&(head.len() as u32).to_be_bytes());
         let sum = |bytes: &[u8]| {
@@ -196,7 +198,7 @@ mod tests {
             (bare, true),
             (no_base64, true),
             // Within a header's name.
-            (odd(PRELUDE + 3), true),
+            (odd(PRELUDE_BYTES + 3), true),
             // A length, and the checksum of the lengths.
             (odd(3), false),
             (odd(5), false),

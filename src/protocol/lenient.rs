@@ -1,8 +1,8 @@
-//! JSON that the parser refuses, read without the values that it refuses.
+//! Reads JSON that the parser refuses, without the values for which it is refused.
 //!
 //! Servers write `NaN`, numbers beyond any float, half a character, or nesting without end. One such value must not
-//! cost the figures beside it. Only brackets and quotes are looked at to find where values end, and only what the
-//! parser has refused is read here, so that an ordinary answer is parsed once. The cost is linear.
+//! cost the figures beside it. The end of a value is found by brackets and quotes alone. Only documents that the parser
+//! has refused are read here, so that an ordinary answer is parsed once. The cost is linear.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::{Deserializer as _, Error, Visitor};
 
 use super::pruned::{Value, is_content};
 
-/// The depth down to which the neighbours of an odd value are read. No dialect has figures deeper than that.
+/// The depth down to which the neighbours of a refused value are read. No dialect has figures deeper than that.
 const MAX_DEPTH: u32 = 8;
 
 /// Reads a document. What cannot be read in it is missing, or null in an array; texts are read with replacement
@@ -77,7 +77,7 @@ fn items(mut inside: &[u8], depth: u32) -> Option<Value<'_>> {
     }
 }
 
-/// Splits a text behind the value that it begins with. `None` if that is empty or cut off.
+/// Splits a text after the value that it begins with. `None` if that value is empty or cut off.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (mut open, mut at) = (Vec::new(), 0);
     loop {
@@ -115,7 +115,7 @@ fn quoted(literal: &[u8]) -> Option<usize> {
     }
 }
 
-/// The text of a literal, with replacement characters for what is no character. `None` if an escape is unknown.
+/// The text of a literal, with replacement characters for bytes that are not UTF-8. `None` if an escape is unknown.
 fn text(literal: &[u8]) -> Option<Cow<'_, str>> {
     struct Text;
 

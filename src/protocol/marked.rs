@@ -1,4 +1,4 @@
-//! Cache marks within blocks: their positions and lifetimes.
+//! Finds cache marks within blocks: their positions and lifetimes.
 
 use memchr::memmem;
 
@@ -7,39 +7,50 @@ use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::Ttl;
 
-/// The spans of the marks of a block and of the blocks in its content, in order, and the lifetime of the first.
+/// The spans of the marks of a block and of the blocks in its content, each with the comma that goes with it, in order;
+/// and the lifetime of the first. `marks` are the names of the members that are marks.
 pub(super) fn marks_in(raw: &[u8], marks: &[&str]) -> (Vec<Span>, Option<Ttl>) {
-    let (mut cuts, mut found) = (Vec::new(), None);
+    let mut found = Found { raw, marks, spans: Vec::new(), first: None };
     if marks.iter().any(|name| memmem::find(raw, name.as_bytes()).is_some())
         && let Ok(root) = scan::document(raw)
     {
-        cut_marks(raw, root, marks, &mut cuts, &mut found);
+        found.search(root);
     }
-    cuts.sort_unstable();
-    (cuts, found)
+    found.spans.sort_unstable();
+    (found.spans, found.first)
 }
 
-/// Finds the marks of a block and of the blocks in its content, each with the comma to be removed with it.
-fn cut_marks(raw: &[u8], value: Value, marks: &[&str], cuts: &mut Vec<Span>, found: &mut Option<Ttl>) {
-    let Ok(members) = scan::members_unchecked(raw, value.span) else { return };
-    let mut drop = Vec::new();
-    for (at, member) in members.iter().enumerate() {
-        let key = member.name(raw);
-        if is_mark(key, marks) {
-            drop.push(at);
-            *found = found.or_else(|| ttl(raw, member.value));
-        } else if key == b"content" && member.value.kind == Kind::Array {
-            for item in scan::items(raw, member.value.span).unwrap_or_default() {
-                cut_marks(raw, item, marks, cuts, found);
+/// The marks that were found in a block so far.
+struct Found<'a> {
+    raw: &'a [u8],
+    marks: &'a [&'a str],
+    spans: Vec<Span>,
+    first: Option<Ttl>,
+}
+
+impl Found<'_> {
+    /// Finds the marks of a block and of the blocks in its content.
+    fn search(&mut self, block: Value) {
+        let Ok(members) = scan::members_unchecked(self.raw, block.span) else { return };
+        let mut drop = Vec::new();
+        for (at, member) in members.iter().enumerate() {
+            let key = member.name(self.raw);
+            if is_mark(key, self.marks) {
+                drop.push(at);
+                self.first = self.first.or_else(|| ttl(self.raw, member.value));
+            } else if key == b"content" && member.value.kind == Kind::Array {
+                for item in scan::items(self.raw, member.value.span).unwrap_or_default() {
+                    self.search(item);
+                }
             }
         }
+        let elements: Vec<Span> = members.iter().map(|member| member.span()).collect();
+        let patch = Patch { drop, ..Patch::default() };
+        self.spans.extend(container::edits(block.span, &elements, &patch).into_iter().map(|edit| edit.at));
     }
-    let elements: Vec<Span> = members.iter().map(|member| member.span()).collect();
-    let patch = Patch { drop, ..Patch::default() };
-    cuts.extend(container::edits(value.span, &elements, &patch).into_iter().map(|edit| edit.at));
 }
 
-/// The lifetime of an object's own mark, not counting marks on objects within it.
+/// The lifetime of an object's own mark. Marks of objects within it do not count.
 pub(super) fn own_mark(raw: &[u8], marks: &[&str]) -> Option<Ttl> {
     let members = scan::members_unchecked(raw, scan::document(raw).ok()?.span).ok()?;
     let mut own = members.iter().filter(|member| is_mark(member.name(raw), marks));
@@ -51,11 +62,11 @@ pub(super) fn is_mark(name: &[u8], marks: &[&str]) -> bool {
     marks.iter().any(|mark| mark.as_bytes() == name)
 }
 
-/// The lifetime that a mark asks for; `None` for `null`.
+/// The lifetime that a mark asks for; `None` if the mark is `null`.
 pub(super) fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
     let members = scan::members_unchecked(bytes, mark.span).ok()?;
-    let said = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));
-    Some(if said.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
+    let stated = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));
+    Some(if stated.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
 }
 
 #[cfg(test)]

@@ -69,10 +69,10 @@ pub use valid::Invalid;
 /// ([`Self::answer`]), the books ([`Self::prompt`]), and requests and errors of the gateway's own ([`Self::ask`],
 /// [`Self::fault`]).
 pub trait Protocol: Send + Sync + std::fmt::Debug {
-    /// Its table.
+    /// The dialect's table.
     fn dialect(&self) -> &'static Dialect;
 
-    /// Its name, as users write it.
+    /// The dialect's name, as users write it.
     fn name(&self) -> &'static str {
         self.dialect().name
     }
@@ -126,14 +126,14 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// A message with a single text, as JSON.
     fn message(&self, role: Role, text: &str) -> String {
-        format!("{{{}}}", content::said_by(role, text))
+        format!("{{{}}}", content::role_and_content(role, text))
     }
 
     /// A reader for the usage and the end of an answer.
     fn answer(&self, framing: Framing) -> Box<dyn AnswerReader>;
 
-    /// The edit that asks for usage, in dialects whose streams do not report it unasked; `None` if there is nothing
-    /// to ask for.
+    /// The edit that asks for usage, in dialects whose streams report it only on request; `None` if there is nothing to
+    /// ask for.
     fn ask_for_usage(&self, _frame: Frame<'_>) -> Option<Edit> {
         None
     }
@@ -228,26 +228,28 @@ pub fn model_of_body(body: &Bytes) -> Option<Box<str>> {
     Document::frame(body, "").ok()?.name("model")
 }
 
-/// The part of a path between the last segment `before` and the next character `behind`.
-fn between<'p>(path: &'p str, before: &str, behind: char) -> Option<&'p str> {
-    let (found, _) = behind_segment(path, before)?.split_once(behind)?;
+/// The part of a path between its last segment called `before` and the next character `end`. `None` if it is empty or
+/// more than one segment.
+fn between<'p>(path: &'p str, before: &str, end: char) -> Option<&'p str> {
+    let (found, _) = after_segment(path, before)?.split_once(end)?;
     (!found.is_empty() && !found.contains('/')).then_some(found)
 }
 
-/// The part of a path behind its last segment called `name`, unless that ends the path.
-fn behind_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+/// The part of a path after its last segment called `name`. `None` if there is no such segment, or if the path ends
+/// with it.
+fn after_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     let mut end = path.len();
     loop {
         // Segments are short, so a plain search is faster than a vectorised one.
         let start = path.as_bytes()[..end].iter().rposition(|byte| *byte == b'/')?;
         match path.get(end + 1..) {
-            Some(behind) if path[start + 1..end] == *name => return Some(behind),
+            Some(after) if path[start + 1..end] == *name => return Some(after),
             _ => end = start,
         }
     }
 }
 
-/// The body of [`rewritten`].
+/// Like [`rewritten`], but returns the body only.
 ///
 /// # Errors
 /// Why the original must be sent instead.
@@ -260,8 +262,7 @@ pub fn rewrite(
     Ok(rewritten(protocol, conversation, plan, memo)?.body)
 }
 
-/// Applies a plan to a request and verifies the result: it is read again and compared with the plan's reference
-/// semantics.
+/// Applies a plan to a request, reads the result again and compares it with the plan's reference semantics.
 ///
 /// # Errors
 /// Why the original must be sent instead.

@@ -1,4 +1,5 @@
-//! What the OpenAI dialects share: the shape of errors, and the key of the provider's cache.
+//! What the OpenAI dialects share: the form of errors, the keys and lifetimes of the provider's cache, charges for its
+//! tools.
 
 use memchr::memmem;
 
@@ -30,16 +31,16 @@ pub(super) fn add_cache_key(frame: Frame<'_>, list: &str, key: &str) -> Option<E
     frame.append(&format!(r#""{NAME}":{}"#, string::encode(key)))
 }
 
-/// Charges for tools that the provider ran, judged by the figures. Tools on other servers (MCP) are not charged for.
+/// Charges for tools that the provider ran, according to the figures. Tools on other servers (MCP) are not charged for.
 pub(super) fn unpriced(figures: &Value<'_>) -> Vec<Charge> {
     let is_some = |calls: &Value<'_>| calls.as_f64().is_some_and(|calls| calls > 0.0);
     let any = |key| figures.get(key).is_some_and(is_some);
-    let told_apart = ["server_side_tool_usage_details", "server_side_tool_usage"];
-    let has_run =
-        match told_apart.into_iter().find_map(|key| figures.get(key).filter(|tools| tools.is_object())) {
-            Some(tools) => tools.names().any(|tool| tools.get(tool).is_some_and(is_some) && !is_mcp(tool)),
-            None => any("num_server_side_tools_used"),
-        };
+    let by_tool = ["server_side_tool_usage_details", "server_side_tool_usage"];
+    let has_run = match by_tool.into_iter().find_map(|key| figures.get(key).filter(|tools| tools.is_object()))
+    {
+        Some(tools) => tools.names().any(|tool| tools.get(tool).is_some_and(is_some) && !is_mcp(tool)),
+        None => any("num_server_side_tools_used"),
+    };
     let shown = [(has_run, Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge)).collect()
 }
@@ -64,6 +65,7 @@ pub(super) fn requested_ttl_ms(frame: &Document) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(minutes * 60_000)
 }
 
+/// The JSON body of an error that the gateway itself reports.
 pub(super) fn fault(fault: &Fault<'_>) -> String {
     let (kind, code) = match (fault.status, fault.at_fault) {
         (401, _) => ("invalid_request_error", "invalid_api_key"),

@@ -1,4 +1,4 @@
-//! What cache entries depend on besides the text before them: parameters of the request.
+//! The parameters of a request that cache entries depend on besides the text before them.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -13,30 +13,31 @@ pub(super) struct Bind {
     member: &'static str,
     /// The inner member that matters, if not all do.
     inner: Option<&'static str>,
-    from: Anew,
-    /// It matters only to providers that cache by marks.
+    invalidates: Invalidated,
+    /// Whether it matters only to providers that cache by marks.
     of_marks: bool,
 }
 
-/// The first part of a prompt that is not read from the cache if the member has changed.
+/// The first part of a prompt that cannot be read from the cache if the member has changed. Everything after that part
+/// cannot be read either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anew {
+enum Invalidated {
     System,
     Messages,
 }
 
 impl Bind {
-    /// A member that entries ending in the instructions, and all behind them, depend on.
+    /// A member that the entries which end in the instructions or in the messages depend on.
     pub(super) const fn system(member: &'static str) -> Self {
-        Self { from: Anew::System, ..Self::messages(member) }
+        Self { invalidates: Invalidated::System, ..Self::messages(member) }
     }
 
-    /// A member that entries ending in the messages depend on.
+    /// A member that only the entries which end in the messages depend on.
     pub(super) const fn messages(member: &'static str) -> Self {
-        Self { member, inner: None, from: Anew::Messages, of_marks: false }
+        Self { member, inner: None, invalidates: Invalidated::Messages, of_marks: false }
     }
 
-    /// An inner member that entries ending in the messages depend on.
+    /// A member of the object `member` that only the entries which end in the messages depend on.
     pub(super) const fn within(member: &'static str, inner: &'static str) -> Self {
         Self { inner: Some(inner), ..Self::messages(member) }
     }
@@ -62,7 +63,7 @@ impl Bind {
     }
 }
 
-/// Hashes of everything that cache entries depend on besides the text before them; 0: nothing.
+/// Hashes of everything that cache entries depend on besides the text before them. A hash is 0 if there is nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bound {
     /// For entries that end in the instructions.
@@ -71,42 +72,42 @@ pub struct Bound {
     pub messages: u64,
 }
 
-/// What the cache entries of a prompt depend on whose messages begin with number `first`.
+/// What the cache entries of a prompt depend on besides the text. `first` is the number of its first message.
 pub(super) fn bound(conversation: &Conversation, layout: &Layout, first: usize) -> Bound {
     if layout.binds.is_empty() {
         return Bound::default();
     }
     let (mut system, mut messages) = (Vec::new(), Vec::new());
-    let mut bind = |name: &str, said: &[u8], from: Anew| {
-        let told = |all: &mut Vec<u8>| {
-            for said in [name.as_bytes(), said] {
-                all.extend_from_slice(&(said.len() as u64).to_le_bytes());
-                all.extend_from_slice(said);
+    let mut bind = |name: &str, value: &[u8], invalidated: Invalidated| {
+        let append = |all: &mut Vec<u8>| {
+            for bytes in [name.as_bytes(), value] {
+                all.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+                all.extend_from_slice(bytes);
             }
         };
-        told(&mut messages);
-        if from == Anew::System {
-            told(&mut system);
+        append(&mut messages);
+        if invalidated == Invalidated::System {
+            append(&mut system);
         }
     };
     for row in layout.binds {
         if let Some(value) = row.value(conversation) {
-            bind(row.inner.unwrap_or(row.member), value.span.of(&conversation.body), row.from);
+            bind(row.inner.unwrap_or(row.member), value.span.of(&conversation.body), row.invalidates);
         }
     }
     let shown = conversation.messages.iter().skip(first).map(|message| message.index.shows);
     let Shows { images, cited } = shown.fold(Shows::default(), |all, one| all | one);
     if cited {
-        bind("citations", b"", Anew::System);
+        bind("citations", b"", Invalidated::System);
     }
     if images {
-        bind("image", b"", Anew::Messages);
+        bind("image", b"", Invalidated::Messages);
     }
-    let key = |all: &[u8]| if all.is_empty() { 0 } else { xxh3_64(all) };
-    Bound { system: key(&system), messages: key(&messages) }
+    let hash = |all: &[u8]| if all.is_empty() { 0 } else { xxh3_64(all) };
+    Bound { system: hash(&system), messages: hash(&messages) }
 }
 
-/// A hash of the names that the request has for what the provider holds before everything in the body; `None`: it
+/// A hash of the names by which a request refers to what the provider holds and reads before the body. `None` if it
 /// names nothing.
 pub(super) fn named(conversation: &Conversation, layout: &Layout) -> Option<u64> {
     let names = layout.names.iter().filter_map(|row| Some((row, row.value(conversation)?)));
@@ -122,13 +123,14 @@ pub(super) fn named(conversation: &Conversation, layout: &Layout) -> Option<u64>
     is_named.then(|| hash.digest())
 }
 
-/// The frame, as the provider's cache sees it, including instructions at the beginning of the messages.
+/// What precedes the messages of a prompt, as the provider's cache sees it. Instructions at the beginning of the
+/// messages count as well.
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
     let layout = &protocol.dialect().layout;
     let body = &*conversation.body;
     let prompt = prompt::frame(conversation, layout);
     let mut hash = Xxh3::new();
-    let read = prompt.blocks.iter().filter(|block| !prompt::is_aside(body, block));
+    let read = prompt.blocks.iter().filter(|block| !prompt::is_billing_header(body, block));
     read.for_each(|block| hash.update(&block.key.to_le_bytes()));
     let messages = conversation.messages.iter().enumerate();
     for (at, _) in messages.take_while(|(_, message)| message.index.role == Role::System) {

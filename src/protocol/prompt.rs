@@ -1,9 +1,9 @@
 //! A request as the provider's prompt cache sees it: blocks in the order of the prompt.
 //!
-//! Only hashes and lengths, because it is made twice for every request: for the original and for what was sent. Each
-//! message is hashed and weighed once. Neither the key nor the weight of a block depends on its cache mark, or on
-//! whether a text stands alone or as the only member of a block. Anything unreadable still is a block; nothing here
-//! fails.
+//! It holds only hashes and lengths, because it is made twice for every request: for the original and for what was
+//! sent. Each message is hashed and weighed once. Neither the key nor the weight of a block depends on its cache mark,
+//! or on whether a text stands alone or as the only text of a block. What cannot be read still counts as a block, so
+//! that nothing here fails.
 
 use std::sync::LazyLock;
 
@@ -30,23 +30,24 @@ pub struct Prompt {
     pub bound: Bound,
     /// A hash of the names of what the provider holds and reads before the blocks, if the request names any.
     pub named: Option<u64>,
-    /// Whether that is billed as read from a cache.
+    /// Whether what is held under these names is billed as read from a cache.
     pub named_is_cached: bool,
-    /// How many blocks at the end are instructions read behind the messages, which no cache keeps.
+    /// The number of blocks at the end that are instructions which the model reads after the messages. No cache keeps
+    /// them.
     pub late: usize,
 }
 
 /// A block of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// A hash of its content, without its mark.
+    /// A hash of its content without its cache mark.
     pub key: u128,
-    /// Its length as written, in bytes, as far as it is text.
+    /// The bytes of its text, as it is written in the body.
     pub bytes: u32,
-    /// The same without its mark, without what surrounds a text that could stand alone, and with runs that take few
-    /// tokens counted for little.
+    /// Its weight in bytes: its length without its cache mark and without the block around a text that could stand
+    /// alone, with runs that take few tokens counted for little.
     pub weight: u32,
-    /// Its tokens by a tokenizer, once counted.
+    /// The tokens that a tokenizer counts in it, once that is known.
     pub counted: Option<u32>,
     /// Its place in the body.
     pub span: Span,
@@ -63,7 +64,7 @@ pub struct Block {
 pub struct Thought {
     /// The key of its block.
     pub key: u128,
-    /// Identifies everything before it, other reasoning aside.
+    /// A hash of everything before it except other reasoning.
     pub before: u64,
 }
 
@@ -97,50 +98,55 @@ impl Block {
             (Scale::Bytes(unit), _) => (f64::from(self.bytes), unit),
             (Scale::Weights(unit), _) => (f64::from(self.weight), unit),
             (Scale::Counts(unit), Some(counted)) => (f64::from(counted), unit),
-            (Scale::Counts(unit), None) => (f64::from(self.weight) / USUAL, unit),
+            (Scale::Counts(unit), None) => (f64::from(self.weight) / DEFAULT_BYTES_PER_TOKEN, unit),
         };
         (size / unit).round().max(1.0) as u64
     }
 }
 
-/// Bytes per token, as a rule of thumb.
-const USUAL: f64 = 4.0;
-/// The fewest bytes, and the fewest counted tokens, that the body may have per billed token. With fewer, the provider
-/// holds a part of the prompt that is not in the body.
-const SHORTEST: (f64, f64) = (1.5, 0.4);
+/// The assumed bytes of weight per token, if nothing is known.
+const DEFAULT_BYTES_PER_TOKEN: f64 = 4.0;
+/// The fewest bytes of weight per billed token in a body that holds the whole prompt. If there are fewer, the provider
+/// holds a part of the prompt.
+const MIN_WEIGHT_PER_TOKEN: f64 = 1.5;
+/// The same in counted tokens per billed token.
+const MIN_COUNT_PER_TOKEN: f64 = 0.4;
 
 /// How the size of a prompt is converted to tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// By length: bytes per token.
+    /// By length, with this many bytes per token.
     Bytes(f64),
-    /// By weight: bytes of weight per token.
+    /// By weight, with this many bytes of weight per token.
     Weights(f64),
-    /// By counted tokens: counted tokens per token of the provider's.
+    /// By counted tokens, with this many per token of the provider's.
     Counts(f64),
 }
 
 impl Prompt {
-    /// The scale by which the size of the prompt equals the `billed` tokens; 0 if the provider reported none.
+    /// The scale by which the size of the prompt equals the `billed` tokens. `billed` is 0 if the provider reported
+    /// none.
     pub fn scale(&self, billed: u64) -> Scale {
         let counted: Option<u64> = self.blocks.iter().map(|block| block.counted.map(u64::from)).sum();
         let unit = |size: u64| size.max(1) as f64 / billed.max(1) as f64;
         match counted.filter(|counted| *counted > 0) {
             Some(counted) => Scale::Counts(if billed > 0 { unit(counted) } else { 1.0 }),
-            None => Scale::Weights(if billed > 0 { unit(self.weight()) } else { USUAL }),
+            None => Scale::Weights(if billed > 0 { unit(self.weight()) } else { DEFAULT_BYTES_PER_TOKEN }),
         }
     }
 
     /// The scale for the part of a billed prompt that is in the body, and the tokens of the rest: a history, a document
-    /// or a cached prefix that the provider holds. `hides`: whether the provider is known to hold such a part.
+    /// or a cached prefix that the provider holds. `hides` tells whether the provider is known to hold such a part; if
+    /// not, it is assumed to hold one only if the body is much too short for the `billed` tokens.
     pub fn held(&self, billed: u64, hides: bool) -> (Scale, u64) {
-        let (weight, count) = if hides { (USUAL, 1.0) } else { SHORTEST };
-        let usual = match self.scale(billed) {
-            Scale::Weights(unit) if unit < weight => Scale::Weights(USUAL),
-            Scale::Counts(unit) if unit < count => Scale::Counts(1.0),
+        let (min_weight, min_count) =
+            if hides { (DEFAULT_BYTES_PER_TOKEN, 1.0) } else { (MIN_WEIGHT_PER_TOKEN, MIN_COUNT_PER_TOKEN) };
+        let scale = match self.scale(billed) {
+            Scale::Weights(unit) if unit < min_weight => Scale::Weights(DEFAULT_BYTES_PER_TOKEN),
+            Scale::Counts(unit) if unit < min_count => Scale::Counts(1.0),
             whole => return (whole, 0),
         };
-        (usual, billed.saturating_sub(self.tokens(usual)))
+        (scale, billed.saturating_sub(self.tokens(scale)))
     }
 
     /// The tokens of all blocks.
@@ -148,7 +154,7 @@ impl Prompt {
         self.blocks.iter().map(|block| block.tokens(scale)).sum()
     }
 
-    /// The shape of the prompt. Every block has at least one token.
+    /// The shape of the prompt, by which the cache model works. Every block has at least one token.
     pub fn shape(&self, scale: Scale) -> PromptShape {
         let (kept, late) = self.blocks.split_at(self.kept());
         let Bound { mut system, mut messages } = self.bound;
@@ -189,9 +195,9 @@ impl Prompt {
         self.blocks.iter().filter(|block| block.share == share).map(|block| block.tokens(scale)).sum()
     }
 
-    /// The key of the instructions before the messages: equal keys mean equal instructions. `None` if there are none.
+    /// The key of the instructions before the messages. Equal keys mean equal instructions. `None` if there are none.
     pub fn instructions_key(&self, body: &[u8]) -> Option<u128> {
-        let mut keys = self.instructing(body).map(|block| block.key).peekable();
+        let mut keys = self.instruction_blocks(body).map(|block| block.key).peekable();
         keys.peek()?;
         let mut hash = Xxh3::new();
         keys.for_each(|key| hash.update(&key.to_le_bytes()));
@@ -201,7 +207,7 @@ impl Prompt {
     /// The text of these instructions, with one line for each text.
     pub fn instructions(&self, body: &[u8]) -> String {
         let mut texts = Vec::new();
-        for block in self.instructing(body) {
+        for block in self.instruction_blocks(body) {
             let raw = block.span.of(body);
             match scan::document(raw) {
                 Ok(root) => texts_in(raw, root, &mut texts),
@@ -211,11 +217,12 @@ impl Prompt {
         texts.join("\n")
     }
 
-    fn instructing<'p>(&'p self, body: &'p [u8]) -> impl Iterator<Item = &'p Block> {
+    /// The blocks of the instructions before the messages.
+    fn instruction_blocks<'p>(&'p self, body: &'p [u8]) -> impl Iterator<Item = &'p Block> {
         let head = self.blocks[..self.kept()]
             .iter()
             .take_while(|block| matches!(block.share, Share::Tools | Share::System));
-        head.filter(move |block| block.share == Share::System && !is_aside(body, block))
+        head.filter(move |block| block.share == Share::System && !is_billing_header(body, block))
     }
 
     /// Removes the reasoning in messages before number `before`.
@@ -245,8 +252,8 @@ impl Prompt {
         });
     }
 
-    /// The block before the messages of `whole` that is split in two in this prompt, provided that nothing else there
-    /// differs.
+    /// The number of the block before the messages of `whole` that is two blocks in this prompt. `None` if there is
+    /// none, or if anything else before the messages differs.
     pub fn splits(&self, whole: &Self) -> Option<usize> {
         let keys = |prompt: &Self| -> Vec<u128> {
             prompt.blocks[..prompt.frame()].iter().map(|block| block.key).collect()
@@ -262,14 +269,14 @@ impl Prompt {
     }
 }
 
-/// A prefix in Claude Code's instructions that the provider removes before anything else.
-static ASIDE: LazyLock<memmem::Finder<'static>> =
+/// The beginning of a block in Claude Code's instructions that the provider removes before it reads the prompt.
+static BILLING_HEADER: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(b"x-anthropic-billing-header:"));
-/// How many bytes of a block are searched for it.
-const NEAR: usize = 100;
+/// How many bytes at the beginning of a block are searched for it.
+const BILLING_HEADER_WITHIN: usize = 100;
 
-/// The texts in a value: the value itself, or members called `text` below `parts` or `content`. Without any, the
-/// value as it is written.
+/// Collects the texts in a value: the value itself, or members called `text`, also those below `parts` or `content`. If
+/// there are none, takes the value as it is written.
 fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
     let known = texts.len();
     match value.kind {
@@ -296,24 +303,25 @@ fn texts_in(raw: &[u8], value: Value, texts: &mut Vec<String>) {
 /// How a dialect's prompts are laid out, and what its marks are called.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Members that stand before the messages, unless they are late, in the provider's order.
+    /// Members that the provider puts before the messages, in this order, unless the model reads them after the
+    /// messages.
     pub(super) before: &'static [&'static str],
-    /// Members that cache entries depend on.
+    /// Members that cache entries depend on although they are not in the prompt.
     pub(super) binds: &'static [Bind],
-    /// Members that name something the provider holds, and reads before everything in the body.
+    /// Members that name something which the provider holds and reads before everything in the body.
     pub(super) names: &'static [Bind],
-    /// Whether these are names of caches: what is held under them is billed as read from a cache.
+    /// Whether these name caches, so that what is held under them is billed as read from a cache.
     pub(super) names_caches: bool,
     /// Members that mark a block or, in the outermost object, the end of the prompt.
     pub(super) marks: &'static [&'static str],
     /// Whether reasoning is encrypted.
     pub(super) sealed: bool,
-    /// Whether user messages before one of the provider's own summaries may still be read, because they may have been
+    /// Whether the model may still read user messages before one of the provider's own summaries: they may have been
     /// kept on purpose.
     pub(super) keeps_users: bool,
 }
 
-/// The prompt of a request.
+/// Reads the prompt of a request.
 pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     let mut prompt = frame(conversation, layout);
     let first = conversation.beginning();
@@ -322,14 +330,16 @@ pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
     prompt.named_is_cached = prompt.named.is_some() && layout.names_caches;
     for at in 0..conversation.messages.len() {
         let index = &conversation.messages[at].index;
+        // Whether the model reads the message even before the beginning, where the provider's own summary is.
         let is_kept = layout.keeps_users && matches!(index.role, Role::User | Role::System);
         if at < first.message as usize && !is_kept {
             continue;
         }
         let keys = keys_of(conversation, at, layout);
-        let read = |id: PartId| is_kept || id >= first;
-        for ((id, part), key) in conversation.parts_of(at).zip(keys).filter(|((id, _), _)| read(*id)) {
-            prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
+        for ((id, part), key) in conversation.parts_of(at).zip(keys) {
+            if is_kept || id >= first {
+                prompt.blocks.push(part_block(conversation, id, index.role, part, key, layout));
+            }
         }
     }
     let late = around_messages(conversation, layout, true);
@@ -359,20 +369,20 @@ pub(crate) fn before_messages(protocol: &dyn Protocol, conversation: &Conversati
     found.map(|value| value.span).filter(|span| conversation.late != Some(*span)).collect()
 }
 
-/// Whether the provider removes a block before anything else.
-pub(super) fn is_aside(body: &[u8], block: &Block) -> bool {
+/// Whether the provider removes a block before it reads the prompt.
+pub(super) fn is_billing_header(body: &[u8], block: &Block) -> bool {
     let raw = block.span.of(body);
-    ASIDE.find(&raw[..raw.len().min(NEAR)]).is_some()
+    BILLING_HEADER.find(&raw[..raw.len().min(BILLING_HEADER_WITHIN)]).is_some()
 }
 
-/// The part of a request's prompt before the messages, from members found when the body was read.
+/// The prompt without its messages and without what follows them.
 pub(super) fn frame(conversation: &Conversation, layout: &Layout) -> Prompt {
     let (body, members) = (&*conversation.body, &*conversation.members);
     let automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
     Prompt { blocks: around_messages(conversation, layout, false), automatic, ..Prompt::default() }
 }
 
-/// The blocks of the members before the messages, or of the `late` ones.
+/// The blocks of the members before the messages or, if `late`, of those that are read after them.
 fn around_messages(conversation: &Conversation, layout: &Layout, late: bool) -> Vec<Block> {
     let (body, members) = (&*conversation.body, &*conversation.members);
     let mut blocks = Vec::new();

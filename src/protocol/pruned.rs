@@ -88,7 +88,7 @@ impl From<&Value<'_>> for serde_json::Value {
     }
 }
 
-/// As JSON.
+/// Writes the value as JSON.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         serde_json::Value::from(self).fmt(formatter)
@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for Value<'de> {
     }
 }
 
-/// Whether a member of this name is skipped, at any depth: in no dialect does it hold figures.
+/// Whether a member of this name is skipped, at any depth. In no dialect does such a member hold figures.
 pub(super) fn is_content(name: &str) -> bool {
     matches!(
         name,

@@ -1,7 +1,7 @@
-//! The common part of reading answers: framing, bounded buffering, looking up figures.
+//! Reads answers in the way that all dialects have in common: framing, bounded buffering, looking up figures.
 //!
-//! Works on a copy of bytes that were passed on already, so nothing here fails: what is too large or not understood is
-//! ignored.
+//! It works on a copy of bytes that were passed on already, so nothing here fails: what is too large or not understood
+//! is ignored.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use crate::usage::Money;
 
 /// The largest JSON answer that is read for its usage, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
-/// How many bytes are buffered, at most, until it is clear whether an answer is a stream.
+/// The most bytes that are buffered until it is clear whether an answer is a stream.
 const MAX_HEAD: usize = 4096;
 
 /// What a dialect does with the documents and events in an answer.
@@ -52,10 +52,10 @@ pub(crate) struct Events<F> {
     visitor: F,
 }
 
-/// Reads an answer that is declared as a document. Some servers declare streams so too, or declare nothing: the first
-/// bytes decide.
+/// Reads an answer that is declared as a document, or not declared at all. Some servers declare streams in this way
+/// too, so the first bytes decide.
 struct Sniffing<F> {
-    /// The bytes received before it was clear.
+    /// The bytes received before that was decided.
     head: Vec<u8>,
     visitor: Option<F>,
     reader: Option<Box<dyn AnswerReader>>,
@@ -67,7 +67,7 @@ struct Framed<F> {
     visitor: F,
 }
 
-/// The reader for one kind of answer.
+/// The reader for answers that are framed in this way.
 pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -> Box<dyn AnswerReader> {
     match framing {
         Framing::Document => Box::new(Sniffing { head: Vec::new(), visitor: Some(visitor), reader: None }),
@@ -77,6 +77,7 @@ pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -
 }
 
 impl<F: AnswerVisitor + 'static> Sniffing<F> {
+    /// Passes everything to a reader for a stream or for a document from now on, beginning with the buffered bytes.
     fn decide(&mut self, is_stream: bool) {
         let Some(visitor) = self.visitor.take() else { return };
         let mut reader: Box<dyn AnswerReader> = if is_stream {
@@ -128,7 +129,7 @@ impl<F: AnswerVisitor> AnswerReader for Whole<F> {
     fn finish(&mut self) -> Answer {
         let bytes = self.bytes.strip_prefix(BOM).unwrap_or(&self.bytes);
         if bytes.trim_ascii_start().starts_with(b"[") {
-            items(bytes, &mut |item| self.visitor.event(item));
+            each_item(bytes, &mut |item| self.visitor.event(item));
         } else if let Some(document) = read(bytes) {
             self.visitor.document(&document);
             self.visitor.raw_document(bytes);
@@ -140,7 +141,7 @@ impl<F: AnswerVisitor> AnswerReader for Whole<F> {
 impl<F: AnswerVisitor> AnswerReader for Events<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { framer, visitor } = self;
-        framer.push(bytes, &mut |event| take(visitor, event));
+        framer.push(bytes, &mut |event| visit(visitor, event));
     }
 
     fn is_over(&self) -> bool {
@@ -149,7 +150,7 @@ impl<F: AnswerVisitor> AnswerReader for Events<F> {
 
     fn finish(&mut self) -> Answer {
         let Self { framer, visitor } = self;
-        framer.finish(&mut |event| take(visitor, event));
+        framer.finish(&mut |event| visit(visitor, event));
         visitor.answer()
     }
 }
@@ -157,7 +158,7 @@ impl<F: AnswerVisitor> AnswerReader for Events<F> {
 impl<F: AnswerVisitor> AnswerReader for Framed<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { frames, visitor } = self;
-        frames.push(bytes, &mut |event| take(visitor, event));
+        frames.push(bytes, &mut |event| visit(visitor, event));
     }
 
     fn is_over(&self) -> bool {
@@ -169,7 +170,8 @@ impl<F: AnswerVisitor> AnswerReader for Framed<F> {
     }
 }
 
-fn take<F: AnswerVisitor>(visitor: &mut F, event: &[u8]) {
+/// Shows an event to the visitor in the form that it needs.
+fn visit<F: AnswerVisitor>(visitor: &mut F, event: &[u8]) {
     let event = event.trim_ascii();
     if !event.starts_with(b"{") {
         visitor.literal(event);
@@ -180,8 +182,8 @@ fn take<F: AnswerVisitor>(visitor: &mut F, event: &[u8]) {
     }
 }
 
-/// Parses a document; `None` if it is not JSON. A value in it that is not is left out: a server may split what the
-/// model says within a character, or write a number that is none.
+/// Parses a document. A value in it that is not JSON is left out: a server may cut the model's text within a character,
+/// or write a number that is none. `None` if the document itself is not JSON.
 pub(super) fn read(bytes: &[u8]) -> Option<Value<'_>> {
     // Checking all bytes at once is cheaper than checking each text.
     let read = match str::from_utf8(bytes) {
@@ -192,22 +194,22 @@ pub(super) fn read(bytes: &[u8]) -> Option<Value<'_>> {
 }
 
 /// Calls `take` with the items of an array that may be cut off: a stream that is written as one document.
-fn items(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
+fn each_item(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     let mut rest = array.trim_ascii_start();
-    while let [b'[' | b',', after @ ..] = rest {
-        let mut values = serde_json::Deserializer::from_slice(after).into_iter();
+    while let [b'[' | b',', items @ ..] = rest {
+        let mut values = serde_json::Deserializer::from_slice(items).into_iter();
         let read = match values.next() {
-            Some(Ok(item)) => Some((item, &after[values.byte_offset()..])),
-            _ => lenient::first(after),
+            Some(Ok(item)) => Some((item, &items[values.byte_offset()..])),
+            _ => lenient::first(items),
         };
-        let Some((item, behind)) = read else { return };
+        let Some((item, after)) = read else { return };
         take(&item);
-        rest = behind.trim_ascii_start();
+        rest = after.trim_ascii_start();
     }
 }
 
-/// The largest count (of tokens or anything else) that is believed of one answer: thousands of windows. A larger one
-/// would drown all others in a sum.
+/// The largest count (of tokens or anything else) that is believed of one answer. That is thousands of windows; a
+/// larger count would drown all others in a sum.
 const MAX_COUNT: u64 = 1 << 32;
 
 /// The count at a path of keys, also if it is written as `1e3`, `1000.0` or `"1000"`. `None` if it is missing, null,
@@ -241,36 +243,36 @@ pub(crate) fn first_count(value: &Value<'_>, paths: &[&[&str]]) -> Option<u64> {
     counts().find(|tokens| *tokens > 0).or_else(|| counts().next())
 }
 
-/// Pico-dollars in a tick, the unit in which xAI states costs.
-const TICK: i128 = 100;
+/// Picodollars in a tick, the unit in which xAI states costs.
+const PICODOLLARS_PER_TICK: i128 = 100;
 
-/// The costs that are believed of one request, in pico-dollars: not negative, and small enough to be booked.
-const COSTS: RangeInclusive<i128> = 0..=i64::MAX as i128;
+/// The costs that are believed of one request, in picodollars: not negative, and small enough to be booked.
+const PLAUSIBLE_COSTS: RangeInclusive<i128> = 0..=i64::MAX as i128;
 
 /// The total cost that the provider states: OpenRouter does so in every dialect, and so do xAI and Perplexity (with its
 /// parts). If the caller uses a key of its own (`is_byok`), OpenRouter's `cost` is its fee only, and the cost at the
 /// provider behind it is added.
 pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
     if let Some(ticks) = whole_number(figures, &["cost_in_usd_ticks"]) {
-        return Some(Money::from_picodollars(i128::from(ticks) * TICK));
+        return Some(Money::from_picodollars(i128::from(ticks) * PICODOLLARS_PER_TICK));
     }
     let usd = |value: &Value<'_>| {
         let cost = Money::from_usd_str(&number(value)?.to_string()).ok();
-        cost.filter(|cost| COSTS.contains(&cost.picodollars()))
+        cost.filter(|cost| PLAUSIBLE_COSTS.contains(&cost.picodollars()))
     };
     let stated = figures.get("cost")?;
     let cost = usd(stated.get("total_cost").unwrap_or(stated))?;
     if figures.get("is_byok") != Some(&Value::Bool(true)) {
         return Some(cost);
     }
-    let behind = figures.get("cost_details")?.get("upstream_inference_cost")?;
-    Some(cost + usd(behind)?)
+    let inference = figures.get("cost_details")?.get("upstream_inference_cost")?;
+    Some(cost + usd(inference)?)
 }
 
-/// Notes the error of a document in `answer`, if it has one.
+/// Records the error of a document in `answer`, if it has one.
 pub(crate) fn take_error(answer: &mut Answer, document: &Value<'_>) {
-    if let Some(said) = error(document) {
-        answer.error = Some(said);
+    if let Some(error) = error(document) {
+        answer.error = Some(error);
         answer.error_words = error_words(document);
     }
 }

@@ -1,7 +1,7 @@
 //! Classifies refusals of any dialect, by the error itself and never by what it may quote.
 //!
-//! Only a code or sentence that certainly means it counts as a prompt that is too long. Any doubt counts as something
-//! else: a mistake would remove history for nothing.
+//! A prompt counts as too long only if a code or sentence certainly means that. In any doubt the refusal counts as
+//! something else: a mistake would remove history for nothing.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::answer::{Answer, Refused};
 use super::content::{leading_number, trailing_number};
 use super::lenient;
-use super::wording::{Counts, OVERFLOW, QUOTES, SAID_WITH_500, TEMPLATE, UNANSWERED};
+use super::wording::{Counts, OVERFLOW, OVERFLOW_WITH_500, QUOTES, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
 
-/// What an error means that is the body of a refusal, or at the beginning of an answer with status 200.
+/// The meaning of an error that is the body of a refusal, or that is at the beginning of an answer with status 200.
 pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
         400 | 422 | 500 => document_error(body),
@@ -25,7 +25,7 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
     };
     let Some(error) = error else { return Refused::Other };
     let says = |words: &[&str]| words.iter().any(|words| error.contains(words));
-    let known = if status == 500 && !says(SAID_WITH_500) { Refused::Other } else { overflow(&error) };
+    let known = if status == 500 && !says(OVERFLOW_WITH_500) { Refused::Other } else { overflow(&error) };
     match known {
         Refused::Other if matches!(status, 200 | 500) && says(TEMPLATE) => Refused::Malformed,
         Refused::Other if says(UNANSWERED) => Refused::Unanswered,
@@ -33,7 +33,7 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
     }
 }
 
-/// What an error inside an answer means.
+/// The meaning of an error inside an answer.
 pub fn refused_within(answer: &Answer) -> Refused {
     let message = answer.error.as_deref().map(own_words).unwrap_or_default();
     overflow(&[&*message, answer.error_words.as_deref().unwrap_or_default()].join("\n"))
@@ -50,7 +50,7 @@ pub fn status_within(answer: &Answer) -> Option<u16> {
     })
 }
 
-/// Classifies the text of an error, in lower case, by whether the prompt is too long.
+/// Decides by the text of an error, in lower case, whether the prompt is too long.
 fn overflow(error: &str) -> Refused {
     let Some(wording) = OVERFLOW.iter().find(|wording| error.contains(wording.says)) else {
         return Refused::Other;
@@ -62,17 +62,17 @@ fn overflow(error: &str) -> Refused {
             .filter(|number| *number > 0)
     };
     let limit = number(wording.limit);
-    let alone =
+    let prompt_alone =
         prompt_parts(error).or_else(|| number(wording.prompt).filter(|_| wording.counts == Counts::Prompt));
-    match (alone, limit) {
-        // A prompt as short as this is not the reason: shortening it would lose history for nothing.
+    match (prompt_alone, limit) {
+        // Such a short prompt is not the reason: shortening it would lose history for nothing.
         (Some(prompt), Some(limit)) if prompt < limit / 2 => Refused::Answer,
         (prompt, limit) => Refused::Overflow { limit, prompt: prompt.or_else(|| number(wording.prompt)) },
     }
 }
 
-/// The tokens of the prompt, if the error lists it apart from the answer: `9 tokens (5 in the messages, 4 in the
-/// completion)`.
+/// The tokens of the prompt alone, if the error states them apart from those of the answer: `9 tokens (5 in the
+/// messages, 4 in the completion)`.
 fn prompt_parts(error: &str) -> Option<u64> {
     const OF_PROMPT: [&str; 6] = [
         " in the messages",
@@ -91,7 +91,7 @@ fn document_error(body: &[u8]) -> Option<String> {
     error_text(&document(body)?)
 }
 
-/// Parses a document; what cannot be read in it is left out, so that half a character in a message hides nothing.
+/// Parses a document. What cannot be read in it is left out, so that half a character in a message hides nothing else.
 fn document(body: &[u8]) -> Option<Value> {
     let read = serde_json::from_slice(body).ok();
     read.or_else(|| lenient::document(body).as_ref().map(Value::from))
@@ -121,8 +121,7 @@ fn is_error(document: &Value) -> bool {
     error_member(document).is_some() || says("type") || says("object")
 }
 
-/// The text of an error in lower case: its message, code, type and their numbers, and those of an error that it
-/// passes on.
+/// The text of an error in lower case: its message, code, type and figures, and those of an error that it passes on.
 pub(super) fn error_text(document: &Value) -> Option<String> {
     let document = unwrapped(document);
     let error = error_member(document).or_else(|| {
@@ -160,7 +159,7 @@ fn own_words(message: &str) -> String {
     words
 }
 
-/// The complete events at the beginning of a stream, which may also be written as one long list.
+/// The complete events at the beginning of a stream. A stream may also be written as one long list.
 fn events(body: &[u8]) -> Vec<Value> {
     if let Some(items) = items(body) {
         let first = first_item(items).and_then(Result::ok);
@@ -190,16 +189,16 @@ fn first_item<'b, T: Deserialize<'b>>(items: &'b [u8]) -> Option<Result<T, serde
     if first.as_ref().is_err_and(serde_json::Error::is_eof) { None } else { Some(first) }
 }
 
-/// Whether the beginning of a stream tells how it continues: there is an event beyond a greeting.
+/// Whether the beginning of a stream tells how it continues. It does once there is an event other than a greeting.
 pub fn has_opened(body: &[u8]) -> bool {
     const GREETINGS: [&[u8]; 4] =
         [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];
     if let Some(items) = items(body) {
         return first_item::<IgnoredAny>(items).is_some();
     }
-    let whole = memchr::memrchr2(b'\n', b'\r', body).map_or(&body[..0], |end| &body[..end]);
+    let whole_lines = memchr::memrchr2(b'\n', b'\r', body).map_or(&body[..0], |end| &body[..end]);
     let mut has_opened = false;
-    each_event(whole, |event| {
+    each_event(whole_lines, |event| {
         let head = &event[..event.len().min(64)];
         has_opened |= !GREETINGS.iter().any(|greeting| memmem::find(head, greeting).is_some());
     });

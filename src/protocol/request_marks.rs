@@ -1,7 +1,7 @@
-//! Where a request marks its prompt for the provider's cache.
+//! Finds the cache marks of a request.
 //!
-//! Found by searching the bytes for the quoted name of the member, which no text can contain unescaped. A string that
-//! consists of that name counts as a mark too: then fewer marks seem to be free than are, which does no harm.
+//! The bytes are searched for the quoted name of the member, which no text can contain unescaped. A string that
+//! consists of that name counts as a mark too. Then fewer marks seem to be free than are, which does no harm.
 
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use memchr::memmem::Finder;
 use crate::conversation::{Hold, Marks, Message, PartId};
 use crate::json::Span;
 
-/// Built once: building it costs more than a search.
+/// The name of the member that is a mark. The finder is built once, since building it costs more than a search.
 static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""cache_control""#));
 const LONG: &[u8] = br#""1h""#;
-/// How many bytes are searched for the time to live, from the name on.
-const NEAR: usize = 80;
+/// How many bytes are searched for the lifetime, from the name on.
+const MAX_MARK_BYTES: usize = 80;
 
-/// The marks of a body whose messages are in `list`. `automatic` is the value of the body's own mark, if it has one:
-/// the provider puts that mark behind all others.
+/// Reads the marks of a body whose messages are in `list`. `automatic` is the value of the body's own mark, if it has
+/// one. The provider puts that mark after all others.
 pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &[Message]) -> Marks {
     let mut marks = Marks {
         members: [
@@ -29,11 +29,11 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
     };
     for (start, bytes) in [(0, &body[..list.range().start]), (list.range().end, &body[list.range().end..])] {
         for at in NAME.find_iter(bytes) {
-            let mark = near(bytes, at);
+            let mark = mark_at(bytes, at);
             marks.frame += 1;
             marks.long |= hold(mark) == Hold::Long;
-            let is_last = automatic.is_some_and(|value| names(body, start + at, value));
-            marks.frame_short |= !is_last && may_be_short(mark);
+            let is_automatic = automatic.is_some_and(|value| is_name_of(body, start + at, value));
+            marks.frame_short |= !is_automatic && may_be_short(mark);
         }
     }
     for (message, found) in messages.iter().enumerate().filter(|(_, found)| found.index.is_marked) {
@@ -43,7 +43,7 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
             // part.
             let part = parts.iter().position(|part| part.span.range().contains(&at));
             let part = part.unwrap_or_else(|| parts.len().saturating_sub(1)) as u32;
-            let hold = hold(near(raw, at));
+            let hold = hold(mark_at(raw, at));
             marks.long |= hold == Hold::Long;
             marks.parts.push((PartId { message: message as u32, part }, hold));
         }
@@ -53,12 +53,13 @@ pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &
     marks
 }
 
-fn near(bytes: &[u8], at: usize) -> &[u8] {
-    &bytes[at..bytes.len().min(at + NEAR)]
+/// The bytes of a mark, from its name on, and perhaps of what follows it.
+fn mark_at(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[at..bytes.len().min(at + MAX_MARK_BYTES)]
 }
 
 /// Whether the name at `at` is that of the member with this value.
-fn names(body: &[u8], at: usize, value: Span) -> bool {
+fn is_name_of(body: &[u8], at: usize, value: Span) -> bool {
     let between = body.get(at + NAME.needle().len()..value.range().start);
     between.is_some_and(|between| between.iter().all(|byte| b": \t\r\n".contains(byte)))
 }
@@ -68,19 +69,19 @@ pub(super) fn may_be_in(message: &[u8]) -> bool {
     NAME.find(message).is_some()
 }
 
-/// The lifetime of the mark that begins here. If it is not clear, it counts as long: marks before it must then be long
-/// too, which is never wrong.
-fn hold(near: &[u8]) -> Hold {
-    let Some(end) = memchr::memchr(b'}', near) else { return Hold::Long };
-    let value = &near[..end];
+/// The lifetime that the value of a mark asks for. If it is not clear, it counts as long: marks before it must then be
+/// long too, which is never wrong.
+fn hold(mark: &[u8]) -> Hold {
+    let Some(end) = memchr::memchr(b'}', mark) else { return Hold::Long };
+    let value = &mark[..end];
     let is_short =
         memchr::memchr(b'\\', value).is_none() && !value.windows(LONG.len()).any(|word| word == LONG);
     if is_short { Hold::Short } else { Hold::Long }
 }
 
-/// Whether the mark that begins here may be a short-lived one: marks behind it must then not be long-lived.
-fn may_be_short(near: &[u8]) -> bool {
-    let value = near[NAME.needle().len()..].trim_ascii_start();
+/// Whether a mark may be a short-lived one. Marks after it must then not be long-lived.
+fn may_be_short(mark: &[u8]) -> bool {
+    let value = mark[NAME.needle().len()..].trim_ascii_start();
     let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii_start();
     let end = memchr::memchr(b'}', value).unwrap_or(0);
     !value.starts_with(b"null") && !value[..end].windows(LONG.len()).any(|word| word == LONG)

@@ -1,6 +1,6 @@
-//! Lowers a plan to byte edits, for all dialects alike: the index says where literals, blocks and messages stand.
+//! Lowers a plan to byte edits, for all dialects alike: the index holds the positions of literals, blocks and messages.
 //!
-//! Nothing is decided here: what no operation of the plan names keeps its bytes.
+//! Nothing is decided here. Bytes that no operation of the plan concerns stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::plan::{LeafEdit, Op, Plan, Refusal};
 /// Why a plan cannot be lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Lowering {
-    /// It breaks a rule.
+    /// The plan breaks a rule.
     #[error("refused plan: {0}")]
     Refused(#[from] Refusal),
-    /// Its edits overlap.
+    /// The edits overlap.
     #[error("overlapping edits")]
     Overlap,
 }
@@ -31,7 +31,7 @@ pub(crate) fn lower(
     let mut omitted: BTreeMap<u32, Vec<PartId>> = BTreeMap::new();
     for op in &plan.ops {
         match op {
-            Op::Text { part, leaves } => text(conversation, *part, leaves, &mut edits)?,
+            Op::Text { part, leaves } => edit_texts(conversation, *part, leaves, &mut edits)?,
             Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
             Op::Mark { part, hold } => mark(conversation, *part, *hold, &mut edits)?,
             Op::Split { bytes, mark } => split(conversation, *bytes, *mark, &mut edits)?,
@@ -54,7 +54,7 @@ pub(crate) fn lower(
     Edits::new(edits).map_err(|_| Lowering::Overlap)
 }
 
-/// Appends text in front of the closing quote: the literal keeps its spelling.
+/// Inserts text before the closing quote of a literal, which otherwise keeps its spelling.
 fn append(
     conversation: &Conversation,
     id: PartId,
@@ -70,7 +70,8 @@ fn append(
     Ok(())
 }
 
-/// Splits a literal in place: each piece keeps its spelling.
+/// Splits the literal of the instructions into two text blocks, each of which keeps its spelling. The first gets the
+/// mark, if there is one.
 fn split(
     conversation: &Conversation,
     bytes: u32,
@@ -90,21 +91,21 @@ fn split(
 
 /// Removes reasoning from a message: from its list of blocks, or from the message object itself.
 fn omit(conversation: &Conversation, parts: &[PartId]) -> Result<Vec<Edit>, Lowering> {
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     for id in parts {
         let part = conversation.part(*id).ok_or(Refusal::Missing)?;
         let slots = part.slots().ok_or(Refusal::Protected)?;
-        gone.push((slots, slots.of(part.span).ok_or(Refusal::Missing)?));
+        removed.push((slots, slots.of(part.span).ok_or(Refusal::Missing)?));
     }
     let message = parts.first().ok_or(Refusal::Missing)?.message;
-    Ok(drops(conversation, message, gone))
+    Ok(remove_items(conversation, message, removed))
 }
 
-/// Removes items from the lists or objects of a message, each given with its slot: all removals from one list are
-/// made together.
-fn drops(conversation: &Conversation, message: u32, gone: Vec<(&Slots, usize)>) -> Vec<Edit> {
+/// Removes items from the lists or objects of a message, each given with its slot. All removals from one list are made
+/// together, because neighbours share a comma.
+fn remove_items(conversation: &Conversation, message: u32, removed: Vec<(&Slots, usize)>) -> Vec<Edit> {
     let mut containers: Vec<(&Slots, Vec<usize>)> = Vec::new();
-    for (slots, slot) in gone {
+    for (slots, slot) in removed {
         match containers.iter_mut().find(|(known, _)| known.array == slots.array) {
             Some((_, drop)) => drop.push(slot),
             None => containers.push((slots, vec![slot])),
@@ -118,12 +119,13 @@ fn drops(conversation: &Conversation, message: u32, gone: Vec<(&Slots, usize)>) 
     edits.collect()
 }
 
+/// Adds a mark at the end of a part.
 fn mark(conversation: &Conversation, id: PartId, hold: Hold, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
     let place = conversation.mark_place(id).ok_or(Refusal::Missing)?;
     mark_block(conversation, place, hold, edits)
 }
 
-/// Adds a mark as the last member of a block. A string becomes a list with one block.
+/// Adds a mark as the last member of a block. A string becomes a list with one text block.
 fn mark_block(
     conversation: &Conversation,
     at: Span,
@@ -141,33 +143,34 @@ fn mark_block(
     Ok(())
 }
 
-/// Edits texts in a call's arguments: each literal in place or, if the arguments are themselves in a string, that
-/// string.
-fn arguments(
+/// Edits texts in a call's arguments. Each literal is replaced in place; if the arguments are themselves in a string,
+/// that whole string is replaced.
+fn edit_arguments(
     conversation: &Conversation,
     id: PartId,
     edits: &[(u32, LeafEdit)],
 ) -> Result<Vec<Edit>, Lowering> {
     let texts = conversation.argument_texts(id).ok_or(Refusal::Missing)?;
-    let mut said = Vec::new();
+    let mut replaced = Vec::new();
     for (at, edit) in edits {
         let LeafEdit::Replace(text) = edit else { return Err(Refusal::NotRemovable.into()) };
-        said.push((*at as usize, &**text));
+        replaced.push((*at as usize, &**text));
     }
     match conversation.part(id).and_then(Part::arguments).ok_or(Refusal::Missing)? {
         Arguments::Value(span) => {
             let base = conversation.absolute(id.message, span).start as usize;
-            let edits = texts.edits(said).ok_or(Refusal::Missing)?.into_iter();
+            let edits = texts.edits(replaced).ok_or(Refusal::Missing)?.into_iter();
             Ok(edits.map(|edit| Edit { at: edit.at.shift(base), ..edit }).collect())
         }
         Arguments::Encoded(span) => {
-            let whole = texts.with(said).ok_or(Refusal::Missing)?;
+            let whole = texts.with(replaced).ok_or(Refusal::Missing)?;
             Ok(vec![Edit::replace(conversation.absolute(id.message, span), string::encode(&whole))])
         }
     }
 }
 
-fn text(
+/// Replaces or removes texts and media of a part.
+fn edit_texts(
     conversation: &Conversation,
     id: PartId,
     leaves: &[(u32, LeafEdit)],
@@ -175,35 +178,35 @@ fn text(
 ) -> Result<(), Lowering> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     if part.kind() == PartKind::ToolCall {
-        edits.extend(arguments(conversation, id, leaves)?);
+        edits.extend(edit_arguments(conversation, id, leaves)?);
         return Ok(());
     }
-    let mut gone = Vec::new();
+    let mut removed = Vec::new();
     for (at, edit) in leaves {
         let (block, slots) = part.block(*at as usize).ok_or(Refusal::Missing)?;
         match edit {
             LeafEdit::Replace(text) => {
-                let (here, said) = match part.leaves().get(*at as usize) {
+                let (span, literal) = match part.leaves().get(*at as usize) {
                     Some(leaf) => (leaf.span, string::encode(text)),
-                    None => in_place_of(part, block, text)?,
+                    None => text_block_for(part, block, text)?,
                 };
-                edits.push(Edit::replace(conversation.absolute(id.message, here), said));
+                edits.push(Edit::replace(conversation.absolute(id.message, span), literal));
             }
             LeafEdit::Remove => {
                 let slot = block.slot.ok_or(Refusal::NotRemovable)?;
-                gone.push((slots.ok_or(Refusal::NotRemovable)?, slot as usize));
+                removed.push((slots.ok_or(Refusal::NotRemovable)?, slot as usize));
             }
         }
     }
-    edits.extend(drops(conversation, id.message, gone));
+    edits.extend(remove_items(conversation, id.message, removed));
     Ok(())
 }
 
-/// A text block that replaces an image or a document, and the span that it replaces.
-fn in_place_of(part: &Part, media: &Leaf, text: &str) -> Result<(Span, String), Lowering> {
+/// The text block that takes the place of an image or a document, and the span that it replaces.
+fn text_block_for(part: &Part, media: &Leaf, text: &str) -> Result<(Span, String), Lowering> {
     let kind = part.text_for_media().ok_or(Refusal::NotReplaceable)?;
     let slots = part.media_list().map(|media| &media.slots);
     let slot = media.slot.ok_or(Refusal::Missing)? as usize;
-    let here = slots.and_then(|slots| slots.items.get(slot)).ok_or(Refusal::Missing)?;
-    Ok((*here, format!(r#"{{"type":"{kind}","text":{}}}"#, string::encode(text))))
+    let span = slots.and_then(|slots| slots.items.get(slot)).ok_or(Refusal::Missing)?;
+    Ok((*span, format!(r#"{{"type":"{kind}","text":{}}}"#, string::encode(text))))
 }

@@ -1,28 +1,30 @@
-//! Recognises the part of a list of messages that an earlier request had too.
+//! Recognises the messages of a list that an earlier request had too.
 //!
-//! Agents send their history again with every request. A message with the same position in the list and the same bytes
-//! as in an earlier request is neither scanned nor looked up again: an equal hash of its bytes is enough. A message
-//! that was changed in place, as by a cache mark that moved, is read like a new one, and those behind it are recognised
-//! again.
+//! Agents send their history again with every request. A message with the same position and the same bytes as in an
+//! earlier request is neither scanned nor looked up again: its hash is compared with that of the message which an
+//! earlier list, the trail, had at that position. A message that was changed in place, for instance by a cache mark
+//! that moved, is read like a new one, and the messages after it are recognised again.
 
 use bytes::Bytes;
 
 use crate::conversation::{Memo, Step, Trail};
 use crate::json::scan::Value;
 
-/// The shortest list for which this is worth its while.
+/// The shortest list for which a trail is kept. Shorter ones are not worth it.
 pub(super) const MIN_MESSAGES: usize = 8;
-/// After more than this many different messages in a row, the rest of the list is assumed to be different.
+/// After more than this many changed messages in a row, the rest of the list is assumed to be different too.
 const MAX_MISSES: u32 = 4;
 
-/// Walks along a list of messages and, in parallel, along an earlier one with the same first message.
+/// Walks along a list of messages and, in parallel, along an earlier list with the same first message.
 pub(super) struct Walk<'m> {
     body: &'m Bytes,
     dialect: &'m str,
     memo: &'m dyn Memo,
+    /// The earlier list; `None` until the first message is known, or if there is no such list.
     trail: Option<Trail>,
+    /// How many messages in a row were not those of the trail.
     misses: u32,
-    /// For each message so far: what the earlier list knows of it, if it is the same.
+    /// For each message so far: the step of the trail, if it is the same message.
     steps: Vec<Option<Step>>,
 }
 
@@ -31,7 +33,8 @@ impl<'m> Walk<'m> {
         Self { body, dialect, memo, trail: None, misses: 0, steps: Vec::new() }
     }
 
-    /// The length of the message that begins at byte `at`, behind the messages `before`; `None` if it is not known.
+    /// The length of the message that begins at byte `at`, after the messages `before`. `None` if it is not the message
+    /// that the trail has there, so that it must be scanned.
     pub(super) fn step(&mut self, before: &[Value], at: usize) -> Option<usize> {
         if let [first] = before {
             self.trail = self.memo.trail(self.memo.key(self.dialect, first.span.of(self.body)));
@@ -45,13 +48,13 @@ impl<'m> Walk<'m> {
         length
     }
 
-    /// Whether the bytes at `at` are those of a known message.
+    /// Whether the bytes from `at` on are those of a step of the trail.
     fn is_at(&self, step: &Step, at: usize) -> bool {
         let raw = self.body.get(at..at + step.length as usize);
         raw.is_some_and(|raw| raw.ends_with(b"}") && self.memo.key(self.dialect, raw) == step.key)
     }
 
-    /// For each message of the list: what is known of it.
+    /// For each message of the list: the step of the trail, if it is the same message.
     pub(super) fn into_steps(self) -> Vec<Option<Step>> {
         self.steps
     }

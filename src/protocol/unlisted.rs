@@ -13,13 +13,13 @@ pub struct Unlisted {
     pub model: Option<Box<str>>,
     /// The session id in the body.
     pub session: Option<Box<str>>,
-    /// The id of what it continues: an earlier answer, or a history that the provider keeps.
+    /// The id of the earlier answer that it continues, or of a history that the provider keeps.
     pub continues: Box<str>,
     /// Whether the provider keeps the history with the new answer.
     pub is_kept: bool,
 }
 
-/// Reads a request without a list of messages. `None` for one with a list, even if that is unreadable.
+/// Reads a request without a list of messages. `None` if there is a list, even if that cannot be read.
 pub fn unlisted(protocol: &dyn Protocol, body: &Bytes) -> Option<Unlisted> {
     let frame = Document::frame(body, protocol.list()).ok()?;
     let list = frame.get(protocol.list()).filter(|list| list.kind != Kind::Null);

@@ -1,4 +1,5 @@
-//! The rules of providers for histories: who speaks when, how calls and results pair, no blank texts.
+//! Checks histories against the rules of providers: whose message may follow whose, how calls and results pair, which
+//! texts may be blank.
 //!
 //! Whoever edits a request uses these rules to verify that it is still accepted. They are never a reason to refuse a
 //! request as it came.
@@ -32,7 +33,7 @@ pub enum Invalid {
     /// Instructions stand where they are not allowed.
     #[error("message {0}: instructions out of place")]
     Instructions(usize),
-    /// The reasoning of two answers is not separated, or is followed by nothing.
+    /// The reasoning of two answers meets in one message, or no answer follows the reasoning.
     #[error("message {0}: reasoning out of place")]
     Reasoning(usize),
 }
@@ -53,20 +54,20 @@ pub(super) struct Rules {
     /// Instructions may stand only at the end or before an answer: never first, and behind an answer only if it ends
     /// with a result of the provider's own tools.
     pub(super) instructions_before_answers: bool,
-    /// Reasoning is signed: that of two answers must not meet in one message.
+    /// Reasoning is signed, so the reasoning of two answers must not meet in one message.
     pub(super) reasoning_apart: bool,
-    /// Reasoning must be followed by what it led to.
+    /// Reasoning must be followed by the item that it led to.
     pub(super) reasoning_followed: bool,
 }
 
 /// Where the results of calls must stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Results {
-    /// Directly behind the calls, before anything else.
+    /// Directly after the calls, before anything else.
     First,
-    /// Behind the calls, before the model's next message.
+    /// After the calls, before the model's next message.
     Together,
-    /// Anywhere behind the calls.
+    /// Anywhere after the calls.
     Later,
 }
 
@@ -92,23 +93,24 @@ pub(super) fn check(conversation: &Conversation, rules: &Rules) -> Result<(), In
     if rules.ends_with_client && last.index.role == Role::Assistant {
         return Err(Invalid::Last(messages.len() - 1));
     }
-    let mut turnover = Turnover::default();
+    let mut calls = OpenCalls::default();
     for at in 0..messages.len() {
-        order(messages, at, rules)?;
-        pairs(conversation, at, rules, &mut turnover)?;
-        blanks(conversation, at, rules.blanks)?;
+        check_order(messages, at, rules)?;
+        check_pairs(conversation, at, rules, &mut calls)?;
+        check_blanks(conversation, at, rules.blanks)?;
     }
-    if turnover.open.is_empty() { Ok(()) } else { Err(Invalid::Unanswered(messages.len())) }
+    if calls.open.is_empty() { Ok(()) } else { Err(Invalid::Unanswered(messages.len())) }
 }
 
 /// The calls that await their results.
 #[derive(Default)]
-struct Turnover<'a> {
+struct OpenCalls<'a> {
     open: Vec<&'a str>,
+    /// The ids of all calls so far.
     seen: std::collections::HashSet<&'a str>,
 }
 
-fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> {
+fn check_order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> {
     let role = |at: usize| messages.get(at).map(|message| message.index.role);
     let thinks = |at: usize| messages[at].index.parts.iter().any(|part| part.kind() == PartKind::Thinking);
     if rules.instructions_before_answers
@@ -131,53 +133,56 @@ fn order(messages: &[Message], at: usize, rules: &Rules) -> Result<(), Invalid> 
 /// Whether a message directly follows an answer that does not end with a result of the provider's own tools.
 fn follows_an_answer(messages: &[Message], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| &messages[before].index) else { return false };
-    let found =
+    let ends_with_result =
         before.parts.last().is_some_and(|part| part.kind() == PartKind::Hosted && part.tool().is_none());
-    before.role == Role::Assistant && !found
+    before.role == Role::Assistant && !ends_with_result
 }
 
-fn pairs<'a>(
+fn check_pairs<'a>(
     conversation: &'a Conversation,
     at: usize,
     rules: &Rules,
-    turnover: &mut Turnover<'a>,
+    calls: &mut OpenCalls<'a>,
 ) -> Result<(), Invalid> {
     let message = &conversation.messages[at].index;
-    let goes_on = rules.results == Results::Together && at > 0 && {
+    let continues_answer = rules.results == Results::Together && at > 0 && {
         let before = conversation.messages[at - 1].index.role;
         before == Role::Assistant && message.role == Role::Assistant
     };
-    let speaks = matches!(message.role, Role::Assistant | Role::System) && !goes_on;
-    if rules.results != Results::Later && speaks {
-        turnover.closed(at)?;
+    let closes_calls = matches!(message.role, Role::Assistant | Role::System) && !continues_answer;
+    if rules.results != Results::Later && closes_calls {
+        calls.require_none(at)?;
     }
     for part in &message.parts {
         let id = part.call_id();
         match (part.kind(), id) {
             (PartKind::ToolCall, Some(id)) => {
-                if !turnover.seen.insert(id) && rules.unique_ids {
+                if !calls.seen.insert(id) && rules.unique_ids {
                     return Err(Invalid::Reused(at));
                 }
-                turnover.open.push(id);
+                calls.open.push(id);
             }
             (PartKind::ToolResult, id) => {
-                let call = turnover.open.iter().position(|open| Some(*open) == id);
-                turnover.open.swap_remove(call.ok_or(Invalid::Orphan(at))?);
+                let call = calls.open.iter().position(|open| Some(*open) == id);
+                calls.open.swap_remove(call.ok_or(Invalid::Orphan(at))?);
             }
-            _ if rules.results == Results::First && message.role != Role::Assistant => turnover.closed(at)?,
+            _ if rules.results == Results::First && message.role != Role::Assistant => {
+                calls.require_none(at)?;
+            }
             _ => {}
         }
     }
     Ok(())
 }
 
-impl Turnover<'_> {
-    fn closed(&self, at: usize) -> Result<(), Invalid> {
+impl OpenCalls<'_> {
+    /// Fails if a call awaits its result.
+    fn require_none(&self, at: usize) -> Result<(), Invalid> {
         if self.open.is_empty() { Ok(()) } else { Err(Invalid::Unanswered(at)) }
     }
 }
 
-fn blanks(conversation: &Conversation, at: usize, refused: Blanks) -> Result<(), Invalid> {
+fn check_blanks(conversation: &Conversation, at: usize, refused: Blanks) -> Result<(), Invalid> {
     /// Longer literals, in bytes, are assumed not to be blank.
     const LONG: usize = 256;
     let is_blank = |id: PartId, leaf: usize| {
@@ -188,8 +193,8 @@ fn blanks(conversation: &Conversation, at: usize, refused: Blanks) -> Result<(),
         for (leaf, place) in part.leaves().iter().enumerate() {
             let is_block = place.slot.is_some() || (part.kind() == PartKind::Text && place.span != part.span);
             // A result may be an empty string.
-            let judged = is_block || (part.kind() == PartKind::Text && refused == Blanks::All);
-            if judged && place.span.len() <= LONG && is_blank(id, leaf) {
+            let is_checked = is_block || (part.kind() == PartKind::Text && refused == Blanks::All);
+            if is_checked && place.span.len() <= LONG && is_blank(id, leaf) {
                 return Err(Invalid::Blank(at));
             }
         }

@@ -1,14 +1,14 @@
-//! The weight of a text in a prompt: its length in bytes, with long runs of white space or of one punctuation mark
-//! counted for little.
+//! Computes the weight of a text in a prompt: its length in bytes, with long runs of white space or of one punctuation
+//! mark counted for little.
 //!
 //! A token holds a few bytes of words or of data, but a whole indentation, or a whole ruler of dashes. The tokens of a
 //! prompt are divided among its texts by weight. By length, a text of mostly white space would get far too many, and so
 //! would one whose characters are written as escapes.
 
-/// Bytes of a run that count in full: a run is one token, and splits the text around it into two.
-const HEAD: usize = 6;
-/// How many of the bytes behind these count as one.
-const TAIL: usize = 32;
+/// The first bytes of a run, which count in full: a run is one token, and splits the text around it into two.
+const FULL_BYTES: usize = 6;
+/// How many of the later bytes of a run count as one.
+const BYTES_PER_UNIT: usize = 32;
 
 /// The weight of a text as it is written in a JSON string.
 pub(super) fn of(raw: &[u8]) -> u32 {
@@ -26,14 +26,14 @@ pub(super) fn of(raw: &[u8]) -> u32 {
         } else {
             1
         };
-        weight += len.min(HEAD) + len.saturating_sub(HEAD) / TAIL;
+        weight += len.min(FULL_BYTES) + len.saturating_sub(FULL_BYTES) / BYTES_PER_UNIT;
         at += len;
     }
     u32::try_from(weight).unwrap_or(u32::MAX)
 }
 
-/// The length in bytes of the escape that a text begins with, as it is written and in UTF-8, if it is a backslash or a
-/// character outside ASCII. Of a surrogate pair each half counts half.
+/// If a text begins with an escaped backslash or an escaped character outside ASCII: the lengths of the escape in
+/// bytes, as it is written and as UTF-8. Each half of a surrogate pair counts as half of the character.
 fn escaped(raw: &[u8]) -> Option<(usize, usize)> {
     match raw {
         [b'\\', b'\\', ..] => Some((2, 2)),

@@ -1,12 +1,12 @@
-//! The error texts by which servers say that a prompt is too long: codes and sentences that certainly mean it.
+//! The error texts by which servers say that a prompt is too long: codes and sentences that certainly mean that.
 //!
-//! One table for all dialects: a text comes from whoever serves the model, and resellers pass it on in any dialect. All
-//! in lower case.
+//! There is one table for all dialects: a text comes from whoever serves the model, and resellers pass it on in any
+//! dialect. All texts are in lower case.
 
 /// A way to say that a prompt is too long.
 #[derive(Debug)]
 pub(super) struct Wording {
-    /// Occurs in the error's message, code or type.
+    /// The text that occurs in the error's message, code or type.
     pub(super) says: &'static str,
     /// Texts that may precede the number of tokens that fit.
     pub(super) limit: &'static [&'static str],
@@ -21,7 +21,7 @@ pub(super) struct Wording {
 pub(super) enum Counts {
     /// The prompt, and perhaps the requested answer too.
     Request,
-    /// The prompt only. It may be the requested answer that does not fit beside it.
+    /// The prompt only. If it is short, the requested answer is what does not fit.
     Prompt,
 }
 
@@ -68,7 +68,7 @@ const fn prompt(
     Wording { says, limit, prompt, counts: Counts::Prompt }
 }
 
-/// Errors that mean that the prompt is too long. The first that occurs in an error tells where its numbers are.
+/// The texts that mean that the prompt is too long. The first one that occurs in an error tells where its numbers are.
 pub(super) const OVERFLOW: &[Wording] = &[
     // Anthropic, and what older models and resellers make of it.
     request(
@@ -119,7 +119,8 @@ pub(super) const OVERFLOW: &[Wording] = &[
 ];
 
 /// Those of [`OVERFLOW`] that llama.cpp reports with status 500.
-pub(super) const SAID_WITH_500: &[&str] = &["exceed_context_size_error", "context size has been exceeded"];
+pub(super) const OVERFLOW_WITH_500: &[&str] =
+    &["exceed_context_size_error", "context size has been exceeded"];
 
 /// Errors about messages that the model's chat template rejects. Servers report them as faults of their own.
 pub(super) const TEMPLATE: &[&str] = &["jinja", "raise_exception", "roles must alternate"];

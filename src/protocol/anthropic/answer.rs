@@ -1,9 +1,9 @@
-//! Usage and endings of answers.
+//! Reads the usage and the end of answers.
 //!
 //! In a stream, `message_start` states the prompt figures and the split of cache writes by lifetime, and every
 //! `message_delta` repeats cumulative figures. Server-side compactions are billed in addition to the top-level figures.
-//! So is the output of a model that declined after it had begun, if the provider went on with another model: the
-//! top-level figures are those of the other one.
+//! If a model declined after it had begun, and the provider went on with another model, the top-level figures are those
+//! of the other model, and the output of the first one is billed in addition.
 //!
 //! If the provider's own tools ran, the figures at the end are a sum over all calls of the model, each of which read
 //! the prompt again. Those at the beginning are of the first call.
@@ -30,34 +30,36 @@ struct Messages {
     /// The prompt size in tokens that a stream states at its beginning.
     opening: Option<u64>,
     /// Whether the provider's own tools ran.
-    has_served: bool,
+    has_run_tools: bool,
     /// Whether the content block that began last is a summary of the history.
     is_summary: bool,
 }
 
-/// Counts of calls of the provider's own tools, below `server_tool_use`.
-const SERVED: &[&str] =
+/// The counts of calls of the provider's own tools, below `server_tool_use`.
+const TOOL_COUNTS: &[&str] =
     &["web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests"];
 
 impl Messages {
+    /// Reads the whole message of an answer, or the one at the beginning of a stream.
     fn message(&mut self, message: &Value<'_>) {
         self.answer.id = text(message, &["id"]);
         self.answer.model = text(message, &["model"]);
-        self.end(message);
-        self.common(message);
+        self.stop(message);
+        self.figures(message);
     }
 
-    fn end(&mut self, holder: &Value<'_>) {
+    fn stop(&mut self, holder: &Value<'_>) {
         if let Some(stop) = text(holder, &["stop_reason"]) {
             self.answer.stop = Some(DIALECT.stop(stop));
         }
     }
 
-    fn common(&mut self, holder: &Value<'_>) {
+    /// Reads what messages and deltas state in the same form: usage, edits of the history, dropped reasoning.
+    fn figures(&mut self, holder: &Value<'_>) {
         if let Some(figures) = holder.get("usage") {
             self.usage.fold(usage(figures));
             let has_run = |tool: &&str| count(figures, &["server_tool_use", tool]) > Some(0);
-            self.has_served |= SERVED.iter().any(has_run);
+            self.has_run_tools |= TOOL_COUNTS.iter().any(has_run);
             // The beginning of a stream names the model that declined.
             if let Some(model) = steps(figures).iter().rev().find_map(fallback) {
                 self.answer.model = Some(model.to_owned());
@@ -65,8 +67,8 @@ impl Messages {
         }
         let edits = holder.get("context_management").and_then(|made| made.get("applied_edits"));
         let mut edits = edits.map(Value::items).unwrap_or_default().iter();
-        self.usage.prompt_is_cut |= edits.any(|edit| kind(edit).is_some_and(edits::is_one));
-        // After a fallback in mid-stream they are listed again.
+        self.usage.prompt_is_cut |= edits.any(|edit| kind(edit).is_some_and(edits::is_known));
+        // After a fallback in mid-stream, the dropped blocks are listed again.
         let changes = holder.get("input_transformations").map(Value::items).unwrap_or_default();
         let dropped = changes.iter().filter(|change| kind(change) == Some("thinking_dropped"));
         self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(dropped.count() as u32);
@@ -79,7 +81,7 @@ impl AnswerVisitor for Messages {
         memmem::find(head, b"content_block_").is_none() && memmem::find(head, b"\"ping\"").is_none()
     }
 
-    /// Content blocks. Only the seals of a summary are read: a later request that begins with them continues this one.
+    /// Reads only the seals of a summary in content blocks: a later request that begins with them continues this one.
     fn skipped(&mut self, event: &[u8]) {
         let head = &event[..event.len().min(96)];
         if memmem::find(head, b"content_block_start").is_some() {
@@ -98,15 +100,15 @@ impl AnswerVisitor for Messages {
             Some("message_start") => {
                 if let Some(message) = event.get("message") {
                     self.message(message);
-                    let told = self.usage.clone().finish().filter(|usage| !usage.prompt_is_unknown);
-                    self.opening = told.map(|usage| usage.tokens.prompt()).filter(|prompt| *prompt > 0);
+                    let stated = self.usage.clone().finish().filter(|usage| !usage.prompt_is_unknown);
+                    self.opening = stated.map(|usage| usage.tokens.prompt()).filter(|prompt| *prompt > 0);
                 }
             }
             Some("message_delta") => {
                 if let Some(delta) = event.get("delta") {
-                    self.end(delta);
+                    self.stop(delta);
                 }
-                self.common(event);
+                self.figures(event);
             }
             Some("message_stop") => self.answer.complete = true,
             Some("error") => {
@@ -139,7 +141,7 @@ impl AnswerVisitor for Messages {
     }
 
     fn answer(&mut self) -> Answer {
-        if self.has_served && self.usage.last_prompt.is_none() {
+        if self.has_run_tools && self.usage.last_prompt.is_none() {
             self.usage.own = Some(self.opening.map_or(Own::Unknown, Own::Some));
         }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
@@ -164,8 +166,9 @@ fn usage(figures: &Value<'_>) -> Partial {
     }
 }
 
-/// Fills in the split of cache writes into 5 min and 1 h from the per-call figures (`iterations`), if `sum` has none
-/// and the calls add up to it: later events of a stream state only the total.
+/// Fills in how cache writes divide into those for 5 minutes and for 1 hour, from the figures of each call
+/// (`iterations`), if `sum` does not state that and the calls add up to it. Later events of a stream state only the
+/// total.
 fn with_write_split(sum: Partial, steps: &[Value<'_>]) -> Partial {
     let answering = steps.iter().rev().find_map(fallback);
     let is_own = |step: &&Value<'_>| match kind(step) {
@@ -179,8 +182,8 @@ fn with_write_split(sum: Partial, steps: &[Value<'_>]) -> Partial {
     let calls: Vec<Partial> = steps.iter().filter(is_own).map(counts).collect();
     let all = |of: fn(&Partial) -> Option<u64>| calls.iter().filter_map(of).fold(0, u64::saturating_add);
     let (short, long) = (all(|call| call.cache_write_5m), all(|call| call.cache_write_1h));
-    let is_told = sum.cache_write_5m.is_some() || sum.cache_write_1h.is_some();
-    if is_told || sum.cache_write != Some(short.saturating_add(long)) {
+    let is_stated = sum.cache_write_5m.is_some() || sum.cache_write_1h.is_some();
+    if is_stated || sum.cache_write != Some(short.saturating_add(long)) {
         return sum;
     }
     Partial { cache_write_5m: Some(short), cache_write_1h: Some(long), ..sum }
@@ -217,13 +220,13 @@ fn fallback<'v>(step: &'v Value<'_>) -> Option<&'v str> {
 /// The calls that are billed in addition to the top-level figures.
 fn extra(steps: &[Value<'_>]) -> Vec<Extra> {
     let answering = steps.iter().rev().find_map(fallback);
-    let is_beside = |step: &&Value<'_>| match kind(step) {
+    let is_extra = |step: &&Value<'_>| match kind(step) {
         Some("compaction" | "advisor_message") => true,
         Some("message") => answering.is_some_and(|answering| is_billed_decline(step, answering)),
         _ => false,
     };
-    let beside = steps.iter().filter(is_beside);
-    beside.map(|step| Extra { model: text(step, &["model"]), tokens: tokens(step) }).collect()
+    let extra = steps.iter().filter(is_extra);
+    extra.map(|step| Extra { model: text(step, &["model"]), tokens: tokens(step) }).collect()
 }
 
 /// Whether a call is that of a model that declined, and is billed because it had begun to answer.

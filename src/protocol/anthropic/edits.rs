@@ -18,19 +18,19 @@ pub(super) fn from(conversation: &Conversation) -> Option<u64> {
     let asked: Value = serde_json::from_slice(asked.span.of(body)).ok()?;
     let from = |edit: &Value| {
         let kind = edit["type"].as_str()?;
-        let (_, usual) = EDITS.iter().find(|(start, _)| kind.starts_with(start))?;
+        let (_, default) = EDITS.iter().find(|(start, _)| kind.starts_with(start))?;
         let trigger = &edit["trigger"];
         Some(match trigger["type"].as_str() {
             Some("input_tokens") => trigger["value"].as_u64().unwrap_or(0),
-            None if trigger.is_null() => *usual,
+            None if trigger.is_null() => *default,
             _ => 0,
         })
     };
     asked["edits"].as_array()?.iter().filter_map(from).min()
 }
 
-/// Whether an edit that the provider reports is one of these.
-pub(super) fn is_one(kind: &str) -> bool {
+/// Whether an edit of this type, which the provider reports, is one of these.
+pub(super) fn is_known(kind: &str) -> bool {
     EDITS.iter().any(|(start, _)| kind.starts_with(start))
 }
 

@@ -25,9 +25,10 @@ pub(super) const MARKS: &[&str] = &["cache_control"];
 /// The blocks of results.
 const RESULT: Blocks = Blocks { texts: &["text"], media, marks: MARKS };
 
-/// Tools that the provider runs by itself, and the blocks of their results.
+/// The tools that the provider runs by itself.
 const HOSTED: &[&str] =
     &["web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution"];
+/// The types of the blocks that hold results of such tools.
 const HOSTED_RESULTS: &[&str] = &[
     "web_search_tool_result",
     "web_fetch_tool_result",
@@ -73,7 +74,7 @@ fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
             && block.text("text").is_some_and(|text| !text.trim().is_empty())
     };
     let is_tool = |tool: &Object<'_>| tool.get("name").is_some() && tool.get("defer_loading").is_none();
-    let (list, may): (_, &dyn Fn(&Object<'_>) -> bool) = match frame.get("system") {
+    let (list, may_be_marked): (_, &dyn Fn(&Object<'_>) -> bool) = match frame.get("system") {
         Some(system) if system.kind == Kind::String => {
             let text = string::decode(system.span.of(&frame.bytes));
             return Ok(text.filter(|text| !text.trim().is_empty()).map(|_| system.span));
@@ -90,9 +91,11 @@ fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
     let last = scan::items(&frame.bytes, list.span)?.pop();
     let Some(last) = last.filter(|last| last.kind == Kind::Object) else { return Ok(None) };
     let block = Object::read(&frame.bytes, last)?;
-    Ok(may(&block).then_some(last.span))
+    Ok(may_be_marked(&block).then_some(last.span))
 }
 
+/// The id of the message that a request continues a thread after; empty if it states none. `None` if it continues no
+/// thread.
 fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     if frame.inner_text("thread", "type")?.as_deref() != Some("continue") {
         return Ok(None);
@@ -114,8 +117,8 @@ fn forgets_reasoning(frame: &Document) -> Result<bool, Unread> {
     let Some(edits) = edits(frame)?.filter(|edits| edits.kind == Kind::Array) else { return Ok(false) };
     for edit in scan::items(&frame.bytes, edits.span)?.into_iter().filter(|edit| edit.kind == Kind::Object) {
         let edit = Object::read(&frame.bytes, edit)?;
-        let is_meant = edit.text("type").is_some_and(|kind| kind.starts_with("clear_thinking"));
-        if is_meant && !edit.says("keep", "all") {
+        let clears_reasoning = edit.text("type").is_some_and(|kind| kind.starts_with("clear_thinking"));
+        if clears_reasoning && !edit.says("keep", "all") {
             return Ok(true);
         }
     }
@@ -136,8 +139,8 @@ fn session_of(user: &str) -> Option<Box<str>> {
     if let Ok(object) = Object::of(user.as_bytes()) {
         return object.text("session_id").filter(|id| !id.is_empty());
     }
-    let behind = user.rsplit_once("_session_").map(|(_, id)| id).or_else(|| user.strip_prefix("session_"));
-    behind.filter(|id| !id.is_empty()).map(Box::from)
+    let id = user.rsplit_once("_session_").map(|(_, id)| id).or_else(|| user.strip_prefix("session_"));
+    id.filter(|id| !id.is_empty()).map(Box::from)
 }
 
 fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
@@ -215,8 +218,8 @@ fn hosted(block: &Object<'_>) -> Hosted {
     Hosted { id: block.text("id"), tool: block.text("name") }
 }
 
-/// Whether this is a call of one of the provider's own tools whose results nothing later depends on. Not its tool
-/// search, whose results define tools, nor its advisor.
+/// Whether a block is a call of one of the provider's own tools whose results nothing later depends on. That excludes
+/// its tool search, whose results define tools, and its advisor.
 fn is_hosted(block: &Object<'_>) -> bool {
     let is_known = |name: &str| HOSTED.contains(&name);
     block.text("id").is_some_and(|id| !id.is_empty())
@@ -263,6 +266,6 @@ fn has_tools(result: &Object<'_>) -> Result<bool, Unread> {
 /// be wrong without it.
 fn media(block: &Object<'_>) -> Option<Value> {
     let source = within(block, "source").filter(|source| source.says("type", "base64"))?;
-    let may_go = block.is_one_of(&["image", "document"]) && block.get("citations").is_none();
-    source.of_kind("data", Kind::String).filter(|_| may_go)
+    let is_removable = block.is_one_of(&["image", "document"]) && block.get("citations").is_none();
+    source.of_kind("data", Kind::String).filter(|_| is_removable)
 }

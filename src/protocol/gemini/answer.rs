@@ -1,4 +1,4 @@
-//! Usage and endings of answers.
+//! Reads the usage and the end of answers.
 //!
 //! A stream consists of whole responses, each with the figures so far: the last one counts. A stream without events is
 //! one JSON array of responses. Figures that are zero are left out. Proxies written in Python may spell all names in
@@ -16,8 +16,8 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Responses::default())
 }
 
-/// The response in a body, which may be in an envelope, like the request.
-fn opened<'v, 'd>(body: &'v Value<'d>) -> &'v Value<'d> {
+/// The response in a body. Like a request, it may be in an envelope.
+fn response_in<'v, 'd>(body: &'v Value<'d>) -> &'v Value<'d> {
     body.get("response").filter(|response| response.is_object()).unwrap_or(body)
 }
 
@@ -27,21 +27,22 @@ struct Responses {
     usage: Partial,
     /// Whether the provider blocked the prompt, so that there is no answer.
     is_blocked: bool,
-    /// Whether names are in snake case.
-    is_snake: bool,
-    /// The last two unparsed events with figures, the newest first. The newest may be cut off.
+    /// Whether the names of members are in snake case.
+    is_snake_case: bool,
+    /// The last two unparsed events with figures, the newest first. The newest one may be cut off.
     newest: [Vec<u8>; 2],
 }
 
 impl Responses {
-    fn take(&mut self, event: &Value<'_>) {
-        let response = opened(event);
+    /// Reads one response.
+    fn read(&mut self, event: &Value<'_>) {
+        let response = response_in(event);
         for (kept, key) in [(&mut self.answer.id, "responseId"), (&mut self.answer.model, "modelVersion")] {
             if let Some(said) = word(response, key) {
                 *kept = Some(said);
             }
         }
-        self.is_snake |= response.get("response_id").is_some();
+        self.is_snake_case |= response.get("response_id").is_some();
         reader::take_error(&mut self.answer, response);
         let candidates = response.get("candidates").map(Value::items).unwrap_or_default();
         let first = candidates.first();
@@ -62,18 +63,18 @@ impl Responses {
         }
     }
 
-    /// Reads the newest of the remembered events that is complete.
-    fn settle(&mut self) {
+    /// Reads the newest complete event among the unparsed ones.
+    fn read_newest(&mut self) {
         let newest = std::mem::take(&mut self.newest);
         if let Some(newest) = newest.iter().find_map(|event| reader::read(event)) {
-            self.take(&newest);
+            self.read(&newest);
         }
     }
 }
 
 impl AnswerVisitor for Responses {
     fn is_relevant(&self, event: &[u8]) -> bool {
-        let words: [&[u8]; 4] = if self.is_snake {
+        let words: [&[u8]; 4] = if self.is_snake_case {
             [b"\"finish_reason\"", b"\"block_reason\"", b"\"error\"", b"\"grounding_metadata\""]
         } else {
             [b"\"finishReason\"", b"\"blockReason\"", b"\"error\"", b"\"groundingMetadata\""]
@@ -82,7 +83,7 @@ impl AnswerVisitor for Responses {
     }
 
     fn skipped(&mut self, event: &[u8]) {
-        let figures: &[u8] = if self.is_snake { b"\"usage_metadata\"" } else { b"\"usageMetadata\"" };
+        let figures: &[u8] = if self.is_snake_case { b"\"usage_metadata\"" } else { b"\"usageMetadata\"" };
         if memmem::find(event, figures).is_some() {
             self.newest.swap(0, 1);
             self.newest[0].clear();
@@ -91,12 +92,12 @@ impl AnswerVisitor for Responses {
     }
 
     fn event(&mut self, event: &Value<'_>) {
-        self.settle();
-        self.take(event);
+        self.read_newest();
+        self.read(event);
     }
 
     fn document(&mut self, document: &Value<'_>) {
-        self.take(document);
+        self.read(document);
     }
 
     fn is_over(&self) -> bool {
@@ -104,7 +105,7 @@ impl AnswerVisitor for Responses {
     }
 
     fn answer(&mut self) -> Answer {
-        self.settle();
+        self.read_newest();
         let mut usage = std::mem::take(&mut self.usage);
         if self.is_blocked && usage.prompt.is_some() && usage.total.is_none() {
             usage.output = usage.output.or(Some(0));
@@ -113,7 +114,8 @@ impl AnswerVisitor for Responses {
     }
 }
 
-/// The words of three enumerations in the order of their numbers, as far as Gemini's own service and Vertex agree.
+/// The words of three enumerations in the order of their numbers, from 1 on, as far as Gemini's own service and Vertex
+/// agree.
 const FINISH_REASONS: &[&str] = &[STOP, "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER"];
 const BLOCK_REASONS: &[&str] = &["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"];
 const MODALITIES: &[&str] = &["TEXT", "IMAGE", "VIDEO", "AUDIO", "DOCUMENT"];

@@ -14,7 +14,7 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     let path = with_model(path, super::Gemini.model_of_path(path), ask.model)
         .replace(":streamGenerateContent", ":generateContent");
     let query: Vec<&str> =
-        query.split('&').filter(|pair| !pair.is_empty() && !asks_for_a_form(pair)).collect();
+        query.split('&').filter(|pair| !pair.is_empty() && !chooses_format(pair)).collect();
     let path = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
     let body = format!(
         r#"{{"contents":[{{"role":"user","parts":[{{"text":{}}}]}}],"generationConfig":{{"maxOutputTokens":{}}}}}"#,
@@ -24,8 +24,8 @@ pub(super) fn ask(ask: &Ask<'_>) -> Asked {
     Asked { path, body, headers: &[] }
 }
 
-/// Whether a parameter of a query asks for a certain form of the answer.
-fn asks_for_a_form(pair: &str) -> bool {
+/// Whether a parameter of a query chooses the format of the answer.
+fn chooses_format(pair: &str) -> bool {
     let name = pair.split('=').next().unwrap_or(pair);
     pair == "alt=sse" || name == "$alt" || name.eq_ignore_ascii_case("%24alt")
 }

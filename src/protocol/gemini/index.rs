@@ -100,22 +100,23 @@ fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> R
     let is_sealed = is_signed || own_id.is_none();
     let id = match own_id {
         Some(id) => id,
-        None => made_up(tool.as_deref(), call)?,
+        None => id_from_content(tool.as_deref(), call)?,
     };
     let arguments = call.get("args").map(|args| Arguments::Value(args.span));
-    for said in [call.get("name"), call.get("args")].map(|said| said.filter(|value| value.kind != Kind::Null))
+    for member in
+        [call.get("name"), call.get("args")].map(|member| member.filter(|value| value.kind != Kind::Null))
     {
-        hash.update(&[u8::from(said.is_some())]);
-        if let Some(value) = said {
+        hash.update(&[u8::from(member.is_some())]);
+        if let Some(value) = member {
             feed(call.bytes, value, MARKS, hash)?;
         }
     }
-    let made = Call { id: Some(id), tool, arguments, is_sealed, is_for_code: false };
-    Ok(Part::new(PartData::ToolCall(made), item.span))
+    let call = Call { id: Some(id), tool, arguments, is_sealed, is_for_code: false };
+    Ok(Part::new(PartData::ToolCall(call), item.span))
 }
 
-/// An id made from the call alone, so that it does not change if its neighbours do.
-fn made_up(tool: Option<&str>, call: &Object<'_>) -> Result<Box<str>, Unread> {
+/// An id that is made from the call alone, so that it does not change if the call's neighbours do.
+fn id_from_content(tool: Option<&str>, call: &Object<'_>) -> Result<Box<str>, Unread> {
     let mut hash = Hasher::default();
     if let Some(args) = call.get("args") {
         feed(call.bytes, args, &[], &mut hash)?;
@@ -138,13 +139,15 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
                 fill_leaves(&mut result, &said, shows)?;
             }
             let error = said.get("error").filter(|error| error.kind != Kind::Null);
-            let is_told = error.is_some_and(|error| says_something(error.span.of(response.bytes)));
-            let is_blank = |leaf: &&mut Leaf| error.is_some_and(|error| !is_told && error.span == leaf.span);
+            let has_error = error.is_some_and(|error| states_error(error.span.of(response.bytes)));
+            let is_blank =
+                |leaf: &&mut Leaf| error.is_some_and(|error| !has_error && error.span == leaf.span);
             if let Some(blank) = result.leaves.iter_mut().find(is_blank) {
                 blank.stays_blank = true;
             }
-            has_failed = result.is_error || is_told;
-            // Decisions of older gateways are found by a fingerprint that counts every `error` member as an error.
+            has_failed = result.is_error || has_error;
+            // The fingerprint counts every `error` member as an error, so that decisions which older gateways have
+            // stored are still found.
             result.is_error |= error.is_some();
         }
         feed(response.bytes, said, MARKS, &mut digest)?;
@@ -185,16 +188,16 @@ fn unnamed_data(bytes: &[u8], part: Value) -> Option<Value> {
 
 /// Whether the value of an `error` member states an error. Many tools always have the member, and leave it empty or
 /// false if nothing went wrong.
-fn says_something(error: &[u8]) -> bool {
-    let said: Vec<u8> = error.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).take(6).collect();
-    !matches!(&*said, b"false" | b"0" | br#""""# | b"[]" | b"{}")
+fn states_error(error: &[u8]) -> bool {
+    let value: Vec<u8> = error.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).take(6).collect();
+    !matches!(&*value, b"false" | b"0" | br#""""# | b"[]" | b"{}")
 }
 
 /// Members of a response in which frameworks put a list of text blocks, as MCP does, or a whole result of MCP.
-const OF_BLOCKS: [&str; 4] = ["content", "output", "result", "error"];
+const BLOCK_MEMBERS: [&str; 4] = ["content", "output", "result", "error"];
 
-/// Whether the provider itself reads this member of a result of its browser tool: the user's permission and, if there
-/// is a screenshot (`shows`), the browser's URL.
+/// Whether the provider itself reads this member of a result of its browser tool. It reads the user's permission and,
+/// if there is a screenshot (`shows`), the browser's URL.
 fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
     let is_at = |name: &str| said.get(name).is_some_and(|member| member.span == value.span);
     ["safety_acknowledgement", "safetyAcknowledgement"].into_iter().any(is_at) || shows && is_at("url")
@@ -204,10 +207,10 @@ fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
 ///
 /// 1. its own members,
 /// 2. the first list of nothing but strings,
-/// 3. the text blocks of MCP, or of frameworks that imitate it, in a member of [`OF_BLOCKS`],
+/// 3. the text blocks of MCP, or of frameworks that imitate it, in a member of [`BLOCK_MEMBERS`],
 /// 4. the same in an MCP result that is the value of such a member.
 ///
-/// Texts elsewhere are data, which makes no sense when it is truncated.
+/// Texts elsewhere are data, which make no sense when they are truncated.
 fn fill_leaves(result: &mut ToolResult, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
     // If there is a list of blocks, MCP's `resultType` is not a text of the result.
     let kind = said.get("resultType").or_else(|| said.get("result_type"));
@@ -225,17 +228,19 @@ fn fill_leaves(result: &mut ToolResult, said: &Object<'_>, shows: bool) -> Resul
             return Ok(());
         }
     }
-    let passed_on = || OF_BLOCKS.iter().find_map(|name| object(said.bytes, said.get(name)?));
+    let inner = || BLOCK_MEMBERS.iter().find_map(|name| object(said.bytes, said.get(name)?));
     if !fill_from_blocks(result, said)?
-        && let Some(within) = passed_on()
+        && let Some(inner) = inner()
     {
-        fill_from_blocks(result, &within)?;
+        fill_from_blocks(result, &inner)?;
     }
     Ok(())
 }
 
+/// Makes the texts of a list of text blocks, in one of [`BLOCK_MEMBERS`], the leaves of a result. Returns `false` if
+/// there is no such list.
 fn fill_from_blocks(result: &mut ToolResult, said: &Object<'_>) -> Result<bool, Unread> {
-    for list in OF_BLOCKS.iter().filter_map(|name| said.of_kind(name, Kind::Array)) {
+    for list in BLOCK_MEMBERS.iter().filter_map(|name| said.of_kind(name, Kind::Array)) {
         let items = scan::items(said.bytes, list.span)?;
         let texts: Option<Vec<Value>> = items.iter().map(|item| text(said.bytes, *item)).collect();
         if texts.is_some_and(|texts| fill_from(result, list, &items, &texts)) {

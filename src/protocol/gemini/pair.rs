@@ -4,10 +4,10 @@
 //! them:
 //!
 //! - A result without an id gets the id of the first open call of the same tool.
-//! - A call without an id has one made up from its content. If several calls of an exchange have the same id, all but
-//!   the first get a number appended, the first that is free, and so do the results with that id, in order.
+//! - A call without an id is given one that is made from its content. If several calls of an exchange have the same id,
+//!   all but the first get a number appended, the lowest that is free, and so do the results with that id, in order.
 //!
-//! So no id is given twice. Since numbers are the exception, messages that were paired before keep their ids when
+//! So no id is given twice. Since numbers are rarely needed, messages that were paired before keep their ids when
 //! others among them are read anew.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::conversation::{Call, Message, Part, PartData, Role, ToolResult};
 
+/// Gives calls and results the ids by which they pair.
 pub(super) fn pair(messages: &mut [Message]) {
     let mut exchange = Exchange::default();
     let mut speaker = Role::User;
@@ -35,6 +36,7 @@ pub(super) fn pair(messages: &mut [Message]) {
     }
 }
 
+/// The calls and results of one exchange so far.
 #[derive(Default)]
 struct Exchange {
     /// For each id that a call has: the last number that was tried for it.

@@ -1,4 +1,4 @@
-//! Usage and endings of answers, of OpenAI and of the servers that speak its dialect.
+//! Reads the usage and the end of answers, of OpenAI and of the servers that speak its dialect.
 //!
 //! Streams state cumulative usage in an extra chunk, in the last chunk or in every chunk: the last one counts. The
 //! `usage` of a chunk has priority over other figures in it; the usage of a choice is that of this choice only.
@@ -23,12 +23,13 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Completion {
     answer: Answer,
     usage: Partial,
-    /// For each choice, by its number: the usage that it states.
-    inside: BTreeMap<u64, Partial>,
+    /// The usage that each choice states, by the choice's number.
+    by_choice: BTreeMap<u64, Partial>,
 }
 
 impl Completion {
-    fn take(&mut self, document: &Value<'_>) {
+    /// Reads an answer, or a chunk of a stream.
+    fn read(&mut self, document: &Value<'_>) {
         if self.answer.id.is_none() {
             self.answer.id = text(document, &["id"]);
         }
@@ -37,15 +38,16 @@ impl Completion {
         }
         reader::take_error(&mut self.answer, document);
         // MiniMax reports errors with the status 200.
-        if let Some(said) = document.get("base_resp").filter(|said| count(said, &["status_code"]) > Some(0)) {
-            self.answer.error = text(said, &["status_msg"]).or_else(|| Some(said.to_string()));
+        let status = document.get("base_resp");
+        if let Some(status) = status.filter(|status| count(status, &["status_code"]) > Some(0)) {
+            self.answer.error = text(status, &["status_msg"]).or_else(|| Some(status.to_string()));
             self.answer.error_words =
-                (count(said, &["status_code"]) == Some(BAD_PARAMETERS)).then(|| "code=400".to_owned());
+                (count(status, &["status_code"]) == Some(BAD_PARAMETERS)).then(|| "code=400".to_owned());
         }
         let choices = document.get("choices").map(Value::items).unwrap_or_default();
         // Moonshot states usage inside the last chunk of each choice. Usage at the top level has priority.
         if !document.get("usage").is_some_and(Value::is_object) {
-            self.take_inside(choices);
+            self.read_usage_of(choices);
         }
         for choice in choices {
             self.usage.unpriced.extend(charges(choice));
@@ -57,7 +59,7 @@ impl Completion {
         if let Some(tier) = text(document, &["service_tier"]) {
             self.usage.tier = Some(Tier::from_wire(&tier));
         }
-        if let Some(figures) = document.get("timings").and_then(timed) {
+        if let Some(figures) = document.get("timings").and_then(usage_of_timings) {
             self.usage.fold(figures);
         }
         for path in [&["x_groq", "usage"][..], &["usage"]] {
@@ -67,18 +69,18 @@ impl Completion {
         }
     }
 
-    /// Notes the usage that choices state: each is an answer of its own to the same prompt.
-    fn take_inside(&mut self, choices: &[Value<'_>]) {
+    /// Reads the usage that choices state. Each choice is an answer of its own to the same prompt.
+    fn read_usage_of(&mut self, choices: &[Value<'_>]) {
         let mut is_stated = false;
         for choice in choices {
             if let Some(figures) = choice.get("usage").filter(|figures| figures.is_object()) {
                 let number = count(choice, &["index"]).unwrap_or(0);
-                self.inside.entry(number).or_default().fold(usage(figures));
+                self.by_choice.entry(number).or_default().fold(usage(figures));
                 is_stated = true;
             }
         }
         if is_stated {
-            self.usage.fold(together(self.inside.values()));
+            self.usage.fold(sum_of_choices(self.by_choice.values()));
         }
     }
 }
@@ -97,7 +99,7 @@ impl AnswerVisitor for Completion {
     }
 
     fn event(&mut self, event: &Value<'_>) {
-        self.take(event);
+        self.read(event);
     }
 
     fn literal(&mut self, word: &[u8]) {
@@ -105,7 +107,7 @@ impl AnswerVisitor for Completion {
     }
 
     fn document(&mut self, document: &Value<'_>) {
-        self.take(document);
+        self.read(document);
         // A list of embeddings is a complete answer, and only its prompt is counted.
         if document.get("data").is_some_and(|data| data.as_list().is_some()) {
             self.answer.complete = true;
@@ -128,7 +130,7 @@ impl AnswerVisitor for Completion {
     }
 }
 
-/// Charges for tools that the provider ran, judged by what a choice shows: cited pages, and Groq's list of tools.
+/// Charges for tools that the provider ran, as a choice shows them by cited pages and by Groq's list of tools.
 fn charges(choice: &Value<'_>) -> impl Iterator<Item = Charge> + use<> {
     let said = choice.get("message").or_else(|| choice.get("delta"));
     let list = |key| said.and_then(|said| said.get(key)).map(Value::items).unwrap_or_default();
@@ -139,6 +141,7 @@ fn charges(choice: &Value<'_>) -> impl Iterator<Item = Charge> + use<> {
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge))
 }
 
+/// Whether a member is null, given the bytes after its name.
 fn is_null(rest: &[u8]) -> bool {
     rest.trim_ascii_start()
         .strip_prefix(b":")
@@ -173,7 +176,7 @@ fn usage(figures: &Value<'_>) -> Partial {
     ]);
     let total = count(figures, &["total_tokens"]);
     let prompt = other.or(prompt);
-    let beside = stated_beside(prompt, output, reasoning, total);
+    let is_beside = is_reasoning_beside(prompt, output, reasoning, total);
     // With Anthropic's names, `input_tokens` leaves out what is cached, unless its details count cached tokens.
     let is_rest = other.is_some()
         && first(&[&["cache_read_input_tokens"], &["cache_creation_input_tokens"]]).is_some()
@@ -190,7 +193,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         tier: text(figures, &["extra_properties", "google", "traffic_type"])
             .map(|word| Tier::from_wire(&word)),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
-        reasoning: reasoning.map(if beside { Reasoning::Beside } else { Reasoning::Inside }),
+        reasoning: reasoning.map(if is_beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
@@ -199,8 +202,8 @@ fn usage(figures: &Value<'_>) -> Partial {
     }
 }
 
-/// The sum of the figures of choices, of which each states its own answer.
-fn together<'p>(choices: impl Iterator<Item = &'p Partial>) -> Partial {
+/// The sum of the figures of choices, each of which states the usage of its own answer.
+fn sum_of_choices<'p>(choices: impl Iterator<Item = &'p Partial>) -> Partial {
     choices.cloned().reduce(|one, other| sum(&one, other)).unwrap_or_default()
 }
 
@@ -221,14 +224,14 @@ fn sum(one: &Partial, other: Partial) -> Partial {
 }
 
 /// The figures in llama.cpp's timings, which its server sends at the end of a stream even if usage was not asked for.
-fn timed(timings: &Value<'_>) -> Option<Partial> {
+fn usage_of_timings(timings: &Value<'_>) -> Option<Partial> {
     let cached = count(timings, &["cache_n"])?;
     let prompt = count(timings, &["prompt_n"])?.saturating_add(cached);
     Some(Partial::from_inclusive(Some(prompt), Some(cached), None, count(timings, &["predicted_n"])))
 }
 
-/// Whether the reasoning tokens are not part of the output figure, as the total shows. Some servers state them so.
-fn stated_beside(
+/// Whether the total shows that the output figure does not include the reasoning tokens. Some servers state them apart.
+fn is_reasoning_beside(
     prompt: Option<u64>,
     output: Option<u64>,
     reasoning: Option<u64>,
@@ -236,8 +239,7 @@ fn stated_beside(
 ) -> bool {
     match (prompt, output, reasoning, total) {
         (Some(prompt), Some(output), Some(reasoning), Some(total)) => {
-            let without = prompt.saturating_add(output);
-            reasoning > 0 && total == without.saturating_add(reasoning)
+            reasoning > 0 && total == prompt.saturating_add(output).saturating_add(reasoning)
         }
         _ => false,
     }

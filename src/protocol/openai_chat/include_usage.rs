@@ -1,4 +1,4 @@
-//! Asking for usage figures, which streams report only on request.
+//! Asks for usage figures, which streams report only on request.
 
 use crate::json::Edit;
 use crate::json::scan::Kind;

@@ -36,7 +36,7 @@ const REASONING: &[&str] = &[
 ];
 
 /// Those members of [`REASONING`] that may hold the signatures of calls.
-const SIGNING: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
+const SIGNATURES: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
 
 pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
     let mut messages = frame.messages(DIALECT.name, memo, &message)?;
@@ -61,12 +61,12 @@ pub(super) fn with_marks(conversation: Conversation, carriers: Carriers) -> Conv
     let Conversation { body, members, array, messages, .. } = &conversation;
     let automatic = scan::get(body, members, "cache_control").filter(|mark| mark.kind == Kind::Object);
     let marks = request_marks::read(body, automatic.map(|mark| mark.span), *array, messages);
-    let is_first = |message: &&Message| message.index.role == Role::System;
-    let first = messages.iter().take_while(is_first).count();
+    let is_instruction = |message: &&Message| message.index.role == Role::System;
+    let first = messages.iter().take_while(is_instruction).count();
     let leading = marks.parts.partition_point(|(part, _)| (part.message as usize) < first);
-    // Some servers move later instructions up behind the first ones, so that each changes all that follows them.
-    let is_late = messages.iter().skip(first).any(|message| is_first(&message));
-    let carriers = if is_late { Carriers::Nothing } else { carriers };
+    // Some servers move later instructions up to the first ones, so that each new one changes everything after those.
+    let has_late = messages.iter().skip(first).any(|message| is_instruction(&message));
+    let carriers = if has_late { Carriers::Nothing } else { carriers };
     let marks = Marks { leading, carriers, ..marks };
     Conversation {
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
@@ -91,11 +91,11 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
         (vec![tool_result(&object, &mut hash)?], None)
     } else {
         let mut parts = reasoning(&object)?;
-        let (said, stem) = content(&object, &mut hash)?;
-        let count = said.len();
-        parts.extend(said);
+        let (content, stem) = content(&object, &mut hash)?;
+        let count = content.len();
+        parts.extend(content);
         parts.extend(calls(&object, &mut hash)?);
-        // Nothing stands beside the content of messages that end with words.
+        // A message has a stem only if it has nothing but content.
         let stem = stem.filter(|_| parts.len() == count);
         (parts, stem)
     };
@@ -104,8 +104,8 @@ fn message(raw: &[u8]) -> Result<MessageIndex, Unread> {
 }
 
 /// Whether a plan drops answers with a `reasoning_content`. Some servers require that member in every answer, and
-/// accept an empty one. Only dropped answers are asked: they are old, so what clients drop from old answers is gone
-/// from them.
+/// accept an empty one. Only the dropped answers are searched, because they are old: a client that removes the member
+/// from old answers has removed it from them.
 pub(super) fn drops_reasoning_content(conversation: &Conversation, plan: &Plan) -> bool {
     let has_reasoning = |message: &Message| {
         let raw = message.span.of(&conversation.body);
@@ -135,8 +135,8 @@ fn opaque(raw: &[u8], value: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 /// providers refuse answers without their reasoning, or sign calls in it.
 fn reasoning(object: &Object<'_>) -> Result<Vec<Part>, Unread> {
     let mut found = REASONING.iter().filter_map(|key| says(object, key)).peekable();
-    let may_go = found.peek().is_some() && is_from_claude(object)?;
-    let slots = || may_go.then(|| object.slots());
+    let is_removable = found.peek().is_some() && is_from_claude(object)?;
+    let slots = || is_removable.then(|| object.slots());
     Ok(found.map(|value| Part::new(PartData::Thinking(slots()), value.span)).collect())
 }
 
@@ -223,7 +223,7 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 
 fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     let mut parts = Vec::new();
-    let is_signed_beside = SIGNING.iter().any(|key| says(object, key).is_some());
+    let is_signed_beside = SIGNATURES.iter().any(|key| says(object, key).is_some());
     if let Some(list) = object.of_kind("tool_calls", Kind::Array) {
         for item in scan::items(object.bytes, list.span)? {
             feed(object.bytes, item, MARKS, hash)?;
@@ -232,7 +232,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
             parts.push(Part::new(PartData::ToolCall(call), item.span));
         }
     }
-    // Kept as they are: a single call of the old form (until its result is seen), a refusal, audio.
+    // These are kept as they are: a single call of the old form (until its result is seen), a refusal, audio.
     for key in ["function_call", "refusal", "audio"] {
         if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
             feed(object.bytes, value, MARKS, hash)?;
@@ -249,7 +249,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     Ok(parts)
 }
 
-/// Whether a call comes with another provider's signature: beside it or, through some gateways, in its id.
+/// Whether a call comes with another provider's signature, which stands beside it or, through some gateways, in its id.
 fn is_signed(item: &Object<'_>) -> bool {
     let beside = ["extra_content", "provider_specific_fields", "thought_signature"];
     beside.iter().any(|key| item.get(key).is_some())

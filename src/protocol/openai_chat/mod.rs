@@ -10,7 +10,7 @@ mod include_usage;
 mod index;
 mod single_call;
 
-use super::content::said_by;
+use super::content::role_and_content;
 use super::splice::{self, Lowering};
 use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
 use crate::conversation::{Carriers, Conversation, Memo, Role};
@@ -39,7 +39,7 @@ impl Protocol for OpenAiChat {
         let has_reasoning = index::drops_reasoning_content(conversation, plan);
         splice::lower(conversation, plan, &|role, text| match role {
             Role::Assistant if has_reasoning => {
-                format!(r#"{{{},"reasoning_content":""}}"#, said_by(role, text))
+                format!(r#"{{{},"reasoning_content":""}}"#, role_and_content(role, text))
             }
             _ => self.message(role, text),
         })

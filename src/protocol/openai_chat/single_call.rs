@@ -1,8 +1,8 @@
-//! The old form of tool calls: an answer has one call (`function_call`), and a message with the role `function` has its
-//! result, with the tool's name in place of an id.
+//! Reads the old form of tool calls: an answer has one call (`function_call`), and a message with the role `function`
+//! has its result, with the tool's name in place of an id.
 //!
-//! Only a call with its result right behind it counts as one. Any other is kept as it is: some clients use calls only
-//! to get structured output, and never answer them.
+//! A call counts as a tool call only if its result follows directly. Any other is kept as it is: some clients use calls
+//! only to get structured output, and never answer them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::conversation::{Arguments, Call, Message, MessageIndex, Part, PartData
 use crate::json::scan::Kind;
 use crate::protocol::body::Object;
 
-/// The call that an opaque part is if its result is seen; `None` if it lacks a name or arguments.
+/// The call that an opaque part becomes once its result is seen; `None` if it lacks a name or arguments.
 pub(super) fn read(call: &Object<'_>, is_sealed: bool) -> Option<Call> {
     let (name, arguments) = (call.text("name")?, call.of_kind("arguments", Kind::String)?);
     let arguments = Some(Arguments::Encoded(arguments.span));

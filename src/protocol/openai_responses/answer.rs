@@ -1,4 +1,4 @@
-//! Usage and endings of answers.
+//! Reads the usage and the end of answers.
 //!
 //! An answer that is not streamed is the response itself. In a stream, some events carry the whole response; the last
 //! one has the usage and is the only end mark.
@@ -14,11 +14,11 @@ use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
 use crate::usage::{Charge, Own, Partial, Reasoning, Tier};
 
-/// Events that end a stream, behind `"response.`.
+/// The events that end a stream, without the `"response.` that they begin with.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
 
 /// Types of items after which the model was called again within the same answer.
-const SERVED: &[&str] = &[
+const PROVIDER_CALLS: &[&str] = &[
     "web_search_call",
     "file_search_call",
     "code_interpreter_call",
@@ -41,10 +41,11 @@ struct Responses {
 }
 
 impl Responses {
+    /// Reads a response, whole or as an event states it.
     fn response(&mut self, response: &Value<'_>) {
         for (kept, key) in [(&mut self.answer.id, "id"), (&mut self.answer.model, "model")] {
-            if let Some(said) = text(response, &[key]) {
-                *kept = Some(said);
+            if let Some(word) = text(response, &[key]) {
+                *kept = Some(word);
             }
         }
         let status = text(response, &["status"]);
@@ -67,7 +68,7 @@ impl Responses {
             let searches = charges.iter().filter(|charge| **charge == Charge::WebSearch);
             self.usage.searches_shown = Some(searches.count() as u64);
             self.usage.unpriced.extend(charges);
-            self.usage.own = has_served(response).then_some(Own::Unknown);
+            self.usage.own = has_run_tools(response).then_some(Own::Unknown);
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
         let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
@@ -128,12 +129,14 @@ fn charges(response: &Value<'_>) -> impl Iterator<Item = Charge> {
 }
 
 /// Whether the provider's own tools ran. Its tool search has the same type of item as a client's.
-fn has_served(response: &Value<'_>) -> bool {
+fn has_run_tools(response: &Value<'_>) -> bool {
     let mut items = response.get("output").map(Value::items).unwrap_or_default().iter();
     items.any(|item| {
         let kind = text(item, &["type"]);
         let is_own = || text(item, &["execution"]).as_deref() == Some("server");
-        kind.is_some_and(|kind| SERVED.contains(&&*kind) || (kind == "tool_search_output" && is_own()))
+        kind.is_some_and(|kind| {
+            PROVIDER_CALLS.contains(&&*kind) || (kind == "tool_search_output" && is_own())
+        })
     })
 }
 

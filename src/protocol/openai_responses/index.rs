@@ -1,6 +1,6 @@
 //! Indexes request bodies.
 //!
-//! The roles of items decide what is newborn: everything behind the model's last item was added by the client. So items
+//! The roles of items decide what is newborn: the client has added everything after the model's last item. So items
 //! that clients add (results, instructions, settings) never count as the model's, and an item of an unknown type always
 //! does. At worst, newborn results before it then count as old, and are not shortened.
 
@@ -26,7 +26,7 @@ pub(super) const MARKS: &[&str] = &["prompt_cache_breakpoint", "cache_control"];
 const TEXTS: &[&str] = &["input_text", "output_text", "text"];
 
 /// The longest item, in bytes, that may be a mere reference.
-const REFERENCE: usize = 1024;
+const MAX_REFERENCE_BYTES: usize = 1024;
 
 /// The blocks of results.
 const RESULT: Blocks = Blocks { texts: TEXTS, media, marks: MARKS };
@@ -34,7 +34,7 @@ const RESULT: Blocks = Blocks { texts: TEXTS, media, marks: MARKS };
 /// What an item is.
 #[derive(Clone, Copy)]
 enum Item {
-    /// Something said.
+    /// A message.
     Message,
     /// Reasoning, readable or not.
     Reasoning,
@@ -54,6 +54,7 @@ enum Item {
     Unknown,
 }
 
+/// The known types of items.
 const ITEMS: &[(&str, Item)] = &[
     ("message", Item::Message),
     ("reasoning", Item::Reasoning),
@@ -172,14 +173,15 @@ pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
     edits.map(|edit| edit["compact_threshold"].as_u64().unwrap_or(0)).min()
 }
 
-/// Whether an item asks for a compaction of everything before it.
+/// Whether an item asks the provider to compact everything before it.
 fn is_trigger(item: &[u8]) -> bool {
     Object::of(item).is_ok_and(|object| object.says("type", "compaction_trigger"))
 }
 
 /// Whether an item is a mere reference to a stored one. If its type is left out, the id is all that it has.
 fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
-    if item.len() > REFERENCE || !matches!(&*index.parts, [part] if part.kind() == PartKind::Opaque) {
+    if item.len() > MAX_REFERENCE_BYTES || !matches!(&*index.parts, [part] if part.kind() == PartKind::Opaque)
+    {
         return false;
     }
     Object::of(item).is_ok_and(|object| {
@@ -191,12 +193,12 @@ fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
 
 /// The session id. Members called a session have priority over the cache key, which several sessions may share.
 fn session(frame: &Document) -> Result<Option<Box<str>>, Unread> {
-    let given = [
+    let candidates = [
         frame.inner_text("client_metadata", "session_id")?,
         frame.inner_text("metadata", "session_id")?,
         frame.text("prompt_cache_key"),
     ];
-    Ok(given.into_iter().flatten().find(|id| !id.is_empty()))
+    Ok(candidates.into_iter().flatten().find(|id| !id.is_empty()))
 }
 
 /// A history that is a single text, which equals one message of the user.
@@ -237,7 +239,8 @@ fn item(raw: &[u8]) -> Result<MessageIndex, Unread> {
     Ok(MessageIndex::new(role, parts, hash.finish()).with_stem(stem))
 }
 
-/// The role that an item states; `None` if it states none, or an unknown one, and so counts as of an unknown type.
+/// The role that an item states. `None` if it states none or an unknown one; the item then counts as one of an unknown
+/// type.
 fn speaker(object: &Object<'_>) -> Option<Role> {
     match object.text("role")?.as_ref() {
         "user" => Some(Role::User),
@@ -285,15 +288,16 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
     Ok(Part::new(data, item.span))
 }
 
-/// Its id and its status are not part of the fingerprint: clients that store nothing with the provider leave them out.
+/// A call. Its id and its status are not part of the fingerprint: clients that store nothing with the provider leave
+/// them out.
 fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> Result<Part, Unread> {
-    let with = object.get(arguments);
-    let arguments = with.map(|value| match value.kind {
+    let given = object.get(arguments);
+    let arguments = given.map(|value| match value.kind {
         Kind::String => Arguments::Encoded(value.span),
         _ => Arguments::Value(value.span),
     });
     let is_for_code = is_of_code(object);
-    let made = Call {
+    let call = Call {
         id: call_id(object),
         tool: object.text("name").or_else(|| kind.strip_suffix("_call").map(Box::from)),
         arguments,
@@ -302,14 +306,14 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
         is_for_code,
     };
     hash.update(kind.as_bytes());
-    let said = [object.get("call_id"), object.get("namespace"), object.get("name"), with];
-    for value in said.map(|value| value.filter(|value| value.kind != Kind::Null)) {
+    let identity = [object.get("call_id"), object.get("namespace"), object.get("name"), given];
+    for value in identity.map(|value| value.filter(|value| value.kind != Kind::Null)) {
         hash.update(&[u8::from(value.is_some())]);
         if let Some(value) = value {
             feed(object.bytes, value, MARKS, hash)?;
         }
     }
-    Ok(Part::new(PartData::ToolCall(made), object.value.span))
+    Ok(Part::new(PartData::ToolCall(call), object.value.span))
 }
 
 fn call_id(object: &Object<'_>) -> Option<Box<str>> {
@@ -370,6 +374,7 @@ fn seal(
     Ok(())
 }
 
+/// The texts that shell commands printed.
 fn printed(object: &Object<'_>, output: Option<Value>) -> Result<Vec<Leaf>, Unread> {
     let mut leaves = Vec::new();
     let Some(list) = output.filter(|value| value.kind == Kind::Array) else { return Ok(leaves) };
@@ -385,7 +390,7 @@ fn opaque(object: &Object<'_>, is_summary: bool, hash: &mut Hasher) -> Result<Pa
     whole(object, PartData::Opaque(Opaque { is_summary, call: None }), hash)
 }
 
-/// A part that is known by all its bytes.
+/// A part whose identity is all its bytes.
 fn whole(object: &Object<'_>, data: PartData, hash: &mut Hasher) -> Result<Part, Unread> {
     feed(object.bytes, object.value, MARKS, hash)?;
     Ok(Part::new(data, object.value.span))

@@ -8,7 +8,7 @@ mod ask;
 mod dialect;
 mod index;
 
-use super::content::said_by;
+use super::content::role_and_content;
 use super::{
     AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unlisted, Unread, openai,
 };
@@ -37,7 +37,7 @@ impl Protocol for OpenAiResponses {
     }
 
     fn message(&self, role: Role, text: &str) -> String {
-        format!(r#"{{"type":"message",{}}}"#, said_by(role, text))
+        format!(r#"{{"type":"message",{}}}"#, role_and_content(role, text))
     }
 
     fn ask(&self, question: &Ask<'_>) -> Asked {
