@@ -1,8 +1,8 @@
 //! The body of an upstream's answer.
 //!
-//! Polls the connection that it comes from, if that serves this request alone (HTTP/1), and returns it to the pool once
-//! the answer has been read to its end. Dropped before that, it closes the connection, so that the upstream sees the
-//! request cancelled.
+//! If the connection serves this request alone (HTTP/1), the body polls it, and returns it to the pool once the answer
+//! has been read to its end. If the body is dropped before that, the connection is closed, so that the upstream sees
+//! the request cancelled.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ where
     ) -> Self {
         let mut answer = Self { body, source: Some(Source::Http1 { connection, pool }) };
         if answer.body.is_end_stream() {
-            answer.give_back();
+            answer.release();
         }
         answer
     }
@@ -74,7 +74,8 @@ where
             && self.body.size_hint().exact() != Some(0)
     }
 
-    fn give_back(&mut self) {
+    /// Lets go of the source, because the answer has ended. A connection that can be reused goes back to its pool.
+    fn release(&mut self) {
         if let Some(Source::Http1 { mut connection, pool }) = self.source.take()
             && connection.park()
         {
@@ -105,9 +106,9 @@ where
                 self.source = None;
                 return Poll::Ready(Some(Err(AnswerError::Unfinished)));
             }
-            Poll::Ready(None) => self.give_back(),
+            Poll::Ready(None) => self.release(),
             Poll::Ready(Some(Ok(frame))) if frame.is_trailers() || self.body.is_end_stream() => {
-                self.give_back();
+                self.release();
             }
             _ => {}
         }

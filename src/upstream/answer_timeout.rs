@@ -1,7 +1,7 @@
 //! The time-out for an upstream's answer.
 //!
-//! The time that the client takes to send its request does not count against the upstream: the clock restarts with each
-//! piece of the request, and while the next piece is awaited, the time-out is the client's.
+//! The time that the client takes to send its request does not count against the upstream. The clock restarts with each
+//! piece of the request, and the time during which the next piece is awaited counts against the client.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,13 +25,14 @@ pub struct Paced<B> {
 #[derive(Clone, Debug)]
 pub(super) struct Clock(Arc<Mutex<Since>>);
 
+/// What the clock measures at present.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     at: Instant,
-    /// Whether the client is being waited for.
-    is_clients: bool,
-    /// Whether any piece was taken.
-    is_begun: bool,
+    /// Whether the next piece of the request is awaited from the client.
+    awaits_client: bool,
+    /// Whether any piece of the request was taken.
+    has_begun: bool,
 }
 
 impl<B> Paced<B> {
@@ -42,14 +43,14 @@ impl<B> Paced<B> {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        Self(Arc::new(Mutex::new(Since { at: Instant::now(), is_clients: false, is_begun: false })))
+        Self(Arc::new(Mutex::new(Since { at: Instant::now(), awaits_client: false, has_begun: false })))
     }
 
     /// Awaits `answer`, for as long as the clock allows.
     ///
     /// # Errors
-    /// [`SendError::Stalled`] if the client, [`SendError::TimedOut`] if the upstream, and [`SendError::Unreached`] if
-    /// connecting keeps the clock running for `limit`.
+    /// If the clock has run for `limit`: [`SendError::Stalled`] while waiting for the client, [`SendError::TimedOut`]
+    /// while waiting for the upstream, and [`SendError::Unreached`] if no connection was made until then.
     pub(super) async fn bound<T>(
         &self,
         limit: Duration,
@@ -60,9 +61,9 @@ impl Clock {
             if let Ok(answer) = tokio::time::timeout(left, answer.as_mut()).await {
                 return answer;
             }
-            let Since { at, is_clients, is_begun } = *self.since();
+            let Since { at, awaits_client, has_begun } = *self.since();
             if at.elapsed() >= limit {
-                return Err(match (is_clients, is_begun) {
+                return Err(match (awaits_client, has_begun) {
                     (true, _) => SendError::Stalled,
                     (false, true) => SendError::TimedOut,
                     (false, false) => SendError::Unreached,
@@ -71,16 +72,16 @@ impl Clock {
         }
     }
 
-    /// A piece of the request, or its end, was taken.
+    /// Restarts the clock: a piece of the request, or its end, was taken.
     fn restart(&self) {
-        *self.since() = Since { at: Instant::now(), is_clients: false, is_begun: true };
+        *self.since() = Since { at: Instant::now(), awaits_client: false, has_begun: true };
     }
 
-    /// The next piece of the request has not arrived.
+    /// Begins to wait for the client: the next piece of the request has not arrived.
     fn wait(&self) {
         let mut since = self.since();
-        if !since.is_clients {
-            *since = Since { at: Instant::now(), is_clients: true, ..*since };
+        if !since.awaits_client {
+            *since = Since { at: Instant::now(), awaits_client: true, ..*since };
         }
     }
 

@@ -55,7 +55,7 @@ impl BaseUrl {
         Ok(Uri::from_parts(parts).expect("scheme, authority and path are all there"))
     }
 
-    /// The part of a `Location` behind this URL, from its `/` on; `None` if the location is not below this URL.
+    /// The part of a `Location` that follows this URL, from its `/` on. `None` if the location is not below this URL.
     pub fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
         let scheme = self.scheme.as_str();
         let absolute = location
@@ -65,8 +65,8 @@ impl BaseUrl {
         let path = match absolute.or_else(|| location.strip_prefix("//")) {
             Some(rest) => {
                 let (authority, path) = rest.split_at(rest.find('/')?);
-                let usual = if self.is_https() { ":443" } else { ":80" };
-                let authority = authority.strip_suffix(usual).unwrap_or(authority);
+                let default_port = if self.is_https() { ":443" } else { ":80" };
+                let authority = authority.strip_suffix(default_port).unwrap_or(authority);
                 Some(path).filter(|_| authority.eq_ignore_ascii_case(self.authority.as_str()))?
             }
             None => location,
@@ -78,8 +78,8 @@ impl BaseUrl {
         Some(below).filter(|below| below.starts_with('/') && !below.starts_with("//") && !leads_up)
     }
 
-    /// A `Location` that is a mere path, as an absolute URL on this server; `None` if it is not a path. For locations
-    /// that are not [`Self::below`] this URL.
+    /// The absolute URL on this server of a `Location` that is a mere path; `None` if it is not a path. To be used for
+    /// locations that are not [`Self::below`] this URL.
     pub fn beside(&self, location: &str) -> Option<String> {
         let is_path = location.starts_with('/') && !location.starts_with("//");
         is_path.then(|| format!("{}://{}{location}", self.scheme, self.authority))
@@ -106,13 +106,13 @@ impl BaseUrl {
         self.authority.host()
     }
 
-    /// The port: the scheme's default if the URL names none.
+    /// The port; the scheme's default if the URL names none.
     pub fn port(&self) -> u16 {
-        let usual = if self.is_https() { 443 } else { 80 };
-        self.authority.port_u16().unwrap_or(usual)
+        let default = if self.is_https() { 443 } else { 80 };
+        self.authority.port_u16().unwrap_or(default)
     }
 
-    /// Whether the host is this machine, judged by the text alone: no name is looked up.
+    /// Whether the host is this machine, as far as the text tells: no name is looked up.
     pub fn is_local(&self) -> bool {
         self.ip().map(|ip| ip.to_canonical()).is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
     }

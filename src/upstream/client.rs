@@ -1,4 +1,4 @@
-//! Sending requests to upstreams.
+//! Sends requests to upstreams.
 
 use std::error::Error as StdError;
 use std::io;
@@ -19,15 +19,15 @@ use super::resend::Resend;
 use super::{Id, TlsError, Upstream};
 
 /// Hint for a certificate whose authority is not trusted here.
-const STRANGER: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
+const UNKNOWN_ISSUER_HINT: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
                         belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
 
 /// Hint for a server that presents the certificate of an authority (CA) as its own.
-const AUTHORITY: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
+const AUTHORITY_HINT: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
                          server, or make one that is none (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
 
 /// Hint for a server that does not speak TLS.
-const NO_TLS: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
+const NO_TLS_HINT: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
 
 /// One worker's connections to all upstreams.
 ///
@@ -108,7 +108,7 @@ where
         B: Resend,
     {
         let (pool, limit, clock) = (self.pool(upstream), upstream.timeouts().response, Clock::start());
-        // Boxed, so that the futures that it is handed to stay small.
+        // Boxed, so that the futures that hold it stay small.
         let request = Box::new(request.map(|body| Paced::new(body, clock.clone())));
         async move {
             let pool = pool?;
@@ -117,7 +117,7 @@ where
         }
     }
 
-    /// Closes connections that have been idle for long. Call it from time to time.
+    /// Closes connections that have been idle for long. To be called from time to time.
     pub fn sweep(&self) {
         for (_, pool) in self.pools().iter() {
             pool.sweep();
@@ -175,12 +175,13 @@ impl SendError {
         }
     }
 
+    /// The error to report for a connection that could not be made.
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
         let cause = root_cause(error);
-        match advice(cause) {
+        match hint(cause) {
             _ if is_timeout(cause) => Self::Unreached,
             _ if is_exhaustion(cause) => Self::Descriptors,
-            Some(advice) => Self::Connect(format!("{cause}; {advice}")),
+            Some(hint) => Self::Connect(format!("{cause}; {hint}")),
             None => Self::Connect(cause.to_string()),
         }
     }
@@ -198,6 +199,7 @@ impl SendError {
         }
     }
 
+    /// The error to report for a request that was sent, at least in part.
     pub(super) fn from_sending(error: &hyper::Error) -> Self {
         let cause = root_cause(error);
         match error.is_user() {
@@ -219,20 +221,20 @@ fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// A hint for a failed TLS handshake, if there is one for its cause.
-fn advice(error: &(dyn StdError + 'static)) -> Option<&'static str> {
+fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<io::Error>() {
         // The cause is wrapped in one or two I/O errors.
-        return advice(error.get_ref()?);
+        return hint(error.get_ref()?);
     }
     match error.downcast_ref::<rustls::Error>()? {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(STRANGER),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(UNKNOWN_ISSUER_HINT),
         // The verifier has an error of its own for this, which rustls passes on only as `Other`.
         rustls::Error::InvalidCertificate(CertificateError::Other(other))
             if format!("{other:?}").contains("CaUsedAsEndEntity") =>
         {
-            Some(AUTHORITY)
+            Some(AUTHORITY_HINT)
         }
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS_HINT),
         _ => None,
     }
 }

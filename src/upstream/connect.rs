@@ -1,4 +1,4 @@
-//! Making connections: TCP, TLS for `https`, and the HTTP version that TLS negotiated.
+//! Makes connections: TCP, TLS for `https`, and the HTTP version that TLS has negotiated.
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;
@@ -22,20 +22,20 @@ use super::route::Route;
 use super::write_first::{Signals, WriteFirst};
 use super::{SendError, Upstream};
 
-/// Header fields accepted in a response; hyper's default is 100.
+/// The most header fields accepted in a response. hyper's default is 100.
 const MAX_HEADERS: usize = 256;
-/// Bytes of header fields accepted in an HTTP/2 response.
+/// The most bytes of header fields accepted in an HTTP/2 response.
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
-/// Silence after which an HTTP/2 connection with open streams is sent a ping.
+/// How long an HTTP/2 connection with open streams may be silent before it is sent a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it has to answer the ping.
+/// How long the upstream may take to answer the ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// A new byte stream to an upstream.
-pub(super) type Made = MaybeHttpsStream<TokioIo<TcpStream>>;
+pub(super) type NewStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// The stream of an HTTP/1 connection.
-pub(super) type Stream = WriteFirst<Made>;
+pub(super) type Stream = WriteFirst<NewStream>;
 
 /// Makes connections to one upstream.
 #[derive(Clone)]
@@ -66,8 +66,8 @@ impl Connector {
     }
 
     /// The header fields that requests carry for a forwarding proxy (see [`Route::Forwarded`]); `None` without one.
-    pub(super) fn forwards(&self) -> Option<&HeaderMap> {
-        self.route.forwards()
+    pub(super) fn proxy_headers(&self) -> Option<&HeaderMap> {
+        self.route.proxy_headers()
     }
 
     /// Connects to the scheme and authority of `address`.
@@ -87,13 +87,13 @@ impl Connector {
 
     /// Whether the connection leads to one of the gateway's own listeners. An encrypted one cannot: the gateway would
     /// not have completed the handshake.
-    fn is_loop(&self, made: &Made) -> bool {
+    fn is_loop(&self, made: &NewStream) -> bool {
         let MaybeHttpsStream::Http(tcp) = made else { return false };
         self.listeners.iter().any(|listener| loop_check::is_at(tcp.inner(), *listener))
     }
 }
 
-async fn http1<B>(stream: Made) -> Result<Connected<B>, SendError>
+async fn http1<B>(stream: NewStream) -> Result<Connected<B>, SendError>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
@@ -112,7 +112,7 @@ where
     Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, signals))))
 }
 
-async fn http2<B>(stream: Made) -> Result<Connected<B>, SendError>
+async fn http2<B>(stream: NewStream) -> Result<Connected<B>, SendError>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,

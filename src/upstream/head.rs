@@ -1,4 +1,4 @@
-//! Rewrites response heads that hyper's client rejects or misreads, and other clients accept:
+//! Rewrites response heads that hyper's client rejects or misreads, although other clients accept them:
 //!
 //! - HTTP/1.0 becomes HTTP/1.1 with `Connection: close`. hyper rejects an HTTP/1.0 response with a chunked body.
 //! - `Transfer-Encoding: identity` is dropped. hyper takes any transfer coding to override `Content-Length`, and would
@@ -15,13 +15,13 @@ use std::task::{Context, Poll, ready};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor};
 
 /// Bytes per read: the size of hyper's first read.
-const PIECE: usize = 8192;
-/// Longest line, in bytes; hyper rejects heads of this size.
-const MAX_LINE: usize = 512 * 1024;
+const PIECE_BYTES: usize = 8192;
+/// The longest line, in bytes. hyper rejects heads of this size.
+const MAX_LINE_BYTES: usize = 512 * 1024;
 
-const BEGINNING: &[u8] = b"HTTP/1.";
-const OLD: &[u8] = b"HTTP/1.0 ";
-const NEW: &[u8] = b"HTTP/1.1 ";
+const STATUS_PREFIX: &[u8] = b"HTTP/1.";
+const HTTP_1_0: &[u8] = b"HTTP/1.0 ";
+const HTTP_1_1: &[u8] = b"HTTP/1.1 ";
 
 /// Rewrites the heads of the responses on one connection.
 #[derive(Default)]
@@ -43,7 +43,7 @@ enum Part {
         /// Whether this head is followed by another (1xx).
         is_interim: bool,
     },
-    /// Anything behind the head, passed through.
+    /// Everything after the head, which is passed through.
     #[default]
     Rest,
 }
@@ -67,7 +67,7 @@ impl Head {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<Result<(), Error>> {
         while self.output.is_empty() {
-            let mut piece = [MaybeUninit::uninit(); PIECE];
+            let mut piece = [MaybeUninit::uninit(); PIECE_BYTES];
             let mut piece = ReadBuf::uninit(&mut piece);
             ready!(Pin::new(&mut *stream).poll_read(cx, piece.unfilled()))?;
             match piece.filled() {
@@ -83,22 +83,24 @@ impl Head {
         Poll::Ready(Ok(()))
     }
 
-    fn feed(&mut self, mut came: &[u8]) {
-        self.output.reserve(came.len());
+    /// Rewrites the complete lines of a head in the `received` bytes. Keeps an incomplete line, and passes on
+    /// everything after the head.
+    fn feed(&mut self, mut received: &[u8]) {
+        self.output.reserve(received.len());
         while self.next != Part::Rest
-            && let Some(end) = memchr::memchr(b'\n', came)
+            && let Some(end) = memchr::memchr(b'\n', received)
         {
-            let (ending, rest) = came.split_at(end + 1);
+            let (ending, rest) = received.split_at(end + 1);
             let begun = mem::take(&mut self.line);
             let line =
                 if begun.is_empty() { Cow::from(ending) } else { Cow::from([&begun, ending].concat()) };
             self.rewrite_line(&line);
-            came = rest;
+            received = rest;
         }
         if self.next == Part::Rest {
-            return self.output.extend_from_slice(came);
+            return self.output.extend_from_slice(received);
         }
-        self.line.extend_from_slice(came);
+        self.line.extend_from_slice(received);
         if !self.may_be_of_head() {
             self.pass_through();
         }
@@ -106,12 +108,12 @@ impl Head {
 
     /// Whether the incomplete line may still become a line of a head.
     fn may_be_of_head(&self) -> bool {
-        let begins = &self.line[..self.line.len().min(BEGINNING.len())];
-        let is_status = BEGINNING.starts_with(begins) || self.line == b"\r";
-        self.line.len() <= MAX_LINE && (self.next != Part::Status || is_status)
+        let beginning = &self.line[..self.line.len().min(STATUS_PREFIX.len())];
+        let is_status = STATUS_PREFIX.starts_with(beginning) || self.line == b"\r";
+        self.line.len() <= MAX_LINE_BYTES && (self.next != Part::Status || is_status)
     }
 
-    /// Passes through the incomplete line and everything behind it, since they are no head or never end.
+    /// Passes through the incomplete line and everything after it: the line is not of a head, or too long.
     fn pass_through(&mut self) {
         self.next = Part::Rest;
         self.output.append(&mut mem::take(&mut self.line));
@@ -144,10 +146,10 @@ impl Head {
     }
 
     fn rewrite_status(&mut self, line: &[u8]) {
-        match line.strip_prefix(OLD) {
+        match line.strip_prefix(HTTP_1_0) {
             None => self.output.extend_from_slice(line),
             Some(status) => {
-                self.output.extend_from_slice(NEW);
+                self.output.extend_from_slice(HTTP_1_1);
                 self.output.extend_from_slice(status);
                 // Even if the response says `keep-alive`: old proxies pass that on and close (RFC 9112, C.2.2).
                 self.output.extend_from_slice(b"connection: close\r\n");
@@ -158,7 +160,7 @@ impl Head {
 
 /// Whether a status line is that of an interim response, which a final one follows.
 fn is_interim(line: &[u8]) -> bool {
-    let code = line.get(NEW.len()..).unwrap_or_default();
+    let code = line.get(HTTP_1_1.len()..).unwrap_or_default();
     code.starts_with(b"1") && !code.starts_with(b"101")
 }
 
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_not_waited_for() {
-        let long = [NEW, &vec![b'x'; MAX_LINE]].concat();
+        let long = [HTTP_1_1, &vec![b'x'; MAX_LINE_BYTES]].concat();
         assert_eq!(output(&long).len(), long.len());
     }
 

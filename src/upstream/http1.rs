@@ -23,8 +23,8 @@ use super::write_first::Signals;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// How long before the upstream's own keep-alive time a connection is given up.
-const MARGIN: Duration = Duration::from_secs(1);
+/// A connection is given up this long before the upstream's own keep-alive time ends.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// A connection, and what is needed to poll it.
 pub(super) struct Http1Connection<B: Body + 'static> {
@@ -32,7 +32,7 @@ pub(super) struct Http1Connection<B: Body + 'static> {
     /// `None` once it has ended.
     connection: Option<Connection<Stream, B>>,
     bell: Arc<Bell>,
-    /// The waker of `bell`. The connection always gets the same one, so that it need not register a new one.
+    /// The waker of `bell`. The connection always gets the same waker, so that it need not register a new one.
     waker: Waker,
     signals: Signals,
     /// How long the upstream keeps an idle connection, if it said so.
@@ -42,9 +42,9 @@ pub(super) struct Http1Connection<B: Body + 'static> {
 /// Passes wake-ups on to the task that uses the connection, except those that the task causes itself while it polls.
 #[derive(Default)]
 struct Bell {
-    /// The task is polling.
+    /// Whether the task is polling.
     muted: AtomicBool,
-    /// There was a wake-up meanwhile.
+    /// Whether there was a wake-up since the last poll began.
     rang: AtomicBool,
     task: Mutex<Option<Waker>>,
 }
@@ -67,18 +67,18 @@ where
     ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
         self.signals.begin_request();
         let mut answer = pin!(self.sender.try_send_request(request));
-        std::future::poll_fn(|cx| self.turn(cx, |cx| answer.as_mut().poll(cx))).await
+        std::future::poll_fn(|cx| self.poll_with(cx, |cx| answer.as_mut().poll(cx))).await
     }
 
-    /// Notes how long the upstream keeps the connection, if `headers` of its response say so.
-    pub(super) fn note_keep_alive(&mut self, headers: &HeaderMap) {
+    /// Records how long the upstream keeps the connection, if the `headers` of its response say so.
+    pub(super) fn record_keep_alive(&mut self, headers: &HeaderMap) {
         self.keep_alive = headers.get(&KEEP_ALIVE).and_then(|value| keep_alive(value.to_str().ok()?));
     }
 
     /// How long the connection may be idle and still be used again: `limit`, or less if the upstream closes it earlier.
     /// Leaves a margin for the time that a request takes to arrive.
     pub(super) fn max_idle(&self, limit: Duration) -> Duration {
-        self.keep_alive.map_or(limit, |kept| limit.min(kept.saturating_sub(MARGIN)))
+        self.keep_alive.map_or(limit, |kept| limit.min(kept.saturating_sub(KEEP_ALIVE_MARGIN)))
     }
 
     /// The next frame of `body`, which came from this connection.
@@ -87,7 +87,7 @@ where
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.turn(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
+        self.poll_with(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
     /// Detaches the connection from the task that used it, which is not woken any more, and polls it once. Returns
@@ -107,19 +107,20 @@ where
         is_open
     }
 
-    /// Polls the connection, then `look` for a result.
-    fn turn<T>(
+    /// Polls the connection, then calls `look` for a result.
+    fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
         mut look: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         self.bell.begin(cx.waker());
         self.drive();
-        let seen = look(&mut Context::from_waker(&self.waker));
-        self.bell.end(seen.is_pending());
-        seen
+        let found = look(&mut Context::from_waker(&self.waker));
+        self.bell.end(found.is_pending());
+        found
     }
 
+    /// Polls the connection.
     fn drive(&mut self) {
         let cx = &mut Context::from_waker(&self.waker);
         // An error of the connection is reported by the request or the body under way.
@@ -141,6 +142,7 @@ fn keep_alive(value: &str) -> Option<Duration> {
 }
 
 impl Bell {
+    /// Begins a poll by this task: mutes wake-ups, and remembers whom to wake after it.
     fn begin(&self, task: &Waker) {
         self.muted.store(true, Ordering::Relaxed);
         self.rang.store(false, Ordering::Relaxed);
@@ -150,10 +152,11 @@ impl Bell {
         }
     }
 
-    /// Ends the poll. A task that got a result polls again by itself. One that is pending (`waits`) is woken if there
-    /// was a wake-up meanwhile: it may have come from outside the poll, such as a yield to other tasks.
+    /// Ends the poll. A task that has got a result polls again by itself. A task that `waits` is woken if there was a
+    /// wake-up during the poll, which may have come from elsewhere, for instance from a yield to other tasks.
     fn end(&self, waits: bool) {
-        // Ordered against `wake_by_ref`: one of the two sees what the other did, so no wake-up is lost.
+        // `muted` is written before `rang` is read, and `wake_by_ref` does the reverse: one of the two sees what the
+        // other has written, so no wake-up is lost.
         self.muted.store(false, Ordering::SeqCst);
         if waits && self.rang.load(Ordering::SeqCst) {
             self.ring();

@@ -1,8 +1,8 @@
 //! An HTTP/2 connection, shared by requests.
 //!
-//! A new stream is opened only below the limit of both sides: further ones would wait, without notice, for others to
-//! end. The connection's flow-control window is as large as those of all its streams together, so that a stream that
-//! is not read holds up none of the others.
+//! A new stream is opened only below the limits of both sides: beyond them it would wait, unnoticed, for others to end.
+//! The connection's flow-control window is as large as those of all its streams together, so that a stream that is not
+//! read holds up none of the others.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -19,13 +19,13 @@ use hyper::rt::Executor;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::Instant;
 
-use super::connect::Made;
+use super::connect::NewStream;
 
-/// Most streams on one connection; fewer if the upstream allows fewer.
+/// The most streams on one connection; fewer if the upstream allows fewer.
 const MAX_STREAMS: u32 = 64;
-/// Flow-control window of a stream, in bytes: how much of an answer is received ahead of its reader.
+/// The flow-control window of a stream, in bytes: how much of an answer is received ahead of its reader.
 pub(super) const STREAM_WINDOW: u32 = 1 << 20;
-/// Flow-control window of a connection, in bytes.
+/// The flow-control window of a connection, in bytes.
 pub(super) const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
 
 /// A connection for several requests at a time.
@@ -37,12 +37,12 @@ pub(super) struct Http2Connection<B: Body + 'static> {
 
 /// What can be asked of a connection that another task drives.
 trait Bounded: Send + Sync {
-    /// Streams that the upstream allows; `None` if the connection has ended or is being polled just now.
+    /// The most streams that the upstream allows; `None` if the connection has ended or is being polled just now.
     fn max_streams(&self) -> Option<usize>;
 }
 
-/// `None` once it has ended.
-type Driven<B> = Mutex<Option<Connection<Made, B, TokioExecutor>>>;
+/// A connection that a task drives; `None` once it has ended.
+type Driven<B> = Mutex<Option<Connection<NewStream, B, TokioExecutor>>>;
 
 #[derive(Default)]
 struct State {
@@ -53,7 +53,7 @@ struct State {
 }
 
 /// Room for one stream on a connection, counted as an open stream.
-pub(super) struct Seat<B: Body + 'static> {
+pub(super) struct Slot<B: Body + 'static> {
     sender: SendRequest<B>,
     stream: Stream,
 }
@@ -66,10 +66,10 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
-    /// Starts a task that drives `connection`. It ends with the last stream, once the connection takes no more.
+    /// Starts a task that drives `connection`. The task ends with the last stream, once the connection takes no more.
     pub(super) fn start(
         sender: SendRequest<B>,
-        connection: Connection<Made, B, TokioExecutor>,
+        connection: Connection<NewStream, B, TokioExecutor>,
         executor: &TokioExecutor,
     ) -> Self {
         let driven = Arc::new(Mutex::new(Some(connection)));
@@ -77,25 +77,25 @@ where
         Self { sender, connection: driven, state: Arc::default() }
     }
 
-    /// Whether it may be given further streams, now or later.
+    /// Whether the connection may be given further streams, now or later.
     pub(super) fn is_usable(&self) -> bool {
         self.sender.is_ready() && !self.state.is_retired.load(Ordering::Relaxed)
     }
 
     /// Room for one more stream. `None` if there is no room, or if the connection has had no streams for `keep_alive`:
     /// it may be dead by then, which might show only when no answer comes.
-    pub(super) fn seat(&self, keep_alive: Duration) -> Option<Seat<B>> {
+    pub(super) fn slot(&self, keep_alive: Duration) -> Option<Slot<B>> {
         let has_room = self.state.streams.load(Ordering::Relaxed) < self.max_streams();
-        (has_room && self.is_usable() && !self.has_idled(keep_alive)).then(|| self.take_seat())
+        (has_room && self.is_usable() && !self.has_idled(keep_alive)).then(|| self.take_slot())
     }
 
-    /// Room for one more stream, unchecked: for a connection that has no streams yet.
-    pub(super) fn take_seat(&self) -> Seat<B> {
+    /// Room for one more stream on a connection that has no streams yet. Nothing is checked.
+    pub(super) fn take_slot(&self) -> Slot<B> {
         self.state.streams.fetch_add(1, Ordering::Relaxed);
-        Seat { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.state)) }
+        Slot { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.state)) }
     }
 
-    /// Whether it has had no streams for at least `time`.
+    /// Whether the connection has had no streams for at least `time`.
     pub(super) fn has_idled(&self, time: Duration) -> bool {
         let left_at = *self.state.left_at.lock().unwrap_or_else(PoisonError::into_inner);
         self.state.streams.load(Ordering::Relaxed) == 0 && left_at.is_some_and(|left| left.elapsed() >= time)
@@ -114,11 +114,12 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     fn max_streams(&self) -> Option<usize> {
-        // Not waited for: while it is being polled, our own limit applies.
+        // This does not wait for the lock: while the connection is being polled, our own limit applies.
         self.try_lock().ok()?.as_ref().map(Connection::current_max_send_streams)
     }
 }
 
+/// Polls a connection until it ends.
 async fn drive<B>(driven: Arc<Driven<B>>)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -138,7 +139,7 @@ where
     }
 }
 
-impl<B: Body + 'static> Seat<B> {
+impl<B: Body + 'static> Slot<B> {
     /// The sender for a request, and a guard to keep while the stream is open.
     pub(super) fn into_parts(self) -> (SendRequest<B>, Stream) {
         (self.sender, self.stream)

@@ -1,6 +1,6 @@
 //! Detects upstreams and proxies that are the gateway's own listener, to which requests would go in circles.
 //!
-//! Compares addresses only, so that nothing need be added to a request.
+//! Only addresses are compared, so that nothing need be added to a request.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -33,10 +33,10 @@ pub(super) fn is_at(connection: &TcpStream, listener: SocketAddr) -> bool {
 
 fn has_led_to(from: SocketAddr, to: SocketAddr, listener: SocketAddr) -> bool {
     let (from, ip) = (from.ip().to_canonical(), to.ip().to_canonical());
-    // A connection to an address of this machine also comes from that address; loopback addresses count as one.
+    // A connection to an address of this machine also comes from that address. All loopback addresses count as one.
     let is_here = ip.is_loopback() || ip == from;
-    let is_heard = listener.ip().is_unspecified() && (listener.is_ipv6() || ip.is_ipv4());
-    to.port() == listener.port() && (ip == listener.ip().to_canonical() || (is_here && is_heard))
+    let is_listened_on = listener.ip().is_unspecified() && (listener.is_ipv6() || ip.is_ipv4());
+    to.port() == listener.port() && (ip == listener.ip().to_canonical() || (is_here && is_listened_on))
 }
 
 #[cfg(test)]

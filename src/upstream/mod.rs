@@ -1,6 +1,7 @@
 //! The servers that requests are forwarded to: their addresses, their time-outs, the connections to them.
 //!
-//! Knows HTTP and TLS, nothing of what is said over them. Never adds anything to a request but what its settings name.
+//! This module knows HTTP and TLS, and nothing of what is said over them. It never adds anything to a request except
+//! what its settings name.
 
 mod answer;
 mod answer_timeout;
@@ -40,26 +41,26 @@ pub use self::tls::{TlsError, check_ca_file};
 pub struct Settings {
     /// Its name in the configuration.
     pub name: String,
-    /// Its address; a path in it is put before every request's own.
+    /// Its address. A path in it is put before the path of every request.
     pub base_url: BaseUrl,
     /// Header fields set on every request, in place of the client's own of the same name.
     pub headers: HeaderMap,
     /// How long to wait for it.
     pub timeouts: Timeouts,
-    /// PEM file of further certificate authorities, trusted beside the platform's.
+    /// A PEM file of further certificate authorities, which are trusted in addition to the platform's.
     pub ca_file: Option<PathBuf>,
     /// The proxy that all connections to it go through.
     pub proxy: Option<Proxy>,
-    /// The gateway's own listeners: a connection that leads to one of them is not used.
+    /// The gateway's own listeners. A connection that leads to one of them is not used.
     pub listeners: Vec<SocketAddr>,
 }
 
 /// How long to wait for an upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For a TCP connection, with proxy and TLS; divided among the addresses of a name.
+    /// For a connection: TCP, proxy and TLS together. It is divided among the addresses of a name.
     pub connect: Duration,
-    /// From the last piece of a request to the head of its answer; also the limit for the client's next piece.
+    /// From the last piece of a request to the head of its answer. It is also the limit for the client's next piece.
     pub response: Duration,
     /// For the next byte of an answer's body.
     pub idle: Duration,
@@ -76,12 +77,12 @@ pub struct Upstream {
     tls: OnceLock<Result<Arc<rustls::ClientConfig>, TlsError>>,
 }
 
-/// Identifies an upstream within the process; names need not be unique.
+/// Identifies an upstream within the process. Names need not be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Id(u64);
 
 impl Upstream {
-    /// An upstream; nothing is connected or read yet.
+    /// An upstream. Nothing is connected or read yet.
     pub fn new(settings: Settings) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { id: Id(NEXT.fetch_add(1, Ordering::Relaxed)), settings, tls: OnceLock::new() }

@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use super::answer::AnswerBody;
 use super::connect::{Connected, Connector};
 use super::http1::Http1Connection;
-use super::http2::{Http2Connection, Seat};
+use super::http2::{Http2Connection, Slot};
 use super::resend::{self, Resend};
 use super::{SendError, Upstream};
 
-/// HTTP/1 connections kept for later; further ones are closed after use.
+/// The most idle HTTP/1 connections that are kept. Further ones are closed after use.
 const MAX_IDLE: usize = 64;
-/// How often a request is sent again that the upstream refused without processing it.
-const RESENDS: u32 = 2;
+/// How often a request is sent again if the upstream refuses it without processing it.
+const MAX_RESENDS: u32 = 2;
 
 /// Connections to one upstream, kept for the next request.
 pub(super) struct Pool<B: Body + 'static> {
@@ -31,7 +31,7 @@ pub(super) struct Pool<B: Body + 'static> {
 }
 
 struct Kept<B: Body + 'static> {
-    /// Idle HTTP/1 connections, the one used last at the end.
+    /// Idle HTTP/1 connections. The one that was used last is at the end.
     idle: Vec<Idle<B>>,
     /// HTTP/2 connections. A request takes the first with room, so that later ones become idle and are closed.
     shared: Vec<Http2Connection<B>>,
@@ -42,10 +42,10 @@ struct Idle<B: Body + 'static> {
     since: Instant,
 }
 
-/// What a request is sent on.
+/// The connection, or the room on one, that a request is sent on.
 enum Carrier<B: Body + 'static> {
     Http1(Box<Http1Connection<B>>),
-    Seat(Seat<B>),
+    Slot(Slot<B>),
 }
 
 /// A request that got no answer.
@@ -77,8 +77,8 @@ where
     /// Sends `request` and waits for the head of the answer. It is sent again, and only then,
     ///
     /// - if its kept connection was closed before any of it was written,
-    /// - if the upstream refused it without processing it, at most [`RESENDS`] times,
-    /// - on a new connection, if it does no harm ([`resend::harmless`]) and its kept connection broke.
+    /// - if the upstream refused it without processing it, at most [`MAX_RESENDS`] times,
+    /// - on a new connection, if it does no harm ([`resend::copy_if_harmless`]) and its kept connection broke.
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Box<Request<B>>,
@@ -87,11 +87,11 @@ where
         B: Resend,
     {
         let address = request.uri().clone();
-        let mut resends = RESENDS;
+        let mut resends_left = MAX_RESENDS;
         let mut kept = self.take();
         loop {
             let is_kept = kept.is_some();
-            let harmless = if is_kept { resend::harmless(&request) } else { None };
+            let harmless = if is_kept { resend::copy_if_harmless(&request) } else { None };
             let carrier = match kept {
                 Some(carrier) => carrier,
                 // Boxed, because it is seldom needed and much larger than the rest.
@@ -103,8 +103,8 @@ where
             };
             (request, kept) = match (failed.again, harmless) {
                 (Some(Again::Unwritten(unsent)), _) if is_kept => (unsent, self.take()),
-                (Some(Again::Refused(unread)), _) if resends > 0 => {
-                    resends -= 1;
+                (Some(Again::Refused(unread)), _) if resends_left > 0 => {
+                    resends_left -= 1;
                     (unread, self.take())
                 }
                 (None, Some(harmless)) if resend::is_break(&failed.error) => (harmless, None),
@@ -145,7 +145,7 @@ where
     {
         match carrier {
             Carrier::Http1(connection) => self.send_on_http1(connection, request, address).await,
-            Carrier::Seat(seat) => Self::send_on_http2(seat, request, address).await,
+            Carrier::Slot(slot) => Self::send_on_http2(slot, request, address).await,
         }
     }
 
@@ -155,19 +155,19 @@ where
         mut request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
-        if let Some(told) = self.connector.forwards() {
+        if let Some(proxy_headers) = self.connector.proxy_headers() {
             *request.uri_mut() = address.clone();
-            request.headers_mut().extend(told.clone());
+            request.headers_mut().extend(proxy_headers.clone());
         } else if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
         let response = connection.send(*request).await.map_err(Failed::unless_written)?;
-        connection.note_keep_alive(response.headers());
+        connection.record_keep_alive(response.headers());
         Ok(response.map(|body| AnswerBody::from_http1(body, connection, Arc::clone(self))))
     }
 
     async fn send_on_http2(
-        seat: Seat<B>,
+        slot: Slot<B>,
         mut request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>>
@@ -178,7 +178,7 @@ where
         let copy = resend::copy(&request);
         // HTTP/2 sends the host as `:authority`, from the address.
         let host = request.headers_mut().remove(HOST);
-        let (mut sender, stream) = seat.into_parts();
+        let (mut sender, stream) = slot.into_parts();
         let error = match sender.try_send_request(*request).await {
             Ok(response) => return Ok(response.map(|body| AnswerBody::from_stream(body, stream))),
             Err(error) => error,
@@ -197,8 +197,8 @@ where
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
         kept.shared.retain(Http2Connection::is_usable);
-        if let Some(seat) = kept.shared.iter().find_map(|shared| shared.seat(self.keep_alive)) {
-            return Some(Carrier::Seat(seat));
+        if let Some(slot) = kept.shared.iter().find_map(|shared| shared.slot(self.keep_alive)) {
+            return Some(Carrier::Slot(slot));
         }
         while let Some(Idle { mut connection, since }) = kept.idle.pop() {
             if since.elapsed() < connection.max_idle(self.keep_alive) && connection.check_open() {
@@ -212,9 +212,9 @@ where
         Ok(match self.connector.clone().connect(address).await? {
             Connected::Http1(connection) => Carrier::Http1(connection),
             Connected::Http2(shared) => {
-                let seat = shared.take_seat();
+                let slot = shared.take_slot();
                 self.kept().shared.push(*shared);
-                Carrier::Seat(seat)
+                Carrier::Slot(slot)
             }
         })
     }
@@ -225,6 +225,7 @@ where
 }
 
 impl<B> Failed<B> {
+    /// A request that failed. It may be sent again if none of it was written.
     fn unless_written(mut error: TrySendError<Request<B>>) -> Self {
         let again = error.take_message().map(|request| Again::Unwritten(Box::new(request)));
         Self { error: error.into_error(), again }

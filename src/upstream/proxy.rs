@@ -1,4 +1,4 @@
-//! The proxy on the way to an upstream: which one the environment names, and its credentials.
+//! Finds the proxy that the environment names for an upstream, with its credentials.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -96,7 +96,7 @@ impl Proxy {
 
     /// Whether connections to it would reach the listener at `address` on this machine. No name is looked up.
     pub fn leads_to(&self, address: SocketAddr) -> bool {
-        let Some(authority) = with_usual_port(self.address.clone()).into_parts().authority else {
+        let Some(authority) = with_default_port(self.address.clone()).into_parts().authority else {
             return false;
         };
         authority.port_u16().is_some_and(|port| loop_check::leads_to(authority.host(), port, address))
@@ -164,8 +164,8 @@ impl FromStr for Proxy {
             _ => return Err(ProxyError::Scheme),
         };
         let (rest, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // Then the `/`, `?` or `#` is part of a user name or a password, and the text before it must not be shown as a
-        // host.
+        // An `@` after it means that the `/`, `?` or `#` is part of a user name or a password, and the text before it
+        // must not be shown as a host.
         if path.contains('@') {
             return Err(ProxyError::NotUrl);
         }
@@ -207,9 +207,9 @@ fn with_port(address: Uri, port: u16) -> Uri {
 }
 
 /// The address with the default port of its scheme added, if it has no port.
-pub(super) fn with_usual_port(address: Uri) -> Uri {
-    let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
-    with_port(address, usual)
+pub(super) fn with_default_port(address: Uri) -> Uri {
+    let default = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    with_port(address, default)
 }
 
 impl fmt::Debug for Variables {
@@ -357,7 +357,7 @@ mod tests {
             ("http://[::1]/", "http://[::1]:80/"),
             ("http://a:81/", "http://a:81/"),
         ] {
-            assert_eq!(with_usual_port(address.parse().unwrap()).to_string(), expected);
+            assert_eq!(with_default_port(address.parse().unwrap()).to_string(), expected);
         }
     }
 }

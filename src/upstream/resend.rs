@@ -1,6 +1,6 @@
-//! Which requests may be sent again after a failure.
+//! Decides which requests may be sent again after a failure.
 //!
-//! A request costs money. So only those are sent again that the upstream says it has not processed, and those with a
+//! A request costs money. So it is sent again only if the upstream says that it has not processed it, or if it has a
 //! safe method and no body.
 
 use std::error::Error;
@@ -13,7 +13,7 @@ use http_body_util::Full;
 
 /// A body that may have to be sent once more.
 pub trait Resend: Sized {
-    /// A copy of the body, if all of it is at hand. To be called before any of it is sent.
+    /// A copy of the body; `None` if not all of it is at hand. To be called before any of it is sent.
     fn copy(&self) -> Option<Self>;
 }
 
@@ -23,7 +23,7 @@ impl Resend for Full<Bytes> {
     }
 }
 
-/// A copy of the request, if all of its body is at hand.
+/// A copy of the request; `None` if not all of its body is at hand.
 pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let mut copy = Box::new(Request::new(request.body().copy()?));
     copy.method_mut().clone_from(request.method());
@@ -33,8 +33,9 @@ pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
     Some(copy)
 }
 
-/// A copy of the request, if it does no harm to send it twice: it has no body, and a safe method (RFC 9110, 9.2.1).
-pub(super) fn harmless<B: Resend + Body>(request: &Request<B>) -> Option<Box<Request<B>>> {
+/// A copy of a request that may be sent twice without harm, because it has no body and a safe method (RFC 9110, 9.2.1).
+/// `None` for any other request.
+pub(super) fn copy_if_harmless<B: Resend + Body>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let is_harmless = request.method().is_safe() && request.body().is_end_stream();
     is_harmless.then(|| copy(request)).flatten()
 }

@@ -9,8 +9,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::SocksV5;
 use tower_service::Service;
 
-use super::connect::Made;
-use super::proxy::{Kind, Proxy, with_usual_port};
+use super::connect::NewStream;
+use super::proxy::{Kind, Proxy, with_default_port};
 use super::tunnel::Tunnel;
 use super::{TlsError, Upstream};
 
@@ -55,19 +55,22 @@ impl Route {
     }
 
     /// Connects to the scheme and authority of `address`.
-    pub(super) async fn connect(&mut self, address: Uri) -> Result<Made, Box<dyn StdError + Send + Sync>> {
+    pub(super) async fn connect(
+        &mut self,
+        address: Uri,
+    ) -> Result<NewStream, Box<dyn StdError + Send + Sync>> {
         match self {
             Self::Direct(connector) => connector.call(address).await,
             Self::Forwarded(connector, proxy, _) => {
                 Ok(MaybeHttpsStream::Http(connector.call(proxy.clone()).await?))
             }
             Self::Tunnelled(connector) => connector.call(address).await,
-            Self::Socks(connector) => connector.call(with_usual_port(address)).await.map_err(with_cause),
+            Self::Socks(connector) => connector.call(with_default_port(address)).await.map_err(with_cause),
         }
     }
 
-    /// The header fields that requests carry for a forwarding proxy ([`Self::Forwarded`]); `None` without one.
-    pub(super) fn forwards(&self) -> Option<&HeaderMap> {
+    /// The header fields that each request carries for a forwarding proxy ([`Self::Forwarded`]); `None` without one.
+    pub(super) fn proxy_headers(&self) -> Option<&HeaderMap> {
         match self {
             Self::Forwarded(_, _, headers) => Some(headers),
             Self::Direct(_) | Self::Tunnelled(_) | Self::Socks(_) => None,

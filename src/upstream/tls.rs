@@ -1,4 +1,4 @@
-//! TLS towards upstreams: who is trusted, which HTTP versions are offered.
+//! Sets up TLS towards upstreams: which authorities are trusted, which HTTP versions are offered.
 //!
 //! The platform's certificates are read when the first encrypted connection needs them, never at start.
 
@@ -28,12 +28,12 @@ pub enum TlsError {
     Library(String),
 }
 
-/// For plain connections: trusts nobody, reads nothing.
+/// A configuration for unencrypted connections. It trusts nobody, and nothing is read for it.
 pub(super) fn without_roots() -> Result<Arc<ClientConfig>, TlsError> {
     config(RootCertStore::empty())
 }
 
-/// Trusts the platform's authorities. Shared by all upstreams of the process.
+/// A configuration that trusts the platform's authorities. All upstreams of the process share it.
 pub(super) fn with_platform_roots() -> Result<Arc<ClientConfig>, TlsError> {
     static SHARED: OnceLock<Result<Arc<ClientConfig>, TlsError>> = OnceLock::new();
     let make = || {
@@ -43,17 +43,17 @@ pub(super) fn with_platform_roots() -> Result<Arc<ClientConfig>, TlsError> {
     SHARED.get_or_init(make).clone()
 }
 
-/// Trusts the platform's authorities and those of a PEM file.
+/// A configuration that trusts the platform's authorities and those of a PEM file.
 pub(super) fn with_extra_roots(file: &Path) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = platform_roots();
     add_file(&mut roots, file)?;
     config(roots)
 }
 
-/// Whether a PEM file of authorities can be used.
+/// Checks that a PEM file of authorities can be used.
 ///
 /// # Errors
-/// Why not.
+/// [`TlsError::CaFile`] if it cannot.
 pub fn check_ca_file(file: &Path) -> Result<(), TlsError> {
     add_file(&mut RootCertStore::empty(), file)
 }

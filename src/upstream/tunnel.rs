@@ -1,6 +1,6 @@
-//! Connections through HTTP proxies, by `CONNECT`.
+//! Makes connections through HTTP proxies, by `CONNECT`.
 //!
-//! hyper-util has the same, but does not report the status with which a proxy refuses.
+//! hyper-util can do that too, but does not report the status with which a proxy refuses.
 
 use std::error::Error as StdError;
 use std::io;
@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-/// Longest head of an answer, in bytes.
-const MAX_HEAD: usize = 8 * 1024;
+/// The longest head of an answer, in bytes.
+const MAX_HEAD_BYTES: usize = 8 * 1024;
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -75,26 +75,26 @@ fn request(address: &Uri, authorization: Option<&HeaderValue>) -> Vec<u8> {
     request
 }
 
-/// Sends the request and waits for the head of the answer. Bytes read behind the head are dropped: a TLS server sends
-/// nothing before its client does.
+/// Sends the request and waits for the head of the answer. Bytes that were read after the head are dropped: a TLS
+/// server sends nothing before its client does.
 async fn open(stream: &mut TcpStream, request: &[u8]) -> Result<(), BoxError> {
     stream.write_all(request).await?;
-    let mut head = Vec::with_capacity(MAX_HEAD);
+    let mut head = Vec::with_capacity(MAX_HEAD_BYTES);
     loop {
         if stream.read_buf(&mut head).await? == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        match answered(&head)? {
+        match status_of(&head)? {
             Some(status) if status.is_success() => return Ok(()),
             Some(status) => return Err(Refusal::Status(status).into()),
-            None if head.len() >= MAX_HEAD => return Err(Refusal::TooLong.into()),
+            None if head.len() >= MAX_HEAD_BYTES => return Err(Refusal::TooLong.into()),
             None => {}
         }
     }
 }
 
 /// The status of an answer; `None` until all of its head is there.
-fn answered(head: &[u8]) -> Result<Option<StatusCode>, Refusal> {
+fn status_of(head: &[u8]) -> Result<Option<StatusCode>, Refusal> {
     const HTTP: &[u8] = b"HTTP/1.";
     let begins = head.len().min(HTTP.len());
     if head[..begins] != HTTP[..begins] {
@@ -134,7 +134,7 @@ mod tests {
             ("HTTP/2 200\r\n\r\n", Err(Refusal::NotHttp)),
             ("\u{15}\u{3}\u{1}", Err(Refusal::NotHttp)),
         ] {
-            let status = answered(head.as_bytes()).map(|status| status.map(|status| status.as_u16()));
+            let status = status_of(head.as_bytes()).map(|status| status.map(|status| status.as_u16()));
             assert_eq!(status, expected, "{head:?}");
         }
     }

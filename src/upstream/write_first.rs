@@ -2,13 +2,13 @@
 //!
 //! 1. Nothing is read before something was written. An overloaded upstream may answer as soon as a client connects, and
 //!    hyper takes an answer before its request for an error.
-//! 2. A write that fails because the peer has closed counts as done, and so do all later ones. The upstream may have
-//!    answered and closed before it read the whole request (a body too large, a wrong key): reading then finds that
-//!    answer, or the same failure.
-//! 3. Before a kept connection is used again, the socket itself is polled ([`Signals::expect_silence`]): the runtime
-//!    hears of a close only when it next waits.
+//! 2. A write that fails because the peer has closed counts as done, and so do all later writes. The upstream may have
+//!    answered and closed before it read the whole request (a body too large, a wrong key): a read then finds that
+//!    answer, or fails in the same way.
+//! 3. Before a kept connection is used again, the socket itself is polled ([`Signals::expect_silence`]), because the
+//!    runtime learns that it was closed only when it next waits for events.
 //!
-//! Once a request is being written, what is read is the head of its response, and goes through [`Head`].
+//! Once a request is being written, the next bytes to be read are the head of its response, which [`Head`] rewrites.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::mem;
@@ -23,13 +23,13 @@ use hyper_util::rt::TokioIo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::net::TcpStream;
 
-use super::connect::Made;
+use super::connect::NewStream;
 use super::head::Head;
 
-/// A stream that is written to before it is read from, and whose writes outlive the peer.
+/// A stream that is written to before it is read from, and whose writes succeed even after the peer has closed.
 pub(super) struct WriteFirst<S> {
     stream: S,
-    /// A write has failed because the peer has closed.
+    /// Whether a write has failed because the peer has closed.
     peer_closed: bool,
     reads: Reads,
     head: Head,
@@ -42,9 +42,9 @@ pub(super) struct Signals(Arc<Flags>);
 
 #[derive(Default)]
 struct Flags {
-    /// No bytes are due now: anything to read is taken for the end of the stream.
+    /// Whether no bytes are due now, so that anything to read is taken for the end of the stream.
     silence_expected: AtomicBool,
-    /// The next write begins a request.
+    /// Whether the next write begins a request.
     request_due: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ pub(super) trait Socket {
 
 /// Whether the stream may be read from.
 enum Reads {
-    /// Not before the first write, which wakes this task.
+    /// Not before the first write, which wakes the task that wanted to read.
     Deferred(Option<Waker>),
     Allowed,
 }
@@ -65,20 +65,20 @@ impl<S> WriteFirst<S> {
         Self { stream, peer_closed: false, reads: Reads::Deferred(None), head: Head::default(), signals }
     }
 
-    /// The result of a write or flush; `dropped` if it failed because the peer has closed.
-    fn written<T>(&mut self, polled: Poll<Result<T, Error>>, dropped: T) -> Poll<Result<T, Error>> {
+    /// The result of a write, flush or shutdown. If it failed because the peer has closed, that counts as `done`.
+    fn ignore_close<T>(&mut self, polled: Poll<Result<T, Error>>, done: T) -> Poll<Result<T, Error>> {
         match polled {
             Poll::Ready(Err(error)) if is_closed(&error) => {
                 self.peer_closed = true;
-                Poll::Ready(Ok(dropped))
+                Poll::Ready(Ok(done))
             }
             polled => polled,
         }
     }
 
-    /// Like [`Self::written`] for a write of `all` bytes; allows reads once any were written.
-    fn begin_reads(&mut self, polled: Poll<Result<usize, Error>>, all: usize) -> Poll<Result<usize, Error>> {
-        let polled = self.written(polled, all);
+    /// The result of a write of `all` bytes, as by [`Self::ignore_close`]. Allows reads once any bytes were written.
+    fn end_write(&mut self, polled: Poll<Result<usize, Error>>, all: usize) -> Poll<Result<usize, Error>> {
+        let polled = self.ignore_close(polled, all);
         if matches!(polled, Poll::Ready(Ok(1..))) {
             if self.signals.take_request() {
                 self.head.begin();
@@ -96,12 +96,12 @@ fn is_closed(error: &Error) -> bool {
 }
 
 impl Signals {
-    /// Sets whether anything to read that the runtime has not heard of is reported as the end of the stream.
+    /// Sets whether bytes that the runtime does not know of yet are reported as the end of the stream.
     pub(super) fn expect_silence(&self, expected: bool) {
         self.0.silence_expected.store(expected, Ordering::Relaxed);
     }
 
-    /// The next write begins a request.
+    /// Announces that the next write begins a request.
     pub(super) fn begin_request(&self) {
         self.0.request_due.store(true, Ordering::Relaxed);
     }
@@ -110,13 +110,13 @@ impl Signals {
         self.0.silence_expected.load(Ordering::Relaxed)
     }
 
-    /// Whether a request is due, which from now on none is.
+    /// Whether the current write begins a request. Later writes do not.
     fn take_request(&self) -> bool {
         self.0.request_due.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Socket for Made {
+impl Socket for NewStream {
     fn socket(&self) -> BorrowedFd<'_> {
         let tcp: &TokioIo<TcpStream> = match self {
             Self::Http(tcp) => tcp,
@@ -126,7 +126,7 @@ impl Socket for Made {
     }
 }
 
-/// Whether the socket has bytes to read or has ended, also if the runtime has not heard of it.
+/// Whether the socket has bytes to read or has ended, even if the runtime does not know that yet.
 fn is_readable(socket: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&now)), Ok(1..))
@@ -166,7 +166,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
             return Poll::Ready(Ok(bytes.len()));
         }
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.begin_reads(polled, bytes.len())
+        self.end_write(polled, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -179,7 +179,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
             return Poll::Ready(Ok(all));
         }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.begin_reads(polled, all)
+        self.end_write(polled, all)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -191,7 +191,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
             return Poll::Ready(Ok(()));
         }
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
-        self.written(polled, ())
+        self.ignore_close(polled, ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
@@ -199,7 +199,7 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
             return Poll::Ready(Ok(()));
         }
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.written(polled, ())
+        self.ignore_close(polled, ())
     }
 }
 
