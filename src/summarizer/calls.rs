@@ -1,7 +1,7 @@
 //! The calls of a job, recorded as they are made, so that the bill of a job that is cut short is known.
 //!
 //! A call without an answer may have been billed all the same. It is recorded without figures, and counts towards the
-//! hour's spending with what a prompt of its size costs.
+//! spending of the hour with the price of a prompt of its size.
 
 use std::time::Duration;
 
@@ -18,23 +18,23 @@ use crate::usage::{self, Tokens, Usage};
 pub(super) struct Calls {
     made: Vec<Called>,
     /// When the call in progress was sent, and its size in bytes.
-    out: Option<(Instant, u64)>,
+    in_progress: Option<(Instant, u64)>,
 }
 
 impl Calls {
-    /// Notes that a call of so many bytes is sent now.
-    pub(super) fn sent(&mut self, bytes: u64) {
-        self.out = Some((Instant::now(), bytes));
+    /// Records that a call of so many bytes is sent now.
+    pub(super) fn begin(&mut self, bytes: u64) {
+        self.in_progress = Some((Instant::now(), bytes));
     }
 
     /// Forgets the call in progress, which was never sent.
-    pub(super) fn unsent(&mut self) {
-        self.out = None;
+    pub(super) fn forget(&mut self) {
+        self.in_progress = None;
     }
 
     /// Records the answer to the call in progress.
-    pub(super) fn answered(&mut self, reply: &Reply, job: &Job, purse: Purse<'_>) {
-        let Some((took, bytes)) = self.take_sent() else { return };
+    pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: Purse<'_>) {
+        let Some((took, bytes)) = self.take_in_progress() else { return };
         let Booked { model, usage, bill, least } = reply.booked(&job.call, purse.prices);
         if let Some(least) = least {
             purse.limit.spend(least);
@@ -44,7 +44,7 @@ impl Calls {
     }
 
     /// Records why the last answer is of no use.
-    pub(super) fn missed(&mut self, why: &Missed) {
+    pub(super) fn record_missed(&mut self, why: &Missed) {
         let why = match why {
             Missed::Perhaps(failure, _) | Missed::Surely(failure) => failure.clone(),
             Missed::Overflow => Failure::TooLong,
@@ -55,8 +55,8 @@ impl Calls {
     }
 
     /// Records that the call in progress, if there is one, will not be answered.
-    pub(super) fn lost(&mut self, why: Failure, job: &Job, purse: Purse<'_>) {
-        let Some((took, bytes)) = self.take_sent() else { return };
+    pub(super) fn record_lost(&mut self, why: Failure, job: &Job, purse: Purse<'_>) {
+        let Some((took, bytes)) = self.take_in_progress() else { return };
         let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
         let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
         if let Some(bill) = usage::bill(purse.prices, &usage, &job.call.model, vendor(&job.call)) {
@@ -72,8 +72,8 @@ impl Calls {
         std::mem::take(&mut self.made)
     }
 
-    /// Ends the call in progress: how long it took, and its size in bytes.
-    fn take_sent(&mut self) -> Option<(Duration, u64)> {
-        self.out.take().map(|(since, bytes)| (since.elapsed(), bytes))
+    /// Ends the call in progress. Returns how long it took, and its size in bytes.
+    fn take_in_progress(&mut self) -> Option<(Duration, u64)> {
+        self.in_progress.take().map(|(since, bytes)| (since.elapsed(), bytes))
     }
 }

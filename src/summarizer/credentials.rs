@@ -1,16 +1,16 @@
-//! Which headers of a client's request are reused for calls of the gateway's own.
+//! Decides which headers of a client's request are reused for the gateway's own calls.
 //!
-//! Only those that identify who pays, and what the server needs to accept them; nothing about a session, a stream or
-//! the client program. Credentials that a provider gives to a single program, such as the login of a subscription,
-//! are used for nothing else.
+//! Only headers are reused that identify who pays, or that the server needs to accept those; none about a session, a
+//! stream or the client program. Credentials that a provider gives to a single program, such as the login of a
+//! subscription, are never reused.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What occurs in the names of such headers.
-const WORDS: &[&str] = &["auth", "key", "token", "organization", "project", "version", "tenant"];
+/// The name of a reused header contains one of these words.
+const REUSED_WORDS: &[&str] = &["auth", "key", "token", "organization", "project", "version", "tenant"];
 
-/// What occurs in the names of headers that are never reused.
-const OTHERS: &[&str] = &[
+/// A header whose name contains one of these words is never reused.
+const EXCLUDED_WORDS: &[&str] = &[
     "idempotency",
     "session",
     "websocket",
@@ -22,26 +22,26 @@ const OTHERS: &[&str] = &[
     "thread",
 ];
 
-/// Prefixes of tokens that are for certain client programs alone: Claude's subscription, Copilot's, Kimi's, and
+/// Prefixes of tokens that are for certain client programs only: those of Claude's subscription, Copilot, Kimi, and
 /// Alibaba's Coding Plan.
 const PERSONAL_TOKENS: &[&str] = &["sk-ant-oat", "tid=", "sk-kimi-", "sk-sp-"];
 
 /// Headers that accompany a person's login.
 const PERSONAL_HEADERS: &[&str] = &["chatgpt-account-id", "copilot-integration-id"];
 
-/// Domains of servers that are for the programs of a subscription, whatever their tokens look like.
+/// Domains of servers that are for the programs of a subscription only, whatever their tokens look like.
 const PERSONAL_DOMAINS: &[&str] = &["githubcopilot.com", "api.kimi.com"];
 
 /// The headers for calls to `host`; `None` if the client's credentials must not be reused.
 pub fn of(headers: &HeaderMap, host: &str) -> Option<HeaderMap> {
     let is_personal = PERSONAL_HEADERS.iter().any(|name| headers.contains_key(*name))
         || PERSONAL_DOMAINS.iter().any(|domain| is_within(host, domain))
-        || headers.iter().any(|(name, value)| is_wanted(name) && is_personal_token(value));
+        || headers.iter().any(|(name, value)| is_reused(name) && is_personal_token(value));
     if is_personal {
         return None;
     }
     let mut kept = HeaderMap::new();
-    for (name, value) in headers.iter().filter(|(name, _)| is_wanted(name)) {
+    for (name, value) in headers.iter().filter(|(name, _)| is_reused(name)) {
         let mut value = value.clone();
         value.set_sensitive(true);
         kept.append(name, value);
@@ -55,15 +55,16 @@ fn is_within(host: &str, domain: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Whether a header's value is such a token, with or without a scheme before it.
+/// Whether a header's value is a token for certain client programs only, with or without a scheme before it.
 fn is_personal_token(value: &HeaderValue) -> bool {
     let token = value.to_str().unwrap_or_default().rsplit(' ').next().unwrap_or_default();
     PERSONAL_TOKENS.iter().any(|start| token.starts_with(start))
 }
 
-fn is_wanted(name: &HeaderName) -> bool {
+/// Whether a header is reused.
+fn is_reused(name: &HeaderName) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| name.as_str().contains(word));
-    has(WORDS) && !has(OTHERS)
+    has(REUSED_WORDS) && !has(EXCLUDED_WORDS)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Asks a judge, one question after the other, for a person who waits.
+//! Asks a model, as a judge, one question after the other, while a person waits for the result.
 
 use std::io;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::{Call, Failure};
 use crate::usage::{Catalogue, Money};
 
 /// The limit for an answer in tokens, reasoning included.
-const ANSWER: u64 = 8_000;
-/// The longest pause between attempts: beyond that the person is told why.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_OUTPUT: u64 = 8_000;
+/// The longest pause between attempts. If a longer one is needed, the question is given up.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// How long an answer may take.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A model that is asked.
+/// A model that judges.
 pub struct Judge {
     runtime: tokio::runtime::Runtime,
     https: Https,
@@ -44,7 +44,7 @@ impl Judge {
 
     /// The longest text that one question may hold, in bytes.
     pub fn most_bytes(&self) -> usize {
-        usize::try_from(self.call.window.saturating_sub(ANSWER.min(self.call.window / 4)))
+        usize::try_from(self.call.window.saturating_sub(MAX_OUTPUT.min(self.call.window / 4)))
             .unwrap_or(usize::MAX)
             * 2
     }
@@ -63,7 +63,7 @@ impl Judge {
                     Err(Missed::Overflow) => return Err(Failure::TooLong),
                     Err(Missed::Surely(failure)) => return Err(failure),
                     Err(Missed::Perhaps(failure, asked)) => {
-                        tokio::time::sleep(attempts.next(asked, LONGEST).ok_or(failure)?).await;
+                        tokio::time::sleep(attempts.next(asked, MAX_PAUSE).ok_or(failure)?).await;
                     }
                 }
             }
@@ -71,7 +71,7 @@ impl Judge {
     }
 
     async fn attempt(&self, text: &str, prices: &Catalogue) -> Result<Said, Missed> {
-        let Question { path, headers, body } = Question::new(&self.call, text, ANSWER);
+        let Question { path, headers, body } = Question::new(&self.call, text, MAX_OUTPUT);
         let posted = self.https.post(&self.call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| match lost {
             Lost::Unsent(why) | Lost::Unanswered(why) => Missed::Perhaps(Failure::Call(why), None),

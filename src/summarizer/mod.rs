@@ -1,9 +1,9 @@
 //! Summaries written in the background: no request waits for one, and none fails because of one.
 //!
-//! A job sends a part of a conversation to a model, by calls that the gateway makes itself, and returns a text that can
+//! A job sends a part of a conversation to a model, by calls that the gateway itself makes, and returns a text that can
 //! replace that part. Jobs are limited in number, time, size and money, and each thread has at most one at a time. What
 //! a job needs from a request, including its credentials, is in memory while the job runs, and is never stored or
-//! logged. Whether a summary is sent is not decided here.
+//! logged. Whether a summary is sent is decided elsewhere.
 
 mod calls;
 pub mod credentials;
@@ -35,7 +35,7 @@ use calls::Calls;
 use spend_limit::{Purse, SpendLimit};
 use transport::Https;
 
-/// The limits.
+/// The limits of the jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Jobs at a time.
@@ -44,13 +44,13 @@ pub struct Limits {
     pub attempts: u32,
     /// How long a job may take.
     pub timeout: Duration,
-    /// Calls of one job, retries included: a transcript that needs more is not summarised.
+    /// Calls of one job, retries included. A transcript that needs more is not summarised.
     pub calls: usize,
     /// The limit for an answer in tokens, reasoning included.
     pub max_output: u64,
     /// Money that may be spent within an hour; `None`: no limit.
     pub per_hour: Option<Money>,
-    /// How long a thread rests after a job without a result; this doubles with each further one.
+    /// How long a thread rests after a job without a result. This doubles with each further job without one.
     pub rest: Duration,
 }
 
@@ -87,13 +87,13 @@ pub struct Call {
 
 /// A summary to be made.
 pub struct Job {
-    /// The thread.
+    /// The thread that the summary is for.
     pub thread: String,
-    /// The conversation it is booked on.
+    /// The conversation that its calls are booked on.
     pub conversation_id: String,
-    /// The history up to the end of what the summary stands for.
+    /// The chain of the history up to the end of what the summary stands for.
     pub chain: Chain,
-    /// How many messages that history has.
+    /// The number of messages in that history.
     pub end: usize,
     /// The request that the messages are in.
     pub conversation: Conversation,
@@ -108,9 +108,9 @@ pub struct Job {
     pub generation: u32,
     /// Bytes that the messages take in the prompt now.
     pub bytes: u64,
-    /// Bytes to a token.
+    /// Bytes per token of the conversation's model.
     pub bytes_per_token: f64,
-    /// How it is to be written.
+    /// How the summary is to be written.
     pub settings: Arc<summary::Settings>,
     /// The call that writes it.
     pub call: Call,
@@ -177,27 +177,27 @@ pub struct Done {
     pub job: Arc<Job>,
     /// The calls that were made.
     pub calls: Vec<Called>,
-    /// What came of it.
+    /// The summary, or why there is none.
     pub outcome: Result<Arc<Summary>, Failure>,
 }
 
 /// Called with each finished job, on the summariser's own thread.
 pub type Report = Box<dyn Fn(&Done) + Send + Sync>;
 
-/// Bytes of summaries that are kept in memory.
-const READY: u64 = 16 << 20;
-/// How many resting threads are remembered.
-const RESTING: u64 = 4096;
+/// The most bytes of summaries that are kept in memory.
+const MAX_READY_BYTES: u64 = 16 << 20;
+/// The most resting threads that are remembered.
+const MAX_RESTING: u64 = 4096;
 /// The longest rest, as a multiple of the first.
-const LONGEST_REST: u32 = 64;
+const MAX_REST_FACTOR: u32 = 64;
 
-/// A job under way.
+/// A job under way, as the handle sees it.
 struct Running {
-    /// The channel closes when it ends.
+    /// The channel closes when the job ends.
     end: watch::Receiver<()>,
     /// Whether its result is no longer wanted.
     unwanted: Arc<AtomicBool>,
-    /// The history that it summarises.
+    /// The chain of the history that it summarises.
     chain: Chain,
 }
 
@@ -210,11 +210,19 @@ struct Shared {
     /// The threads that have a job now.
     running: Mutex<HashMap<String, Running>>,
     ready: Recent<String, Arc<Summary>>,
-    /// The threads whose last job had no result: how many in a row had none, and since when they rest.
-    resting: Recent<String, (u32, tokio::time::Instant)>,
+    /// The threads whose last job had no result.
+    resting: Recent<String, Rest>,
 }
 
-/// A job that was taken.
+/// How a thread rests after a job without a result.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// How many jobs in a row had no result.
+    failures: u32,
+    since: tokio::time::Instant,
+}
+
+/// A job that was accepted.
 struct Begun {
     job: Job,
     /// Dropped when the job ends.
@@ -246,15 +254,16 @@ impl Summarizer {
         Ok(Self { shared, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Whether a job for this thread would be taken now.
+    /// Whether a job for this thread would be accepted now.
     pub fn takes(&self, thread: &str) -> bool {
         self.shared.takes(&self.shared.running(), thread)
     }
 
-    /// Begins a job, if it can be taken now and no other thread has one about the same history.
+    /// Begins a job, if it can be accepted now and no other job summarises the same history. Returns whether it was
+    /// begun.
     pub fn begin(&self, job: Job) -> bool {
         let Some(jobs) = &self.jobs else { return false };
-        // The lock is held until the thread is on the list, so that only one of two requests finds it free.
+        // The lock is held until the thread is on the list, so that only one of two requests finds the thread free.
         let mut running = self.shared.running();
         let chain = job.chain;
         if !self.shared.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
@@ -271,12 +280,13 @@ impl Summarizer {
         sent.is_ok()
     }
 
-    /// The newest summary of a thread that was made, or remembered, since the start.
+    /// The summary of a thread that was last made or remembered since the start.
     pub fn ready(&self, thread: &str) -> Option<Arc<Summary>> {
         self.shared.ready.get(thread)
     }
 
-    /// Remembers a summary for a thread that was made before, for this thread or for another with the same beginning.
+    /// Remembers a summary for a thread. It was made before, for this thread or for another one with the same
+    /// beginning.
     pub fn remember(&self, thread: &str, summary: Arc<Summary>) {
         self.shared.ready.insert(thread.to_owned(), summary);
     }
@@ -293,12 +303,12 @@ impl Summarizer {
         }
     }
 
-    /// Waits until the job for this thread has ended, but no longer than `most`; at once if there is none.
-    pub async fn wait(&self, thread: &str, most: Duration) {
+    /// Waits until the job for this thread has ended, but no longer than `max_wait`. Returns at once if there is none.
+    pub async fn wait(&self, thread: &str, max_wait: Duration) {
         let end = self.shared.running().get(thread).map(|running| running.end.clone());
         if let Some(mut end) = end {
-            // It ends with an error: the sender is gone.
-            let _ = tokio::time::timeout(most, end.changed()).await;
+            // The wait ends with an error, because the sender is dropped.
+            let _ = tokio::time::timeout(max_wait, end.changed()).await;
         }
     }
 }
@@ -312,6 +322,7 @@ impl Drop for Summarizer {
     }
 }
 
+/// Does the jobs that come in until the handle is dropped.
 async fn serve(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Begun>) {
     let https = Arc::new(Https::new());
     let mut under_way = tokio::task::JoinSet::new();
@@ -320,8 +331,8 @@ async fn serve(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Begun>) {
         https.sweep();
         let (shared, https) = (Arc::clone(&shared), Arc::clone(&https));
         under_way.spawn(async move {
-            // Whatever happens in there, the thread is free for the next job.
-            let _free = Free { shared: &shared, thread: job.thread.clone(), _end: end };
+            // Whatever happens below, the thread is free for the next job afterwards.
+            let _free = FreeThread { shared: &shared, thread: job.thread.clone(), _end: end };
             let mut work = UnderWay::new(&shared, job);
             let (purse, calls) = (shared.purse(), &mut work.calls);
             let outcome = work::run(&work.job, &*https, &shared.limits, purse, &unwanted, calls).await;
@@ -357,21 +368,21 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.calls.lost(Failure::Stopped, &self.job, self.shared.purse());
+            self.calls.record_lost(Failure::Stopped, &self.job, self.shared.purse());
             let done = self.done(Err(Failure::Stopped));
             (self.shared.report)(&done);
         }
     }
 }
 
-/// Takes a thread off the list of those that have a job.
-struct Free<'a> {
+/// When dropped, takes a thread off the list of those that have a job.
+struct FreeThread<'a> {
     shared: &'a Shared,
     thread: String,
     _end: watch::Sender<()>,
 }
 
-impl Drop for Free<'_> {
+impl Drop for FreeThread<'_> {
     fn drop(&mut self) {
         self.shared.running().remove(&self.thread);
     }
@@ -385,8 +396,8 @@ impl Shared {
             prices,
             report,
             running: Mutex::default(),
-            ready: Recent::of_weight(READY, |summary| summary.weight()),
-            resting: Recent::of_entries(RESTING),
+            ready: Recent::of_weight(MAX_READY_BYTES, |summary| summary.weight()),
+            resting: Recent::of_entries(MAX_RESTING),
         }
     }
 
@@ -400,11 +411,12 @@ impl Shared {
 
     /// Whether a job for this thread may begin beside those that run.
     fn takes(&self, running: &HashMap<String, Running>, thread: &str) -> bool {
-        let rests = self.resting.get(thread).is_some_and(|(failures, since)| {
-            let rest = self.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(LONGEST_REST);
+        let is_resting = self.resting.get(thread).is_some_and(|Rest { failures, since }| {
+            let rest =
+                self.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(MAX_REST_FACTOR);
             since.elapsed() < rest
         });
-        !rests
+        !is_resting
             && running.len() < self.limits.jobs
             && !running.contains_key(thread)
             && !self.spend_limit.is_reached()
@@ -419,8 +431,9 @@ impl Shared {
                 self.ready.insert(thread.clone(), Arc::clone(summary));
             }
             Err(failure) => {
-                let before = self.resting.get(thread).map_or(0, |(failures, _)| failures);
-                self.resting.insert(thread.clone(), (before.saturating_add(1), tokio::time::Instant::now()));
+                let before = self.resting.get(thread).map_or(0, |rest| rest.failures);
+                let rest = Rest { failures: before.saturating_add(1), since: tokio::time::Instant::now() };
+                self.resting.insert(thread.clone(), rest);
                 tracing::warn!(thread, model = done.job.call.model, %failure, "a summary could not be made");
             }
         }
@@ -434,7 +447,7 @@ fn vendor(call: &Call) -> Option<Vendor> {
 }
 
 impl Job {
-    /// Identifies what the writer is asked for.
+    /// A digest of what the model that writes is asked for.
     fn recipe(&self) -> Digest {
         summary::prompt::recipe(&self.settings)
     }

@@ -1,19 +1,19 @@
-//! Calls that are made again: which failures may pass, and how long to wait then.
+//! Decides which failed calls are made again, and after which pause.
 
 use std::time::Duration;
 
 use super::Failure;
 
-/// The first pause before a call is made again; each is twice as long as the one before.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause that no server asks for.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The first pause before a call is made again. Each further one is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause, unless a server asks for a longer one.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Why an attempt failed.
 pub(super) enum Missed {
-    /// It may go better another time, after this long if the server says so.
+    /// Another attempt may succeed, after this pause if the server states one.
     Perhaps(Failure, Option<Duration>),
-    /// It will not.
+    /// No other attempt will succeed.
     Surely(Failure),
     /// The prompt is too long for the model.
     Overflow,
@@ -26,18 +26,18 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// So many, the first included, which is made in any case.
+    /// This many attempts, including the first one, which is made in any case.
     pub(super) fn of(all: u32) -> Self {
-        Self { left: all.saturating_sub(1), pause: PAUSE }
+        Self { left: all.saturating_sub(1), pause: FIRST_PAUSE }
     }
 
-    /// How long to wait for the next one, which is no shorter than the server asks for; `None`: there is none, or
-    /// not within `most`.
-    pub(super) fn next(&mut self, asked: Option<Duration>, most: Duration) -> Option<Duration> {
+    /// The pause before the next attempt, which is at least as long as the server has `asked` for. `None` if no attempt
+    /// is left, or if the pause would be longer than `max_pause`.
+    pub(super) fn next(&mut self, asked: Option<Duration>, max_pause: Duration) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
         let wait = asked.unwrap_or_default().max(self.pause);
-        self.pause = (self.pause * 2).min(LONGEST);
-        (wait <= most).then_some(wait)
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        (wait <= max_pause).then_some(wait)
     }
 }
 

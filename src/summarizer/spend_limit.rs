@@ -1,4 +1,4 @@
-//! The money that may be spent in an hour.
+//! Limits the money that summaries may cost in an hour.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::usage::{Catalogue, Money};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What the calls of a job cost, and what they may cost.
+/// The prices of a job's calls, and the limit for what they may cost.
 #[derive(Clone, Copy)]
 pub(super) struct Purse<'a> {
     pub(super) limit: &'a SpendLimit,
@@ -19,14 +19,14 @@ pub(super) struct Purse<'a> {
 
 /// What was spent in the last hour. Calls without a known price are not counted: the number of jobs bounds them.
 pub(super) struct SpendLimit {
-    most: Option<Money>,
+    limit: Option<Money>,
     spent: Mutex<VecDeque<(Instant, Money)>>,
 }
 
 impl SpendLimit {
-    /// A limit of so much an hour; `None`: no limit.
-    pub(super) fn new(most: Option<Money>) -> Self {
-        Self { most, spent: Mutex::default() }
+    /// A limit for each hour; `None` for no limit.
+    pub(super) fn new(limit: Option<Money>) -> Self {
+        Self { limit, spent: Mutex::default() }
     }
 
     /// Records that an amount was spent. A warning is logged when it reaches the limit.
@@ -41,18 +41,18 @@ impl SpendLimit {
 
     /// Whether nothing more may be spent now.
     pub(super) fn is_reached(&self) -> bool {
-        self.most.is_some_and(|most| self.newest(None) >= most)
+        self.limit.is_some_and(|limit| self.spent_in_hour(None) >= limit)
     }
 
     /// Records an amount that is spent now, and returns whether it is the one that reaches the limit.
     fn record(&self, amount: Money) -> bool {
-        let Some(most) = self.most else { return false };
-        let (before, after) = (self.newest(None), self.newest(Some(amount)));
-        before < most && after >= most
+        let Some(limit) = self.limit else { return false };
+        let (before, after) = (self.spent_in_hour(None), self.spent_in_hour(Some(amount)));
+        before < limit && after >= limit
     }
 
-    /// What was spent in the last hour, with `more` that is spent now.
-    fn newest(&self, more: Option<Money>) -> Money {
+    /// What was spent in the last hour, including `more`, which is spent now.
+    fn spent_in_hour(&self, more: Option<Money>) -> Money {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.extend(more.map(|amount| (Instant::now(), amount)));
         while spent.front().is_some_and(|(at, _)| at.elapsed() >= HOUR) {

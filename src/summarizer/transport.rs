@@ -1,4 +1,4 @@
-//! One call to a server, and its whole answer.
+//! Makes a call to a server and reads its whole answer.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::upstream::{Clients, Upstream};
 use crate::usage::{self, Bill, Catalogue, Money, Usage};
 
 /// The largest answer that is read, in bytes.
-const ANSWER: usize = 4 << 20;
+const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Something that carries calls to servers.
 pub(super) trait Transport: Sync {
-    /// Posts JSON and reads the answer. An error is one that may pass.
+    /// Posts JSON and reads the answer. After an error, another attempt may succeed.
     fn post(
         &self,
         upstream: &Upstream,
@@ -29,7 +29,7 @@ pub(super) trait Transport: Sync {
     ) -> impl Future<Output = Result<Reply, Lost>> + Send;
 }
 
-/// A question as it goes out.
+/// A question in the form in which it is sent.
 pub(super) struct Question {
     pub(super) path: String,
     pub(super) headers: HeaderMap,
@@ -41,7 +41,7 @@ pub(super) struct Question {
 pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) body: Bytes,
-    /// How long the server wants not to be asked again.
+    /// How long the server wants not to be asked again, if it says so.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Reply {
 pub(super) enum Lost {
     /// The question did not reach the server.
     Unsent(String),
-    /// It did, or may have: the server may have worked on it.
+    /// The question reached the server, or may have: the server may have worked on it.
     Unanswered(String),
 }
 
-/// What an answer tells of itself, and what it costs.
+/// The model and the figures that an answer states, and what it costs.
 pub(super) struct Booked {
     /// The model that is billed.
     pub(super) model: String,
@@ -65,7 +65,7 @@ pub(super) struct Booked {
 }
 
 impl Question {
-    /// A text for a model. The answer may have so many tokens, and no more than a quarter of the window.
+    /// A text for a model. The answer may have at most `max_output` tokens, and at most a quarter of the window.
     pub(super) fn new(call: &Call, text: &str, max_output: u64) -> Self {
         let max_tokens = max_output.min(call.window / 4).max(1);
         let ask = Ask { model: &call.model, text, max_tokens, like: call.like.as_deref() };
@@ -76,12 +76,12 @@ impl Question {
 }
 
 impl Reply {
-    /// Whether it is an answer to the question.
+    /// Whether the reply has a good status.
     pub(super) fn is_good(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// What is wrong with one that is not good, and whether it may go better another time.
+    /// What is wrong with a reply that has no good status, and whether another attempt may succeed.
     pub(super) fn refusal(&self) -> Missed {
         let failure = Failure::Call(format!("status {}", self.status));
         match self.status {
@@ -90,7 +90,7 @@ impl Reply {
         }
     }
 
-    /// Reads the figures.
+    /// Reads the figures, and works out what they cost.
     pub(super) fn booked(&self, call: &Call, prices: &Catalogue) -> Booked {
         let mut reader = call.protocol.answer(Framing::Document);
         reader.push(&self.body);
@@ -104,7 +104,7 @@ impl Reply {
     }
 }
 
-/// The headers that a question is asked with: the caller's own, and what the server demands beside them.
+/// The headers of a question: the caller's own, and those that the server requires in addition.
 fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
     let mut headers = own.clone();
     for (name, value) in asked.headers {
@@ -114,7 +114,7 @@ fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
     headers
 }
 
-/// Connections of the summariser's own.
+/// The summariser's own connections.
 pub(super) struct Https(Clients<Full<Bytes>>);
 
 impl Https {
@@ -147,7 +147,7 @@ impl Transport for Https {
             let broken = |error| Lost::Unanswered(format!("the answer broke off: {error}"));
             let frame = frame.map_err(broken)?;
             if let Ok(data) = frame.into_data() {
-                if whole.len() + data.len() > ANSWER {
+                if whole.len() + data.len() > MAX_ANSWER_BYTES {
                     return Err(Lost::Unanswered("the answer is too large".to_owned()));
                 }
                 whole.extend_from_slice(&data);
@@ -158,7 +158,7 @@ impl Transport for Https {
     }
 }
 
-/// How long a server wants not to be asked again. One that names a date is asked as if it named nothing.
+/// How long a server wants not to be asked again. A date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|ms| ms / 1000.0).or_else(|| number("retry-after"))?;

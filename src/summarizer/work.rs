@@ -1,4 +1,4 @@
-//! A job: has the model of the summaries read a history chunk by chunk, and judges what it wrote.
+//! Does a job: has a model read a history chunk by chunk, and judges what it has written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::transcript::{self, Entry};
 use crate::strategy::summary::{Fidelity, Outline, text};
 
-/// Tokens of a prompt that are neither the transcript nor the memory so far: the task and the rules.
-const FRAME: u64 = 4_000;
+/// Tokens of a prompt for the task and the rules, that is without the transcript and the memory so far.
+const TASK_TOKENS: u64 = 4_000;
 /// The fewest bytes of transcript that are worth a call.
-const LEAST: usize = 2 << 10;
-/// The share of the model's window that a prompt may fill, since its tokens are only estimated.
-const USED: f64 = 0.8;
+const MIN_CHUNK_BYTES: usize = 2 << 10;
+/// The share of the model's window that a prompt may fill. The rest is kept free because tokens are only estimated.
+const MAX_FILL: f64 = 0.8;
 
-/// Does a job within the limits. Its calls are recorded in `calls`; it ends early once `unwanted` is set.
+/// Does a job within the limits. Its calls are recorded in `calls`. It makes no further call once `unwanted` is set.
 pub(super) async fn run<T: Transport>(
     job: &Job,
     transport: &T,
@@ -38,7 +38,7 @@ pub(super) async fn run<T: Transport>(
     let mut errand = Errand { job, transport, limits, left: limits.calls, purse, unwanted, calls, until };
     let made = tokio::time::timeout_at(until, errand.make()).await;
     made.unwrap_or_else(|_| {
-        calls.lost(Failure::TimedOut, job, purse);
+        calls.record_lost(Failure::TimedOut, job, purse);
         Err(Failure::TimedOut)
     })
 }
@@ -57,8 +57,8 @@ struct Errand<'a, T> {
 }
 
 impl<T: Transport> Errand<'_, T> {
-    /// Has the summary written: from the original messages if that is due, else from the last summary on. A history
-    /// that has grown too long to be read anew is continued from the last summary as well.
+    /// Has the summary written, from the original messages if that is due, else from the last summary on. If the
+    /// history has grown too long to be read anew, it is continued from the last summary as well.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
         if self.job.settings.is_rebased(self.job.generation) {
             match self.make_from(None).await {
@@ -70,12 +70,12 @@ impl<T: Transport> Errand<'_, T> {
     }
 
     /// Has the memory written chunk by chunk, from the last summary on if there is one. If a chunk turns out to be too
-    /// long, only what was not read yet is divided anew.
+    /// long, the part that was not read yet is divided into smaller chunks.
     async fn make_from(&mut self, previous: Option<&(String, usize)>) -> Result<Arc<Summary>, Failure> {
         let (goal, entries) = (self.goal(), self.entries(previous.map_or(0, |(_, end)| *end)));
         let mut memory = previous.map(|(outline, _)| outline.clone());
         let mut outline = Outline::default();
-        let (mut budget, mut read) = (self.budget(), 0);
+        let (mut budget, mut read) = (self.chunk_bytes(), 0);
         let mut chunks = VecDeque::from(transcript::chunks(&entries, budget));
         if chunks.is_empty() {
             return Err(Failure::TooLong);
@@ -95,11 +95,11 @@ impl<T: Transport> Errand<'_, T> {
                 }
                 Err(Missed::Overflow) => {
                     budget /= 2;
-                    // The same piece would be refused again.
+                    // A chunk of the same size would be refused again.
                     while budget >= chunk.len() {
                         budget /= 2;
                     }
-                    if budget < LEAST {
+                    if budget < MIN_CHUNK_BYTES {
                         return Err(Failure::TooLong);
                     }
                     chunks = transcript::chunks(&transcript::behind(&entries, read), budget).into();
@@ -110,17 +110,18 @@ impl<T: Transport> Errand<'_, T> {
         self.judge(&outline).map(Arc::new)
     }
 
-    /// Bytes of transcript for one call.
-    fn budget(&self) -> usize {
+    /// The most bytes of transcript for one call.
+    fn chunk_bytes(&self) -> usize {
         let Job { call, settings, bytes_per_token, .. } = self.job;
-        let reserved =
-            self.limits.max_output.min(call.window / 4) + settings.length * 2 + FRAME.min(call.window / 4);
-        let tokens = (call.window as f64 * USED) as u64;
+        let reserved = self.limits.max_output.min(call.window / 4)
+            + settings.length * 2
+            + TASK_TOKENS.min(call.window / 4);
+        let tokens = (call.window as f64 * MAX_FILL) as u64;
         let bytes = tokens.saturating_sub(reserved) as f64 * bytes_per_token.clamp(1.0, 4.0);
-        (bytes as usize).max(LEAST)
+        (bytes as usize).max(MIN_CHUNK_BYTES)
     }
 
-    /// What the messages from this one on say.
+    /// The transcript of the messages from number `from` on.
     fn entries(&self, from: usize) -> Vec<Entry> {
         let Job { conversation, messages, settings, sent, .. } = self.job;
         let new: Vec<usize> = messages.iter().copied().filter(|message| *message >= from).collect();
@@ -128,7 +129,7 @@ impl<T: Transport> Errand<'_, T> {
         transcript::render(conversation, &new, &sent, settings.result_bytes)
     }
 
-    /// What the user said first.
+    /// The user's first words: the texts of the turns before the summarised messages.
     fn goal(&self) -> String {
         let conversation = &self.job.conversation;
         let first = self.job.messages.first().copied().unwrap_or(0).min(conversation.messages.len());
@@ -145,9 +146,9 @@ impl<T: Transport> Errand<'_, T> {
         goal
     }
 
-    /// Asks again and again until there is a summary, or another attempt is hopeless. At least `kept` calls are left
-    /// for the chunks that are still to be read.
-    async fn ask(&mut self, text: &str, kept: usize) -> Result<Outline, Missed> {
+    /// Asks until there is an outline, or until another attempt is hopeless. Leaves at least `reserved` calls for the
+    /// chunks that are still to be read.
+    async fn ask(&mut self, text: &str, reserved: usize) -> Result<Outline, Missed> {
         let mut attempts = Attempts::of(self.limits.attempts);
         loop {
             if self.unwanted.load(Ordering::Relaxed) {
@@ -159,8 +160,8 @@ impl<T: Transport> Errand<'_, T> {
             self.left = self.left.saturating_sub(1);
             match self.attempt(text).await {
                 Err(Missed::Perhaps(failure, asked)) => {
-                    let most = self.until.saturating_duration_since(Instant::now());
-                    let wait = attempts.next(asked, most).filter(|_| self.left > kept);
+                    let time_left = self.until.saturating_duration_since(Instant::now());
+                    let wait = attempts.next(asked, time_left).filter(|_| self.left > reserved);
                     tokio::time::sleep(wait.ok_or(Missed::Surely(failure))?).await;
                 }
                 done => return done,
@@ -172,13 +173,13 @@ impl<T: Transport> Errand<'_, T> {
     async fn attempt(&mut self, text: &str) -> Result<Outline, Missed> {
         let call = &self.job.call;
         let Question { path, headers, body } = Question::new(call, text, self.limits.max_output);
-        self.calls.sent(body.len() as u64);
+        self.calls.begin(body.len() as u64);
         let posted = self.transport.post(&call.upstream, &path, &headers, body).await;
-        let reply = posted.map_err(|lost| self.lost(lost))?;
-        self.calls.answered(&reply, self.job, self.purse);
+        let reply = posted.map_err(|lost| self.record_lost(lost))?;
+        self.calls.record_answer(&reply, self.job, self.purse);
         let read = self.read(&reply);
         if let Err(missed) = &read {
-            self.calls.missed(missed);
+            self.calls.record_missed(missed);
         }
         read
     }
@@ -197,20 +198,20 @@ impl<T: Transport> Errand<'_, T> {
             .protocol
             .text_of_answer(&reply.body)
             .ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
-        let most = prompt::most_bytes(&self.job.settings);
-        Outline::parse(&written, most).map_err(|useless| Missed::Perhaps(useless.into(), None))
+        let max_bytes = prompt::most_bytes(&self.job.settings);
+        Outline::parse(&written, max_bytes).map_err(|useless| Missed::Perhaps(useless.into(), None))
     }
 
-    /// Records that there is no answer to the call in progress.
-    fn lost(&mut self, lost: Lost) -> Missed {
+    /// Records that the call in progress has no answer.
+    fn record_lost(&mut self, lost: Lost) -> Missed {
         let failure = match lost {
             Lost::Unsent(why) => {
-                self.calls.unsent();
+                self.calls.forget();
                 Failure::Call(why)
             }
             Lost::Unanswered(why) => {
                 let failure = Failure::Call(why);
-                self.calls.lost(failure.clone(), self.job, self.purse);
+                self.calls.record_lost(failure.clone(), self.job, self.purse);
                 failure
             }
         };

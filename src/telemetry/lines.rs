@@ -1,5 +1,5 @@
-//! Writes log lines to standard error on a thread of its own. Logging never waits for a reader, since a pipe that nobody
-//! reads or a paused terminal (Ctrl-S) would stop the gateway: if too many lines wait, further ones are dropped.
+//! Writes log lines to standard error on a thread of its own. Logging never waits for a reader, since a pipe that
+//! nobody reads or a paused terminal (Ctrl-S) would stop the gateway: if too many lines wait, further ones are dropped.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// The maximum number of lines that wait to be written.
-const WAITING: usize = 512;
-/// How long the process waits for them before it ends.
-const LAST: Duration = Duration::from_secs(1);
+/// The most lines that wait to be written.
+const MAX_WAITING: usize = 512;
+/// How long the process waits, before it ends, for lines to be written.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A message to the writing thread.
 enum Next {
@@ -34,7 +34,7 @@ impl Lines {
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub(super) fn to(there: impl Write + Send + 'static, lost_line: fn(u64) -> String) -> io::Result<Self> {
-        let (next, lines) = sync_channel(WAITING);
+        let (next, lines) = sync_channel(MAX_WAITING);
         thread::Builder::new().name("log".to_owned()).spawn(move || write(there, &lines))?;
         Ok(Self { next, lost: AtomicU64::new(0), lost_line })
     }
@@ -48,18 +48,18 @@ impl Lines {
     /// Reports how many lines were dropped, if any. Returns whether there was room for that.
     fn report_lost(&self) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let is_said = lost == 0 || self.put((self.lost_line)(lost).into_bytes());
-        if !is_said {
+        let is_reported = lost == 0 || self.put((self.lost_line)(lost).into_bytes());
+        if !is_reported {
             self.lost.fetch_add(lost, Ordering::Relaxed);
         }
-        is_said
+        is_reported
     }
 
-    /// Waits until everything is written, for at most [`LAST`].
+    /// Waits until everything is written, for at most [`FINISH_TIMEOUT`].
     pub(super) fn finish(&self) {
         let (tell, told) = sync_channel(1);
         if self.report_lost() && self.next.try_send(Next::Flush(tell)).is_ok() {
-            let _ = told.recv_timeout(LAST);
+            let _ = told.recv_timeout(FINISH_TIMEOUT);
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         let say = |line: &str| (&lines).write_all(line.as_bytes()).unwrap();
         say("first\n");
         holds.recv().unwrap();
-        (0..WAITING + 10).for_each(|at| say(&format!("{at}\n")));
+        (0..MAX_WAITING + 10).for_each(|at| say(&format!("{at}\n")));
         drop((holds, hold));
         // There is room as soon as the thread gets its turn.
         while !lines.report_lost() {
@@ -135,7 +135,7 @@ mod tests {
             lines.next.send(next).unwrap();
         }
         told.recv().unwrap();
-        let kept: Vec<String> = (0..WAITING).map(|at| at.to_string()).collect();
+        let kept: Vec<String> = (0..MAX_WAITING).map(|at| at.to_string()).collect();
         let expected = format!("first\n{}\n10 lost\nafter\n", kept.join("\n"));
         assert_eq!(*written.lock().unwrap(), expected);
     }
