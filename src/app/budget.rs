@@ -92,15 +92,15 @@ impl Budget {
 
     /// The most exhausted of the limits that apply to a conversation, if it is reached or nearly reached.
     pub(super) fn reached(&self, conversation: &str, now_ms: i64) -> Option<Reached> {
-        let (day, own) = (self.settings.day, self.settings.conversation);
+        let (day_limits, own_limits) = (self.settings.day, self.settings.conversation);
         let mut found = Vec::new();
-        if day != Limits::default() {
+        if day_limits != Limits::default() {
             let spent = self.with_day(now_ms, |account| account.spent);
-            found.extend(self.judge(spent, day, DAY_KEYS));
+            found.extend(self.judge(spent, day_limits, DAY_KEYS));
         }
-        if own != Limits::default() {
+        if own_limits != Limits::default() {
             let spent = self.with_conversation(conversation, |account| account.spent);
-            found.extend(self.judge(spent, own, CONVERSATION_KEYS));
+            found.extend(self.judge(spent, own_limits, CONVERSATION_KEYS));
         }
         found.into_iter().max_by(|one, other| one.share.total_cmp(&other.share))
     }

@@ -46,8 +46,8 @@ pub(super) struct RequestContext<'a> {
 impl RequestContext<'_> {
     /// The time until it leaves unless it is held; [`Duration::MAX`] if it has no deadline.
     pub(super) fn left(&self) -> Duration {
-        let left = |until: &Deadline| until.at().saturating_duration_since(Instant::now());
-        self.until.map_or(Duration::MAX, left)
+        let time_left = |until: &Deadline| until.at().saturating_duration_since(Instant::now());
+        self.until.map_or(Duration::MAX, time_left)
     }
 
     /// The parts that may carry cache marks in a dialect without marks of its own, if this upstream passes them on to

@@ -27,12 +27,6 @@ impl Request<'_> {
         let model = self.model()?;
         let kind = self.cache();
         let CacheKind::Marked { min_tokens, .. } = kind else { return None };
-        let client = self.sender.caller.client.as_deref().unwrap_or_default();
-        let kind_of_frame =
-            [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.context.upstream.as_bytes()];
-        let kind_of_frame = Digest::of(&kind_of_frame);
-        let sender = Digest::of(&[&kind_of_frame.0, &self.sender.principal.0]);
-        let source = Source { kind: kind_of_frame, sender };
         let min_bytes = usize::try_from(min_tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
         let text = || self.conversation.instructions().map(std::borrow::Cow::into_owned);
         let Conversation { body, system, .. } = &self.conversation;
@@ -42,8 +36,17 @@ impl Request<'_> {
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
         let clock = CacheClock { now_ms: self.now_unix_ms(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
-        let (stable, entry) = self.core.learned.systems().learn(source, frame, min_bytes, clock)?;
+        let (stable, entry) =
+            self.core.learned.systems().learn(self.frame_source(model), frame, min_bytes, clock)?;
         Some(SharedFrame { stable, entry, may_write: OnceLock::new() })
+    }
+
+    /// Who sends the frame. Frames are compared among requests of the same client to the same model and upstream.
+    fn frame_source(&self, model: &str) -> Source {
+        let client = self.sender.caller.client.as_deref().unwrap_or_default();
+        let parts = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.context.upstream.as_bytes()];
+        let kind = Digest::of(&parts);
+        Source { kind, sender: Digest::of(&[&kind.0, &self.sender.principal.0]) }
     }
 
     /// The part of the prompt before its messages, with which every cache entry of the messages begins. Its key also

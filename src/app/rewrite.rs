@@ -371,11 +371,11 @@ impl<'a> Request<'a> {
 
     /// Stores a batch, and waits for it no longer than the request may be delayed.
     pub(super) async fn commit(&self, batch: Batch) -> Result<(), CommitError> {
-        let stored = self.track.store.commit(batch);
-        let left = self.context.until.map(|_| self.context.left());
-        match self.core.settings.patience.into_iter().chain(left).min() {
-            Some(patience) => stored.within(patience).await,
-            None => stored.await,
+        let commit = self.track.store.commit(batch);
+        let time_left = self.context.until.map(|_| self.context.left());
+        match self.core.settings.patience.into_iter().chain(time_left).min() {
+            Some(patience) => commit.within(patience).await,
+            None => commit.await,
         }
     }
 

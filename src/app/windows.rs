@@ -157,8 +157,8 @@ impl Windows {
 
     /// Records that this history was refused as too long in a form of so many bytes.
     pub(super) fn record_refused(&self, head: Chain, bytes: u64) {
-        let least = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
-        self.refused.insert(head, least);
+        let shortest = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
+        self.refused.insert(head, shortest);
     }
 
     /// The size of the shortest refused form of a history, in bytes.

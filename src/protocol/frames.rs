@@ -2,9 +2,10 @@
 //! <https://docs.aws.amazon.com/lexv2/latest/dg/event-stream-encoding.html>.
 //!
 //! A frame consists of its length and its headers' length (four bytes each, big-endian), a CRC of these, headers, a
-//! payload, and a CRC of the whole. A `chunk` holds one event of the dialect in base64. Other frames are ignored,
-//! except for exceptions. The reader works on a copy of a stream, like [`crate::sse::Framer`], and never fails: after a
-//! frame that is broken or too large it ignores the rest, since it cannot tell where the next frame begins.
+//! payload, and a CRC of the whole. A `chunk` holds one event of the dialect in base64. Exceptions and errors become
+//! error events, and other frames are ignored. The reader works on a copy of a stream, like [`crate::sse::Framer`], and
+//! never fails: after a frame that is broken or too large it ignores the rest, since it cannot tell where the next
+//! frame begins.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

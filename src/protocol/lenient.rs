@@ -17,14 +17,14 @@ const MAX_DEPTH: u32 = 8;
 /// Reads a document. What cannot be read in it is missing, or null in an array; texts are read with replacement
 /// characters. `None` if it is no object or array, is cut off, or is followed by anything.
 pub(super) fn document(text: &[u8]) -> Option<Value<'_>> {
-    let (value, behind) = first(text)?;
-    behind.trim_ascii_start().is_empty().then_some(value)
+    let (value, after) = first(text)?;
+    after.trim_ascii_start().is_empty().then_some(value)
 }
 
 /// Reads the object or array at the beginning of a text like [`document`], and returns what follows it.
 pub(super) fn first(text: &[u8]) -> Option<(Value<'_>, &[u8])> {
-    let (value, behind) = split(text.trim_ascii_start())?;
-    Some((container(value, 0)?, behind))
+    let (value, after) = split(text.trim_ascii_start())?;
+    Some((container(value, 0)?, after))
 }
 
 fn value(text: &[u8], depth: u32) -> Option<Value<'_>> {
@@ -48,15 +48,15 @@ fn container(text: &[u8], depth: u32) -> Option<Value<'_>> {
 fn members(mut inside: &[u8], depth: u32) -> Option<Value<'_>> {
     let mut kept = Vec::new();
     loop {
-        let (name, behind) = split(inside.trim_ascii_start())?;
+        let (name, after) = split(inside.trim_ascii_start())?;
         let name = text(name)?;
-        let (member, behind) = split(behind.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())?;
+        let (member, after) = split(after.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())?;
         if !is_content(&name)
             && let Some(member) = value(member, depth)
         {
             kept.push((name, member));
         }
-        match behind.trim_ascii_start() {
+        match after.trim_ascii_start() {
             [] => return Some(Value::Object(kept)),
             [b',', next @ ..] => inside = next,
             _ => return None,
@@ -67,9 +67,9 @@ fn members(mut inside: &[u8], depth: u32) -> Option<Value<'_>> {
 fn items(mut inside: &[u8], depth: u32) -> Option<Value<'_>> {
     let mut kept = Vec::new();
     loop {
-        let (item, behind) = split(inside.trim_ascii_start())?;
+        let (item, after) = split(inside.trim_ascii_start())?;
         kept.push(value(item, depth).unwrap_or(Value::Null));
-        match behind.trim_ascii_start() {
+        match after.trim_ascii_start() {
             [] => return Some(Value::List(kept)),
             [b',', next @ ..] => inside = next,
             _ => return None,
@@ -178,8 +178,8 @@ mod tests {
             document(b"{\"a\":\"\xff\",\"b\":1}").map(|value| value.to_string()).as_deref(),
             Some(r#"{"a":"�","b":1}"#)
         );
-        let (value, behind) = first(b" {\"a\":NaN,\"b\":1} , {\"c\"").unwrap();
-        assert_eq!((&*value.to_string(), behind), (r#"{"b":1}"#, &b" , {\"c\""[..]));
+        let (value, after) = first(b" {\"a\":NaN,\"b\":1} , {\"c\"").unwrap();
+        assert_eq!((&*value.to_string(), after), (r#"{"b":1}"#, &b" , {\"c\""[..]));
     }
 
     proptest! {

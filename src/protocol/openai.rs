@@ -53,9 +53,9 @@ pub(super) fn is_mcp(tool: &str) -> bool {
 /// How long a request asks for its prompt to be kept in the cache, in milliseconds: by `"ttl": "12h"`, or by the older
 /// `"24h"`.
 pub(super) fn requested_ttl_ms(frame: &Document) -> Option<u64> {
-    let asked = frame.inner_text("prompt_cache_options", "ttl").ok().flatten();
-    let asked = asked.or_else(|| frame.text("prompt_cache_retention"))?;
-    let (number, unit) = asked.split_at_checked(asked.len().checked_sub(1)?)?;
+    let stated = frame.inner_text("prompt_cache_options", "ttl").ok().flatten();
+    let stated = stated.or_else(|| frame.text("prompt_cache_retention"))?;
+    let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;
     let minutes = match unit {
         "m" => 1,
         "h" => 60,

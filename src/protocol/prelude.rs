@@ -115,9 +115,9 @@ pub(super) fn named(conversation: &Conversation, layout: &Layout) -> Option<u64>
     let mut is_named = false;
     for (row, value) in names {
         is_named = true;
-        for said in [row.inner.unwrap_or(row.member).as_bytes(), value.span.of(&conversation.body)] {
-            hash.update(&(said.len() as u64).to_le_bytes());
-            hash.update(said);
+        for bytes in [row.inner.unwrap_or(row.member).as_bytes(), value.span.of(&conversation.body)] {
+            hash.update(&(bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
         }
     }
     is_named.then(|| hash.digest())
@@ -139,9 +139,9 @@ pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> P
         }
     }
     for bind in layout.binds {
-        let said = bind.value(conversation).map(|value| value.span.of(body)).unwrap_or_default();
-        hash.update(&(said.len() as u64).to_le_bytes());
-        hash.update(said);
+        let value = bind.value(conversation).map(|value| value.span.of(body)).unwrap_or_default();
+        hash.update(&(value.len() as u64).to_le_bytes());
+        hash.update(value);
     }
     let unmarked = prompt.blocks.iter().rev().take_while(|block| block.mark.is_none());
     Prelude { key: hash.digest(), unmarked: unmarked.map(|block| block.bytes as usize).sum() }

@@ -117,7 +117,7 @@ fn error_member(document: &Value) -> Option<&Value> {
 /// Whether a value declares itself to be an error; a message alone may be anything.
 fn is_error(document: &Value) -> bool {
     let document = unwrapped(document);
-    let says = |key: &str| document.get(key).is_some_and(|said| said == "error");
+    let says = |key: &str| document.get(key).is_some_and(|value| value == "error");
     error_member(document).is_some() || says("type") || says("object")
 }
 

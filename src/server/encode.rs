@@ -1,4 +1,4 @@
-//! Encodes edited bodies in the coding of the original, which the server is likely to accept.
+//! Encodes edited bodies in the coding of the original, which the server is known to accept.
 
 use std::io::{self, Write};
 

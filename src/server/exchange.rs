@@ -186,8 +186,8 @@ pub trait Exchange: Send {
     /// More of its body, decoded. Never called for an encoding that is not understood.
     fn data(&mut self, decoded: &[u8]);
 
-    /// Whether the answer has announced its end, so that nothing more is generated. The rest is then read even if the
-    /// client leaves before it arrives.
+    /// Whether the answer has announced its end, so that reading the rest of it costs nothing. The rest is then read
+    /// even if the client leaves before it arrives.
     fn is_over(&self) -> bool {
         false
     }

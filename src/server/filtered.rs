@@ -56,15 +56,15 @@ impl Filtered {
                     return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
                 }
             };
-            let left = match frame.into_data() {
+            let passed = match frame.into_data() {
                 Ok(piece) => self.pass(piece),
                 Err(trailers) => {
                     self.trailers = Some(trailers);
                     self.rest()
                 }
             };
-            if !left.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(left))));
+            if !passed.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(passed))));
             }
             if let Some(trailers) = self.trailers.take() {
                 return Poll::Ready(Some(Ok(trailers)));

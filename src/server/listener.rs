@@ -125,7 +125,7 @@ impl<G: Gateway> Server<G> {
         source: Source,
         [shutdown, haste]: [&watch::Receiver<bool>; 2],
     ) -> io::Result<JoinHandle<usize>> {
-        let (endings, told) = Endings::channel();
+        let (endings, queue) = Endings::channel();
         let (offload, mut all_done) = Offload::new();
         let handler = Handler {
             gateway: Arc::clone(&self.gateway),
@@ -145,7 +145,7 @@ impl<G: Gateway> Server<G> {
         thread::Builder::new().name("plimsoll-serve".to_owned()).spawn(move || {
             let cut = runtime.block_on(async {
                 let mut observers = JoinSet::new();
-                observers.spawn(tap::tell_all(told));
+                observers.spawn(tap::tell_all(queue));
                 let cut = worker.run(source).await;
                 drop(tokio::time::timeout(ENDINGS_TIMEOUT, observers.join_next()).await);
                 // That work ends exchanges, whose records must be written before the process ends.

@@ -35,8 +35,8 @@ impl<G: Gateway> Handler<G> {
         let Some(below) = base.below(location) else {
             return HeaderValue::try_from(base.beside(location)?).ok();
         };
-        let asked = head.uri.path_and_query()?.as_str();
-        let prefix = asked.strip_suffix(target.path_and_query.as_str()).unwrap_or_default();
+        let requested = head.uri.path_and_query()?.as_str();
+        let prefix = requested.strip_suffix(target.path_and_query.as_str()).unwrap_or_default();
         let named = format!("/{}", target.upstream.name());
         let mut paths = [prefix, &named].into_iter().map(|prefix| [prefix, below].concat());
         let path = paths.find(|path| self.leads_to(head, target, path, below))?;
@@ -50,8 +50,8 @@ impl<G: Gateway> Handler<G> {
         head.uri = uri;
         match self.route(&head) {
             Route::Forward(to) | Route::Read(to) => {
-                let (asked, _) = below.split_once('#').unwrap_or((below, ""));
-                to.upstream.name() == target.upstream.name() && to.path_and_query.as_str() == asked
+                let (expected, _) = below.split_once('#').unwrap_or((below, ""));
+                to.upstream.name() == target.upstream.name() && to.path_and_query.as_str() == expected
             }
             Route::Refuse(_) => false,
         }

@@ -35,9 +35,9 @@ impl Calls {
     /// Records the answer to the call in progress.
     pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: Purse<'_>) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
-        let Booked { model, usage, bill, least } = reply.booked(&job.call, purse.prices);
-        if let Some(least) = least {
-            purse.limit.spend(least);
+        let Booked { model, usage, bill, min_cost } = reply.booked(&job.call, purse.prices);
+        if let Some(min_cost) = min_cost {
+            purse.limit.spend(min_cost);
         }
         let (status, model) = (Some(reply.status), Some(model));
         self.made.push(Called { model, status, lost: None, missed: None, usage, bill, took, bytes });

@@ -57,8 +57,8 @@ impl Judge {
         self.runtime.block_on(async {
             let mut attempts = Attempts::of(self.attempts);
             loop {
-                let asked = tokio::time::timeout(TIMEOUT, self.attempt(text, prices)).await;
-                match asked.unwrap_or(Err(Missed::Perhaps(Failure::TimedOut, None))) {
+                let attempted = tokio::time::timeout(TIMEOUT, self.attempt(text, prices)).await;
+                match attempted.unwrap_or(Err(Missed::Perhaps(Failure::TimedOut, None))) {
                     Ok(said) => return Ok(said),
                     Err(Missed::Overflow) => return Err(Failure::TooLong),
                     Err(Missed::Surely(failure)) => return Err(failure),
@@ -79,8 +79,8 @@ impl Judge {
         if !reply.is_good() {
             return Err(reply.refusal());
         }
-        let said = self.call.protocol.text_of_answer(&reply.body);
-        let text = said.ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
+        let text = self.call.protocol.text_of_answer(&reply.body);
+        let text = text.ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
         Ok(Said { text, cost: reply.booked(&self.call, prices).bill.map(|bill| bill.total) })
     }
 }

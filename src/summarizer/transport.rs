@@ -60,8 +60,8 @@ pub(super) struct Booked {
     pub(super) model: String,
     pub(super) usage: Option<Usage>,
     pub(super) bill: Option<Bill>,
-    /// What it costs at least, where the figures do not tell all.
-    pub(super) least: Option<Money>,
+    /// What it costs at least. The cost is higher if the figures are incomplete.
+    pub(super) min_cost: Option<Money>,
 }
 
 impl Question {
@@ -99,8 +99,8 @@ impl Reply {
         let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
         let billed = prices.billed_name(asked, answered, vendor(call)).unwrap_or_default();
         let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
-        let least = usage.clone().and_then(|usage| bill(&usage.at_least())).map(|least| least.total);
-        Booked { model: billed.to_owned(), bill: usage.as_ref().and_then(bill), usage, least }
+        let min_cost = usage.clone().and_then(|usage| bill(&usage.at_least())).map(|bill| bill.total);
+        Booked { model: billed.to_owned(), bill: usage.as_ref().and_then(bill), usage, min_cost }
     }
 }
 

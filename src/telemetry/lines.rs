@@ -57,9 +57,9 @@ impl Lines {
 
     /// Waits until everything is written, for at most [`FINISH_TIMEOUT`].
     pub(super) fn finish(&self) {
-        let (tell, told) = sync_channel(1);
-        if self.report_lost() && self.next.try_send(Next::Flush(tell)).is_ok() {
-            let _ = told.recv_timeout(FINISH_TIMEOUT);
+        let (done, wait) = sync_channel(1);
+        if self.report_lost() && self.next.try_send(Next::Flush(done)).is_ok() {
+            let _ = wait.recv_timeout(FINISH_TIMEOUT);
         }
     }
 }
@@ -83,7 +83,7 @@ fn write(mut there: impl Write, lines: &Receiver<Next>) {
         match next {
             // Nobody is left to be told that it failed.
             Next::Line(line) => drop(there.write_all(&line)),
-            Next::Flush(tell) => drop(tell.send(())),
+            Next::Flush(done) => drop(done.send(())),
         }
     }
 }
@@ -130,11 +130,11 @@ mod tests {
         while !lines.report_lost() {
             thread::yield_now();
         }
-        let (tell, told) = sync_channel(1);
-        for next in [Next::Line(b"after\n".to_vec()), Next::Flush(tell)] {
+        let (done, wait) = sync_channel(1);
+        for next in [Next::Line(b"after\n".to_vec()), Next::Flush(done)] {
             lines.next.send(next).unwrap();
         }
-        told.recv().unwrap();
+        wait.recv().unwrap();
         let kept: Vec<String> = (0..MAX_WAITING).map(|at| at.to_string()).collect();
         let expected = format!("first\n{}\n10 lost\nafter\n", kept.join("\n"));
         assert_eq!(*written.lock().unwrap(), expected);

@@ -39,8 +39,8 @@ pub fn start(filter: &str, format: Format) -> io::Result<Log> {
     let lost = match format {
         Format::Text => |lost| format!("WARN standard error was not read: {lost} log lines are lost\n"),
         Format::Json => |lost| {
-            let said = "standard error was not read: log lines are lost";
-            format!("{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{said}\",\"lines\":{lost}}}}}\n")
+            let message = "standard error was not read: log lines are lost";
+            format!("{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{message}\",\"lines\":{lost}}}}}\n")
         },
     };
     let written = Arc::new(Lines::to(io::stderr(), lost)?);

@@ -124,7 +124,7 @@ impl Follow {
             let Core { lineage, learned, .. } = &*self.core;
             learned.learn_pause(lineage, self.upstream.name(), &self.facts, self.at_ms, read);
         }
-        // The original carried none of the gateway's marks, so it says nothing about what they would have kept.
+        // A form without the gateway's marks says nothing about what they would have kept.
         let without_marks = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
         self.core.lineage.ended(place, if self.has_dropped_edits() { without_marks } else { fate });
         if let Some(shadow) = &self.core.shadow {

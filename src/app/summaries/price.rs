@@ -62,13 +62,13 @@ impl Expected {
         prices: &Catalogue,
     ) -> Option<Self> {
         let (terms, settings) = (seen.terms, &seen.terms.settings);
-        let own = seen.price.filter(|price| input(price) > 0.0);
-        let (reads, writes) = match (terms.writer(seen.vendor), own) {
+        let own_price = seen.price.filter(|price| input(price) > 0.0);
+        let (reads, writes) = match (terms.writer(seen.vendor), own_price) {
             (None, None) => (1.0, DEFAULT_OUTPUT_PRICE),
-            (None, Some(own)) => (1.0, output(own) / input(own)),
-            (Some((model, vendor)), own) => {
-                let (writer, own) = (prices.find(model, vendor)?, input(own?));
-                (input(&writer.price) / own, output(&writer.price) / own)
+            (None, Some(own_price)) => (1.0, output(own_price) / input(own_price)),
+            (Some((model, vendor)), own_price) => {
+                let (writer, own_input) = (prices.find(model, vendor)?, input(own_price?));
+                (input(&writer.price) / own_input, output(&writer.price) / own_input)
             }
         };
         let previous = previous.filter(|last| !settings.is_rebased(last.generation + 1));
@@ -76,13 +76,13 @@ impl Expected {
         let spared = seen.applied.iter().map(|applied| (applied.part, applied.decision.bytes_spared()));
         let spared: HashMap<PartId, u64> = spared.collect();
         let spared = |part| spared.get(&part).copied().unwrap_or(0);
-        let told = transcript::about(seen.conversation, from..cut.end, &spared, settings.result_bytes);
+        let transcript = transcript::about(seen.conversation, from..cut.end, &spared, settings.result_bytes);
         let material = prompt::Material { goal: "", previous: None, transcript: "" };
         let task = prompt::write(material, settings).len() + previous.map_or(0, |last| last.outline.len());
         let written = settings.length as f64 * seen.bytes_per_token;
         Some(Self {
-            bytes: (told + task as u64) as f64 * reads + written * writes,
-            per_picodollar: own.map(|own| seen.bytes_per_token / input(own)),
+            bytes: (transcript + task as u64) as f64 * reads + written * writes,
+            per_picodollar: own_price.map(|price| seen.bytes_per_token / input(price)),
         })
     }
 

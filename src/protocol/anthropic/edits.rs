@@ -14,8 +14,8 @@ const EDITS: &[(&str, u64)] = &[("clear_tool_uses", 100_000), ("compact", 150_00
 /// The prompt size in tokens from which the provider makes an edit; 0 if it depends on something else.
 pub(super) fn from(conversation: &Conversation) -> Option<u64> {
     let body = &*conversation.body;
-    let asked = scan::get(body, &conversation.members, "context_management")?;
-    let asked: Value = serde_json::from_slice(asked.span.of(body)).ok()?;
+    let management = scan::get(body, &conversation.members, "context_management")?;
+    let management: Value = serde_json::from_slice(management.span.of(body)).ok()?;
     let from = |edit: &Value| {
         let kind = edit["type"].as_str()?;
         let (_, default) = EDITS.iter().find(|(start, _)| kind.starts_with(start))?;
@@ -26,7 +26,7 @@ pub(super) fn from(conversation: &Conversation) -> Option<u64> {
             _ => 0,
         })
     };
-    asked["edits"].as_array()?.iter().filter_map(from).min()
+    management["edits"].as_array()?.iter().filter_map(from).min()
 }
 
 /// Whether an edit of this type, which the provider reports, is one of these.

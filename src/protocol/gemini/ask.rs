@@ -8,9 +8,9 @@ use crate::protocol::ask::{items, joined, with_model};
 use crate::protocol::{Ask, Asked, Protocol as _};
 
 pub(super) fn ask(ask: &Ask<'_>) -> Asked {
-    let own = format!("/v1beta/models/{}:generateContent", ask.model);
+    let default = format!("/v1beta/models/{}:generateContent", ask.model);
     let (path, query) =
-        ask.like.map_or((own.as_str(), ""), |like| like.split_once('?').unwrap_or((like, "")));
+        ask.like.map_or((default.as_str(), ""), |like| like.split_once('?').unwrap_or((like, "")));
     let path = with_model(path, super::Gemini.model_of_path(path), ask.model)
         .replace(":streamGenerateContent", ":generateContent");
     let query: Vec<&str> =

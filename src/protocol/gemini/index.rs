@@ -131,14 +131,14 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     // A signed result is never edited, so it must differ from the same result without a signature.
     digest.update(&[u8::from(is_signed)]);
     let mut has_failed = false;
-    if let Some(said) = response.get("response") {
-        if said.kind == Kind::Object {
-            let said = Object::read(response.bytes, said)?;
+    if let Some(output) = response.get("response") {
+        if output.kind == Kind::Object {
+            let output = Object::read(response.bytes, output)?;
             if !is_signed {
                 let shows = response.get("parts").is_some_and(|beside| beside.kind != Kind::Null);
-                fill_leaves(&mut result, &said, shows)?;
+                fill_leaves(&mut result, &output, shows)?;
             }
-            let error = said.get("error").filter(|error| error.kind != Kind::Null);
+            let error = output.get("error").filter(|error| error.kind != Kind::Null);
             let has_error = error.is_some_and(|error| states_error(error.span.of(response.bytes)));
             let is_blank =
                 |leaf: &&mut Leaf| error.is_some_and(|error| !has_error && error.span == leaf.span);
@@ -150,7 +150,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
             // stored are still found.
             result.is_error |= error.is_some();
         }
-        feed(response.bytes, said, MARKS, &mut digest)?;
+        feed(response.bytes, output, MARKS, &mut digest)?;
     }
     // Images of a result are beside its response.
     if let Some(media) = response.get("parts").filter(|media| media.kind != Kind::Null) {
@@ -198,8 +198,8 @@ const BLOCK_MEMBERS: [&str; 4] = ["content", "output", "result", "error"];
 
 /// Whether the provider itself reads this member of a result of its browser tool. It reads the user's permission and,
 /// if there is a screenshot (`shows`), the browser's URL.
-fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
-    let is_at = |name: &str| said.get(name).is_some_and(|member| member.span == value.span);
+fn is_read_by_provider(response: &Object<'_>, value: Value, shows: bool) -> bool {
+    let is_at = |name: &str| response.get(name).is_some_and(|member| member.span == value.span);
     ["safety_acknowledgement", "safetyAcknowledgement"].into_iter().any(is_at) || shows && is_at("url")
 }
 
@@ -211,25 +211,27 @@ fn is_read_by_provider(said: &Object<'_>, value: Value, shows: bool) -> bool {
 /// 4. the same in an MCP result that is the value of such a member.
 ///
 /// Texts elsewhere are data, which make no sense when they are truncated.
-fn fill_leaves(result: &mut ToolResult, said: &Object<'_>, shows: bool) -> Result<(), Unread> {
+fn fill_leaves(result: &mut ToolResult, response: &Object<'_>, shows: bool) -> Result<(), Unread> {
     // If there is a list of blocks, MCP's `resultType` is not a text of the result.
-    let kind = said.get("resultType").or_else(|| said.get("result_type"));
-    let kind = said.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
-    let is_said = |value: &Value| {
-        value.kind == Kind::String && Some(value.span) != kind && !is_read_by_provider(said, *value, shows)
+    let kind = response.get("resultType").or_else(|| response.get("result_type"));
+    let kind = response.of_kind("content", Kind::Array).and(kind).map(|kind| kind.span);
+    let is_text = |value: &Value| {
+        value.kind == Kind::String
+            && Some(value.span) != kind
+            && !is_read_by_provider(response, *value, shows)
     };
-    result.leaves = said.values().filter(is_said).map(|value| Leaf::alone(value.span)).collect();
+    result.leaves = response.values().filter(is_text).map(|value| Leaf::alone(value.span)).collect();
     if !result.leaves.is_empty() {
         return Ok(());
     }
-    for list in said.values().filter(|value| value.kind == Kind::Array) {
-        let items = scan::items(said.bytes, list.span)?;
+    for list in response.values().filter(|value| value.kind == Kind::Array) {
+        let items = scan::items(response.bytes, list.span)?;
         if items.iter().all(|item| item.kind == Kind::String) && fill_from(result, list, &items, &items) {
             return Ok(());
         }
     }
-    let inner = || BLOCK_MEMBERS.iter().find_map(|name| object(said.bytes, said.get(name)?));
-    if !fill_from_blocks(result, said)?
+    let inner = || BLOCK_MEMBERS.iter().find_map(|name| object(response.bytes, response.get(name)?));
+    if !fill_from_blocks(result, response)?
         && let Some(inner) = inner()
     {
         fill_from_blocks(result, &inner)?;
@@ -239,12 +241,12 @@ fn fill_leaves(result: &mut ToolResult, said: &Object<'_>, shows: bool) -> Resul
 
 /// Makes the texts of a list of text blocks, in one of [`BLOCK_MEMBERS`], the leaves of a result. Returns `false` if
 /// there is no such list.
-fn fill_from_blocks(result: &mut ToolResult, said: &Object<'_>) -> Result<bool, Unread> {
-    for list in BLOCK_MEMBERS.iter().filter_map(|name| said.of_kind(name, Kind::Array)) {
-        let items = scan::items(said.bytes, list.span)?;
-        let texts: Option<Vec<Value>> = items.iter().map(|item| text(said.bytes, *item)).collect();
+fn fill_from_blocks(result: &mut ToolResult, response: &Object<'_>) -> Result<bool, Unread> {
+    for list in BLOCK_MEMBERS.iter().filter_map(|name| response.of_kind(name, Kind::Array)) {
+        let items = scan::items(response.bytes, list.span)?;
+        let texts: Option<Vec<Value>> = items.iter().map(|item| text(response.bytes, *item)).collect();
         if texts.is_some_and(|texts| fill_from(result, list, &items, &texts)) {
-            result.is_error |= said.is_true("isError") || said.is_true("is_error");
+            result.is_error |= response.is_true("isError") || response.is_true("is_error");
             return Ok(true);
         }
     }

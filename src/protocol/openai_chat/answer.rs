@@ -132,9 +132,11 @@ impl AnswerVisitor for Completion {
 
 /// Charges for tools that the provider ran, as a choice shows them by cited pages and by Groq's list of tools.
 fn charges(choice: &Value<'_>) -> impl Iterator<Item = Charge> + use<> {
-    let said = choice.get("message").or_else(|| choice.get("delta"));
-    let list = |key| said.and_then(|said| said.get(key)).map(Value::items).unwrap_or_default();
-    let cites = list("annotations").iter().any(|one| text(one, &["type"]).as_deref() == Some("url_citation"));
+    let message = choice.get("message").or_else(|| choice.get("delta"));
+    let list = |key| message.and_then(|message| message.get(key)).map(Value::items).unwrap_or_default();
+    let cites = list("annotations")
+        .iter()
+        .any(|annotation| text(annotation, &["type"]).as_deref() == Some("url_citation"));
     let is_own = |tool: &Value<'_>| !text(tool, &["type"]).is_some_and(|kind| openai::is_mcp(&kind));
     let has_run = list("executed_tools").iter().any(is_own);
     let shown = [(cites, Charge::WebSearch), (has_run, Charge::ServerTools)];
@@ -155,7 +157,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         Some(hit.saturating_add(count(figures, &["prompt_cache_miss_tokens"])?))
     });
     // Some servers use the names of other dialects.
-    let other = count(figures, &["input_tokens"]).filter(|_| prompt.unwrap_or(0) == 0);
+    let foreign_prompt = count(figures, &["input_tokens"]).filter(|_| prompt.unwrap_or(0) == 0);
     let output = first(&[&["completion_tokens"], &["output_tokens"]]);
     let cached = first(&[
         &["prompt_tokens_details", "cached_tokens"],
@@ -175,10 +177,10 @@ fn usage(figures: &Value<'_>) -> Partial {
         &["output_tokens_details", "reasoning_tokens"],
     ]);
     let total = count(figures, &["total_tokens"]);
-    let prompt = other.or(prompt);
+    let prompt = foreign_prompt.or(prompt);
     let is_beside = is_reasoning_beside(prompt, output, reasoning, total);
     // With Anthropic's names, `input_tokens` leaves out what is cached, unless its details count cached tokens.
-    let is_rest = other.is_some()
+    let is_rest = foreign_prompt.is_some()
         && first(&[&["cache_read_input_tokens"], &["cache_creation_input_tokens"]]).is_some()
         && count(figures, &["input_tokens_details", "cached_tokens"]).unwrap_or(0) == 0;
     let counts = if is_rest { Partial::from_disjoint } else { Partial::from_inclusive };

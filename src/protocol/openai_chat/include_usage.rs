@@ -17,8 +17,8 @@ pub(super) fn ask(frame: Frame<'_>) -> Option<Edit> {
         Kind::Object => {
             let object = Object::read(frame.bytes, options).ok()?;
             let comma = if object.values().next().is_some() { "," } else { "" };
-            let asked = Edit::insert(options.span.start + 1, format!("{ASKED}{comma}"));
-            object.get("include_usage").is_none().then_some(asked)
+            let edit = Edit::insert(options.span.start + 1, format!("{ASKED}{comma}"));
+            object.get("include_usage").is_none().then_some(edit)
         }
         _ => None,
     }

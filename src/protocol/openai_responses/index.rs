@@ -132,7 +132,7 @@ fn is_kept(frame: &Document) -> bool {
 /// The instructions, if the model reads them behind the items.
 fn late(frame: &Document) -> Option<Span> {
     let is_late = frame.name("model").is_some_and(|model| usage::reads_instructions_last(&model));
-    Some(frame.get("instructions").filter(|said| is_late && said.kind != Kind::Null)?.span)
+    Some(frame.get("instructions").filter(|value| is_late && value.kind != Kind::Null)?.span)
 }
 
 fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
@@ -165,11 +165,11 @@ fn truncates(frame: &Document) -> bool {
 /// The prompt size in tokens from which the provider is asked to compact the history; 0 if the request states none.
 pub(super) fn edits_from(conversation: &Conversation) -> Option<u64> {
     let body = &*conversation.body;
-    let asked = scan::get(body, &conversation.members, "context_management")?;
-    let asked: serde_json::Value = serde_json::from_slice(asked.span.of(body)).ok()?;
+    let management = scan::get(body, &conversation.members, "context_management")?;
+    let management: serde_json::Value = serde_json::from_slice(management.span.of(body)).ok()?;
     let is_compaction =
         |edit: &&serde_json::Value| edit["type"].as_str().is_some_and(|kind| kind.starts_with("compact"));
-    let edits = asked.as_array()?.iter().filter(is_compaction);
+    let edits = management.as_array()?.iter().filter(is_compaction);
     edits.map(|edit| edit["compact_threshold"].as_u64().unwrap_or(0)).min()
 }
 
@@ -317,8 +317,8 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
 }
 
 fn call_id(object: &Object<'_>) -> Option<Box<str>> {
-    let own = || object.text("id").filter(|_| object.says("type", "local_shell_call_output"));
-    object.text("call_id").or_else(own)
+    let item_id = || object.text("id").filter(|_| object.says("type", "local_shell_call_output"));
+    object.text("call_id").or_else(item_id)
 }
 
 fn result(object: &Object<'_>, item: Item, hash: &mut Hasher) -> Result<Part, Unread> {
