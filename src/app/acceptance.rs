@@ -29,7 +29,7 @@ const UNRELATED_STATUSES: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 5
 /// What upstreams are known to accept, by model.
 pub(super) struct Acceptance {
     /// By upstream and model.
-    by_model: Models<(String, String), Changes>,
+    by_model: Models<(String, String), Compatibility>,
     /// The histories whose edited form was refused without an explanation.
     refused: Recent<Chain, Refusals, Hashed>,
 }
@@ -60,7 +60,7 @@ impl Default for Additions {
 
 /// What is known of a model at an upstream.
 #[derive(Debug, Clone, Copy, Default)]
-struct Changes {
+struct Compatibility {
     /// Kinds of edits in requests that were answered.
     taken: Kinds,
     /// Kinds of edits in requests that were refused while their originals were answered.
@@ -75,7 +75,7 @@ impl Acceptance {
 
     /// Records that a request was answered with its additions.
     pub(super) fn record_accepted_additions(&self, upstream: &str, facts: &RequestFacts) {
-        self.by_model.learn(&key(upstream, facts), |changes| changes.additions = Additions::Taken);
+        self.by_model.learn(&key(upstream, facts), |known| known.additions = Additions::Taken);
     }
 
     /// Records that a request was refused with its additions and answered without them. Returns how often that has
@@ -85,7 +85,7 @@ impl Acceptance {
             Additions::Taken => return None,
             Additions::Refused(times) => times + 1,
         };
-        let learn = |changes: &mut Changes| changes.additions = Additions::Refused(refused);
+        let learn = |known: &mut Compatibility| known.additions = Additions::Refused(refused);
         self.by_model.learn(&key(upstream, facts), learn);
         Some(refused)
     }
@@ -110,10 +110,10 @@ impl Acceptance {
     /// form was refused before.
     pub(super) fn record_answer(&self, upstream: &str, facts: &RequestFacts, form: Form) {
         if facts.state == State::Edited {
-            self.by_model.learn(&key(upstream, facts), |changes| {
+            self.by_model.learn(&key(upstream, facts), |known| {
                 let kinds = match form {
-                    Form::Original => &mut changes.refused,
-                    Form::Edited => &mut changes.taken,
+                    Form::Original => &mut known.refused,
+                    Form::Edited => &mut known.taken,
                 };
                 *kinds = kinds.with(facts.decided.kinds);
             });
@@ -171,8 +171,8 @@ impl Acceptance {
         head.and_then(|head| self.refused.get(&head)).is_some_and(|known| known != Refusals::Original)
     }
 
-    fn known(&self, upstream: &str, facts: &RequestFacts) -> Changes {
-        self.by_model.read(&key(upstream, facts), |changes| *changes).unwrap_or_default()
+    fn known(&self, upstream: &str, facts: &RequestFacts) -> Compatibility {
+        self.by_model.read(&key(upstream, facts), |known| *known).unwrap_or_default()
     }
 }
 

@@ -16,7 +16,7 @@ use super::last_use::LastUse;
 use super::learned::Learned;
 use super::memo::Indexes;
 use super::origin_policy::OriginPolicy;
-use super::recall::{FullTexts, reached};
+use super::recall::{FullTexts, reachable_address};
 use super::route::{Routes, Served};
 use super::shadow::Shadow;
 use super::summaries::{Summaries, Terms};
@@ -149,7 +149,7 @@ impl App {
 
     /// The address of the admin listener; `None` if there is none.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin.map(reached)
+        self.admin.map(reachable_address)
     }
 
     /// The number of requests that have not been answered completely.

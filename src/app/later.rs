@@ -68,7 +68,7 @@ impl Exchange for LaterAnswer {
 
     fn end(mut self: Box<Self>, _: End) {
         let Some(mut answer) = self.reader.take().map(|mut reader| reader.finish()) else { return };
-        let Some((_, id)) = route::later(self.head.uri.path()) else { return };
+        let Some((_, id)) = route::later_answer(self.head.uri.path()) else { return };
         let conversation = self.conversation(id);
         // There is nothing to book before the answer has ended.
         if answer.stop.is_none() {
@@ -79,7 +79,7 @@ impl Exchange for LaterAnswer {
             answer.usage = answer.usage.map(Usage::at_least);
         }
         let legible =
-            |text| secrets::hidden(text, &self.head.uri, [&self.head.headers, self.upstream.headers()]);
+            |text| secrets::redact(text, &self.head.uri, [&self.head.headers, self.upstream.headers()]);
         answer.error = answer.error.map(legible);
         self.core.books.told(Told {
             upstream: self.upstream.name().to_owned(),

@@ -5,7 +5,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use super::tally::{Changes, Cuts, HIT_RATE_PROMPTS, Sums, Tally};
+use super::tally::{Cuts, EventSums, HIT_RATE_PROMPTS, Sums, Tally};
 use crate::server::Stats;
 use crate::store::Store;
 
@@ -153,12 +153,12 @@ impl Page {
     /// The changes to old parts by events, and the cuts in new results.
     fn events(&mut self, sums: &Sums) {
         let events =
-            |of: fn(&Changes) -> u64| sums.events.iter().map(move |(reason, all)| (&**reason, of(all)));
+            |of: fn(&EventSums) -> u64| sums.events.iter().map(move |(reason, all)| (&**reason, of(all)));
         for (name, help, of) in [
             (
                 "events_total",
-                "Changes to what had been sent before, by reason",
-                (|all| all.count) as fn(&Changes) -> u64,
+                "EventSums to what had been sent before, by reason",
+                (|all| all.count) as fn(&EventSums) -> u64,
             ),
             ("results_cleared_total", "Results that these cleared", |all| all.cleared),
             ("events_freed_tokens_total", "Tokens that later requests are spared, an estimate", |all| {
@@ -180,7 +180,7 @@ impl Page {
         self.plain("overflows_total", "Prompts that the provider refused as too long", sums.overflows);
     }
 
-    /// How full prompts make the window, and what they are made of.
+    /// How prompts fill the window, and what they are made of.
     fn prompts(&mut self, sums: &Sums) {
         let zones = sums.zones.iter().map(|(zone, count)| (&**zone, *count));
         self.labelled("prompts_total", "Prompts by how full the model's window was", "zone", zones);

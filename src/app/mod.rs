@@ -222,7 +222,7 @@ impl Gateway for Sidecar {
     }
 
     fn follow(&self, head: &Arc<Parts>, target: &Target) -> Option<Box<dyn Exchange>> {
-        let (protocol, _) = route::later(head.uri.path())?;
+        let (protocol, _) = route::later_answer(head.uri.path())?;
         Some(Box::new(LaterAnswer::new(Arc::clone(&self.core), protocol, head, target)))
     }
 

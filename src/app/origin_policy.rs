@@ -1,8 +1,8 @@
 //! Decides which web pages may send requests that the configuration adds headers to.
 //!
-//! Any page can make the user's browser send requests to this machine. A request that goes out as it came does no harm,
-//! but a header of the configuration may hold a key. Requests without the headers that browsers send are not
-//! restricted.
+//! Any page can make the user's browser send requests to this machine. A request that goes out as it came is no concern
+//! of the gateway's, but a header of the configuration may hold a key. Requests without the headers that browsers send
+//! are not restricted.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -23,7 +23,9 @@ impl Recall {
     pub fn new(configured: config::Recall, admin: Option<SocketAddr>) -> Self {
         match (configured, admin) {
             (config::Recall::Path, _) => Self::Path,
-            (config::Recall::Http, Some(address)) => Self::Http(format!("http://{}", reached(address))),
+            (config::Recall::Http, Some(address)) => {
+                Self::Http(format!("http://{}", reachable_address(address)))
+            }
             (config::Recall::Http, None) | (config::Recall::None, _) => Self::None,
         }
     }
@@ -60,7 +62,7 @@ impl FullTexts {
 
 /// The address at which a listener is reached from its own machine: one that listens on all addresses is reached at
 /// the loopback address.
-pub(super) fn reached(address: SocketAddr) -> SocketAddr {
+pub(super) fn reachable_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -44,7 +44,7 @@ fn entry(path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
 }
 
 /// The dialect of a path that fetches an answer begun by an earlier request, and that answer's id.
-pub(super) fn later(path: &str) -> Option<(&'static dyn Protocol, &str)> {
+pub(super) fn later_answer(path: &str) -> Option<(&'static dyn Protocol, &str)> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let id = |protocol: &dyn Protocol| protocol.dialect().later.iter().find_map(|row| row.id(path));
     protocol::ALL.iter().find_map(|protocol| Some((*protocol, id(*protocol)?)))

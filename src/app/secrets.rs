@@ -13,7 +13,7 @@ const HIDDEN: &str = "[credential]";
 
 /// Removes the credentials of a request from a text about it. `uri` is the one that the client sent; `headers` are the
 /// client's, and those that the gateway set in their place.
-pub(super) fn hidden(text: String, uri: &Uri, headers: [&HeaderMap; 2]) -> String {
+pub(super) fn redact(text: String, uri: &Uri, headers: [&HeaderMap; 2]) -> String {
     let carries = |name: &str| HEADER_WORDS.iter().any(|word| name.contains(word));
     let values = headers.into_iter().flatten().filter(|(name, _)| carries(name.as_str()));
     let values = values.filter_map(|(_, value)| value.to_str().ok());
@@ -75,7 +75,7 @@ mod tests {
                 .collect();
             let uri: Uri = format!("/v1/x?{query}").parse().unwrap();
             for headers in [[&headers, &none], [&none, &headers]] {
-                assert_eq!(hidden(text.to_owned(), &uri, headers), expected);
+                assert_eq!(redact(text.to_owned(), &uri, headers), expected);
             }
         }
     }

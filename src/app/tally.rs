@@ -110,7 +110,7 @@ impl Alert {
 pub(super) struct Sums {
     pub(super) totals: Totals,
     /// Events that were sent, by reason.
-    pub(super) events: BTreeMap<String, Changes>,
+    pub(super) events: BTreeMap<String, EventSums>,
     /// New results that were cut, by the tool's name in the configuration.
     pub(super) truncations: BTreeMap<String, Cuts>,
     /// Prompts by the zone that they were sent in, if known.
@@ -138,7 +138,7 @@ pub(super) struct Sums {
 
 /// The effects of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct EventSums {
     pub(super) count: u64,
     pub(super) cleared: u64,
     /// Tokens that later requests are spared, an estimate.
@@ -394,7 +394,7 @@ impl Sums {
     }
 }
 
-impl Changes {
+impl EventSums {
     fn add(&mut self, event: &Event) {
         self.count += 1;
         self.cleared += u64::from(event.cleared);

@@ -24,7 +24,7 @@ const MIN_PLAUSIBLE_SHARE: f64 = 0.05;
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
     /// By model, then by upstream: few upstreams serve the same model, so a list is searched.
-    learned: Models<String, Vec<(String, Learned)>>,
+    learned: Models<String, Vec<(String, ModelWindow)>>,
     /// Histories whose answers ended because the window was full.
     full: Recent<Chain, (), Hashed>,
     /// The size of the shortest refused form of each history, in bytes.
@@ -45,7 +45,7 @@ struct Limit {
 
 /// What is known of a model's window at one upstream.
 #[derive(Debug, Clone, Copy, Default)]
-struct Learned {
+struct ModelWindow {
     /// The window that the provider has stated last, if any.
     limit: Option<Limit>,
     /// The longest prompt that was answered, in tokens.
@@ -98,8 +98,8 @@ impl Windows {
     /// or because the provider has stated a window that is no longer believed but may still apply.
     pub(super) fn may_surprise(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
         let is_past = |limit: Option<Limit>| limit.is_some_and(|limit| !limit.is_believed(now_ms));
-        let is_here = |places: &Vec<(String, Learned)>| {
-            let here = places.iter().find(|(name, _)| name == upstream);
+        let is_here = |by_upstream: &Vec<(String, ModelWindow)>| {
+            let here = by_upstream.iter().find(|(name, _)| name == upstream);
             here.is_some_and(|(_, learned)| learned.surprises || is_past(learned.limit))
         };
         model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
@@ -118,8 +118,8 @@ impl Windows {
     /// The window that a provider has stated, in tokens, if it is still believed at a time in milliseconds since
     /// 1970.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> Option<u64> {
-        let limit_here = |places: &Vec<(String, Learned)>| {
-            places.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
+        let limit_here = |by_upstream: &Vec<(String, ModelWindow)>| {
+            by_upstream.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
         };
         let limit = self.learned.read(model?, limit_here)??;
         limit.is_believed(now_ms).then_some(limit.tokens)
@@ -131,16 +131,16 @@ impl Windows {
         &self,
         upstream: &str,
         model: Option<&str>,
-        then: impl FnOnce(&mut Learned) -> T,
+        then: impl FnOnce(&mut ModelWindow) -> T,
     ) -> Option<T> {
         let mut made = None;
-        self.learned.learn(model?, |places| {
-            let known = places.iter().position(|(name, _)| name == upstream);
+        self.learned.learn(model?, |by_upstream| {
+            let known = by_upstream.iter().position(|(name, _)| name == upstream);
             let at = known.unwrap_or_else(|| {
-                places.push((upstream.to_owned(), Learned::default()));
-                places.len() - 1
+                by_upstream.push((upstream.to_owned(), ModelWindow::default()));
+                by_upstream.len() - 1
             });
-            made = Some(then(&mut places[at].1));
+            made = Some(then(&mut by_upstream[at].1));
         });
         made
     }

@@ -46,7 +46,7 @@ impl Calls {
     /// Records why the last answer is of no use.
     pub(super) fn record_missed(&mut self, why: &Missed) {
         let why = match why {
-            Missed::Perhaps(failure, _) | Missed::Surely(failure) => failure.clone(),
+            Missed::Retryable(failure, _) | Missed::Permanent(failure) => failure.clone(),
             Missed::Overflow => Failure::TooLong,
         };
         if let Some(last) = self.made.last_mut() {

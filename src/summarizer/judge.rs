@@ -58,11 +58,11 @@ impl Judge {
             let mut attempts = Attempts::of(self.attempts);
             loop {
                 let attempted = tokio::time::timeout(TIMEOUT, self.attempt(text, prices)).await;
-                match attempted.unwrap_or(Err(Missed::Perhaps(Failure::TimedOut, None))) {
+                match attempted.unwrap_or(Err(Missed::Retryable(Failure::TimedOut, None))) {
                     Ok(said) => return Ok(said),
                     Err(Missed::Overflow) => return Err(Failure::TooLong),
-                    Err(Missed::Surely(failure)) => return Err(failure),
-                    Err(Missed::Perhaps(failure, asked)) => {
+                    Err(Missed::Permanent(failure)) => return Err(failure),
+                    Err(Missed::Retryable(failure, asked)) => {
                         tokio::time::sleep(attempts.next(asked, MAX_PAUSE).ok_or(failure)?).await;
                     }
                 }
@@ -74,13 +74,13 @@ impl Judge {
         let Question { path, headers, body } = Question::new(&self.call, text, MAX_OUTPUT);
         let posted = self.https.post(&self.call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| match lost {
-            Lost::Unsent(why) | Lost::Unanswered(why) => Missed::Perhaps(Failure::Call(why), None),
+            Lost::Unsent(why) | Lost::Unanswered(why) => Missed::Retryable(Failure::Call(why), None),
         })?;
         if !reply.is_good() {
             return Err(reply.refusal());
         }
         let text = self.call.protocol.text_of_answer(&reply.body);
-        let text = text.ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
+        let text = text.ok_or(Missed::Retryable(Failure::Incomplete, None))?;
         Ok(Said { text, cost: reply.booked(&self.call, prices).bill.map(|bill| bill.total) })
     }
 }

@@ -12,9 +12,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Why an attempt failed.
 pub(super) enum Missed {
     /// Another attempt may succeed, after this pause if the server states one.
-    Perhaps(Failure, Option<Duration>),
+    Retryable(Failure, Option<Duration>),
     /// No other attempt will succeed.
-    Surely(Failure),
+    Permanent(Failure),
     /// The prompt is too long for the model.
     Overflow,
 }

@@ -85,8 +85,8 @@ impl Reply {
     pub(super) fn refusal(&self) -> Missed {
         let failure = Failure::Call(format!("status {}", self.status));
         match self.status {
-            408 | 409 | 425 | 429 | 500.. => Missed::Perhaps(failure, self.retry_after),
-            _ => Missed::Surely(failure),
+            408 | 409 | 425 | 429 | 500.. => Missed::Retryable(failure, self.retry_after),
+            _ => Missed::Permanent(failure),
         }
     }
 

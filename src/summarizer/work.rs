@@ -35,8 +35,8 @@ pub(super) async fn run<T: Transport>(
     calls: &mut Calls,
 ) -> Result<Arc<Summary>, Failure> {
     let until = Instant::now() + limits.timeout;
-    let mut errand = Errand { job, transport, limits, left: limits.calls, purse, unwanted, calls, until };
-    let made = tokio::time::timeout_at(until, errand.make()).await;
+    let mut run = JobRun { job, transport, limits, left: limits.calls, purse, unwanted, calls, until };
+    let made = tokio::time::timeout_at(until, run.make()).await;
     made.unwrap_or_else(|_| {
         calls.record_lost(Failure::TimedOut, job, purse);
         Err(Failure::TimedOut)
@@ -44,7 +44,7 @@ pub(super) async fn run<T: Transport>(
 }
 
 /// A job under way.
-struct Errand<'a, T> {
+struct JobRun<'a, T> {
     job: &'a Job,
     transport: &'a T,
     limits: &'a Limits,
@@ -56,7 +56,7 @@ struct Errand<'a, T> {
     until: Instant,
 }
 
-impl<T: Transport> Errand<'_, T> {
+impl<T: Transport> JobRun<'_, T> {
     /// Has the summary written, from the original messages if that is due, else from the last summary on. If the
     /// history has grown too long to be read anew, it is continued from the last summary as well.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
@@ -104,7 +104,7 @@ impl<T: Transport> Errand<'_, T> {
                     }
                     chunks = transcript::chunks(&transcript::behind(&entries, read), budget).into();
                 }
-                Err(Missed::Perhaps(failure, _) | Missed::Surely(failure)) => return Err(failure),
+                Err(Missed::Retryable(failure, _) | Missed::Permanent(failure)) => return Err(failure),
             }
         }
         self.judge(&outline).map(Arc::new)
@@ -152,17 +152,17 @@ impl<T: Transport> Errand<'_, T> {
         let mut attempts = Attempts::of(self.limits.attempts);
         loop {
             if self.unwanted.load(Ordering::Relaxed) {
-                return Err(Missed::Surely(Failure::Unwanted));
+                return Err(Missed::Permanent(Failure::Unwanted));
             }
             if self.purse.limit.is_reached() {
-                return Err(Missed::Surely(Failure::Spent));
+                return Err(Missed::Permanent(Failure::Spent));
             }
             self.left = self.left.saturating_sub(1);
             match self.attempt(text).await {
-                Err(Missed::Perhaps(failure, asked)) => {
+                Err(Missed::Retryable(failure, asked)) => {
                     let time_left = self.until.saturating_duration_since(Instant::now());
                     let wait = attempts.next(asked, time_left).filter(|_| self.left > reserved);
-                    tokio::time::sleep(wait.ok_or(Missed::Surely(failure))?).await;
+                    tokio::time::sleep(wait.ok_or(Missed::Permanent(failure))?).await;
                 }
                 done => return done,
             }
@@ -197,9 +197,9 @@ impl<T: Transport> Errand<'_, T> {
             .call
             .protocol
             .text_of_answer(&reply.body)
-            .ok_or(Missed::Perhaps(Failure::Incomplete, None))?;
+            .ok_or(Missed::Retryable(Failure::Incomplete, None))?;
         let max_bytes = prompt::most_bytes(&self.job.settings);
-        Outline::parse(&written, max_bytes).map_err(|useless| Missed::Perhaps(useless.into(), None))
+        Outline::parse(&written, max_bytes).map_err(|useless| Missed::Retryable(useless.into(), None))
     }
 
     /// Records that the call in progress has no answer.
@@ -215,7 +215,7 @@ impl<T: Transport> Errand<'_, T> {
                 failure
             }
         };
-        Missed::Perhaps(failure, None)
+        Missed::Retryable(failure, None)
     }
 
     /// The summary with this outline.

@@ -64,8 +64,7 @@ impl Follow {
         self.core.learned.acceptance.count_error_within(self.upstream.name(), &self.facts, status)
     }
 
-    /// Learns whether the edits were accepted from the end of an answer with a good status, which may still report an
-    /// error.
+    /// Learns from a whole answer with a good status whether the edits were accepted: it may still report an error.
     pub(super) fn learn_acceptance(&mut self, answer: &Answer) {
         if !self.status.is_some_and(|status| status.is_success()) || self.is_original() || self.overflow {
             return;

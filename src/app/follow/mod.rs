@@ -23,14 +23,15 @@ use crate::usage::{Usage, Vendor};
 
 pub(super) use start::{Attempt, Start};
 
-/// The share of the usable window from which the beginning of an answer is checked before any of it is passed on.
+/// The beginning of an answer is checked before any of it is passed on if the prompt fills at least this share of the
+/// usable window.
 const MIN_FILL_TO_CHECK: f64 = 0.7;
-/// The prompt size in tokens from which it is checked if the window is not known.
+/// The prompt size in tokens from which the beginning is checked if the window is not known.
 const MIN_TOKENS_TO_CHECK: u64 = 8192;
-/// The share of the window that a prompt fills at least if its truncated answer is blamed on the window.
+/// A truncated answer is blamed on the window only if its prompt fills at least this share of the window.
 const MIN_FILL_TO_BLAME: f64 = 0.8;
-/// The share of the window that prompt and truncated answer fill together at least if the request is sent again at
-/// once.
+/// A request with a truncated answer is sent again at once only if both together fill at least this share of the
+/// window.
 const MIN_FILL_TO_RESEND: f64 = 0.97;
 
 /// The form in which a request was last sent, or in which sending it was at least begun.

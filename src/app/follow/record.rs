@@ -75,7 +75,7 @@ impl Follow {
     /// A text of the provider, with credentials removed.
     fn without_credentials(&self, text: String) -> String {
         let head = &self.start.head;
-        secrets::hidden(text, &head.uri, [&head.headers, self.upstream.headers()])
+        secrets::redact(text, &head.uri, [&head.headers, self.upstream.headers()])
     }
 
     /// The name of the model that is billed.
