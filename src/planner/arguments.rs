@@ -36,7 +36,7 @@ impl Before<'_> {
         if !clears || !policy.ladder.enabled || policy.clear.arguments == clear::Arguments::Never {
             return None;
         }
-        let mut change = cleared.unwrap_or_else(|| Change::nothing(self.nothing()));
+        let mut change = cleared.unwrap_or_else(|| Change::nothing(self.empty_event()));
         let end = PartId { message: self.conversation.messages.len() as u32, part: 0 };
         let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(end);
         let before = change.event.freed_bytes;

@@ -1,4 +1,5 @@
-//! Events, the changes to old parts: whether one is due, and what it does.
+//! Events, the changes to old parts: whether one that saves money is due, and what an event does. Events that make
+//! room are chosen in [`room`](super::room).
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -34,7 +35,8 @@ pub struct Event {
     pub rewritten_bytes: u64,
     /// The first message that changes.
     pub first_message: u32,
-    /// Blocks of reasoning that were left out: those of earlier turns or, if bound to what changed, all.
+    /// How many blocks of reasoning were left out: those of earlier turns, or all if reasoning is bound to what
+    /// changed.
     pub reasoning: u32,
     /// How many calls have the long texts in their arguments abridged.
     pub abridged: u32,
@@ -132,10 +134,12 @@ impl Change {
 /// What to clear, and why.
 pub(super) struct Choice {
     reason: Reason,
-    /// The parts that are cleared, each with the bytes saved: results, calls, and the first block of reasoning on
-    /// behalf of all.
+    /// The parts that are cleared, each with the bytes saved: results, calls, and the first block of reasoning, which
+    /// stands for all.
     parts: Vec<(PartId, u32)>,
+    /// Bytes saved with each later request.
     freed: u64,
+    /// Estimated bytes that the provider has to write to its cache again.
     rewritten: u64,
     /// How many of them are reasoning.
     reasoning: u32,
@@ -146,10 +150,20 @@ pub(super) struct Choice {
 /// The gate's verdict.
 #[derive(Default)]
 struct Verdict {
-    /// The event that is due.
+    /// What to clear now, if anything.
     choice: Option<Choice>,
-    /// Where the next event would cut if one were due.
+    /// The first part that the next event is expected to clear.
     next: Option<PartId>,
+}
+
+/// The estimated size of a prompt, in tokens.
+struct PromptSize {
+    tokens: u64,
+    /// A lower bound.
+    least_tokens: u64,
+    /// Whether the provider has reported the size of an earlier prompt of the thread. Only what came since is
+    /// estimated then.
+    is_measured: bool,
 }
 
 impl Before<'_> {
@@ -165,37 +179,11 @@ impl Before<'_> {
 
     /// How full the window is.
     pub(super) fn level(&self, settings: &window::Settings) -> Level {
-        let bytes = |from: usize| -> u64 {
-            self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
-        };
-        let tokens = |bytes: u64| (bytes as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
-        let measured = self.known_figure();
-        // The figure is that of an earlier prompt; what came since is estimated.
-        let (exact, rest) = match measured {
-            Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
-            None => (0, self.sent_bytes()),
-        };
-        let prompt_tokens = exact + tokens(rest);
-        let least_tokens = match measured {
-            Some(_) if !self.facts.measured_elsewhere => exact + self.least_tokens(rest),
-            _ => self.least_tokens(self.sent_bytes()),
-        };
-        let unknown = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(prompt_tokens));
-        let known = settings.window(self.facts.window, self.facts.max_output);
-        let counted = self.estimated(settings.count);
-        let gauge = known.or(unknown).map(|window| {
-            let gauge = Gauge::new(prompt_tokens, window, self.facts.max_output, settings);
-            match counted {
-                // Whatever the guess: what is too long is too long.
-                Some(prompt) if gauge.prompt < gauge.usable() => Gauge { prompt, ..gauge },
-                _ if measured.is_some() => gauge,
-                _ => gauge.estimated(),
-            }
-        });
+        let size = self.prompt_size();
         let level = Level {
-            prompt_tokens,
-            least_tokens,
-            gauge,
+            prompt_tokens: size.tokens,
+            least_tokens: size.least_tokens,
+            gauge: self.gauge(&size, settings),
             reading: None,
             growth: None,
             clearable_bytes: 0,
@@ -209,20 +197,54 @@ impl Before<'_> {
         Level { waits: self.waits(&level, settings), ..level }
     }
 
+    /// The estimated size of the prompt before its event.
+    fn prompt_size(&self) -> PromptSize {
+        let bytes = |from: usize| -> u64 {
+            self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
+        };
+        let measured = self.known_figure();
+        let (exact, rest) = match measured {
+            Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
+            None => (0, self.sent_bytes()),
+        };
+        let least_tokens = match measured {
+            Some(_) if !self.facts.measured_elsewhere => exact + self.least_tokens(rest),
+            _ => self.least_tokens(self.sent_bytes()),
+        };
+        let rest = (rest as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
+        PromptSize { tokens: exact + rest, least_tokens, is_measured: measured.is_some() }
+    }
+
+    /// The prompt in the model's window. If the window is unknown but the provider has refused the prompt as too long,
+    /// the window is taken to be as large as the prompt; otherwise `None`.
+    fn gauge(&self, size: &PromptSize, settings: &window::Settings) -> Option<Gauge> {
+        let known = settings.window(self.facts.window, self.facts.max_output);
+        let refused = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(size.tokens));
+        let window = known.or(refused)?;
+        let gauge = Gauge::new(size.tokens, window, self.facts.max_output, settings);
+        Some(match self.estimated(settings.count) {
+            // The count that the settings ask for does not hide that the prompt is too long.
+            Some(prompt) if gauge.prompt < gauge.usable() => Gauge { prompt, ..gauge },
+            _ if size.is_measured => gauge,
+            _ => gauge.estimated(),
+        })
+    }
+
     /// The provider's figure for the last prompt of this thread, unless it covers more messages than there are.
     pub(super) fn known_figure(&self) -> Option<(usize, u64)> {
         self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len())
     }
 
-    /// Bytes of the request as it would be sent that are text.
+    /// Bytes that the model reads of the request as it would be sent before its event.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let dropped = self.splice.map_or(0, |splice| splice.read_len(self.conversation));
-        let said = self.splice.map_or(0, |splice| splice.bytes_after);
+        let inserted = self.splice.map_or(0, |splice| splice.bytes_after);
         let read = self.conversation.body.len() - self.conversation.encoded(|_| true) - dropped;
-        (read as u64 + said).saturating_sub(spared)
+        (read as u64 + inserted).saturating_sub(spared)
     }
 
+    /// Bytes that decisions save in this message and the later ones.
     fn spared_from(&self, message: usize) -> u64 {
         let later = self.applied.iter().filter(|applied| applied.part.message as usize >= message);
         later.map(|applied| applied.decision.bytes_spared()).sum()
@@ -242,7 +264,7 @@ impl Before<'_> {
         })
     }
 
-    /// Extends a change's record by what it does before `part`, where the recorded part begins.
+    /// Completes the record of a change that has only covered what the change does from `part` on.
     pub(super) fn begin_before(&self, part: PartId, change: &mut Change) {
         let first = change.first();
         if first < part {
@@ -256,18 +278,19 @@ impl Before<'_> {
     pub(super) fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
         let items = self.history().items();
         let (tails, sizes) = (self.tails(&self.cleared()), self.sizes());
-        let taken = |until: usize| -> u64 {
-            let size = |at: u32| sizes.get((at as usize).min(until)).copied().unwrap_or(0);
+        let dropped_before = |end: usize| -> u64 {
+            let size = |at: u32| sizes.get((at as usize).min(end)).copied().unwrap_or(0);
             splice.drops.iter().map(|(first, end)| size(*end) - size(*first)).sum()
         };
+        let dropped = dropped_before(usize::MAX);
         // The text of the former splice is removed, too.
         let former = self.splice.map_or(0, |former| former.bytes_after);
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
         let behind = if changed < items.len() { self.written_again(changed, &tails) } else { 0 };
         Event {
             dropped: splice.dropped(),
-            freed_bytes: (taken(usize::MAX) + former).saturating_sub(splice.bytes_after),
-            rewritten_bytes: behind.saturating_sub(taken(self.sent)) + splice.bytes_after,
+            freed_bytes: (dropped + former).saturating_sub(splice.bytes_after),
+            rewritten_bytes: behind.saturating_sub(dropped_before(self.sent)) + splice.bytes_after,
             ..Event::nothing(reason, rung, splice.first_changed() as u32)
         }
     }
@@ -293,7 +316,7 @@ impl Before<'_> {
         sizes
     }
 
-    /// Tells whether an item was cleared, left out or abridged already.
+    /// A predicate for the items that were cleared, left out or abridged already.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
         let cleared = self
             .derived
@@ -318,54 +341,78 @@ impl Before<'_> {
         if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
             return Verdict::default();
         }
-        let gone = self.cleared();
-        self.for_money(clear, &gone)
-    }
-
-    fn for_money(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Verdict {
-        let (facts, rates) = (self.facts, self.rates);
-        let is_free = facts.bound.is_none();
         let turn_begins = self.conversation.messages[self.sent..].iter().any(|m| m.index.starts_turn());
         if clear.at_turns && !turn_begins {
             return Verdict::default();
         }
-        let results = self.sent_before(clear::candidates(self.history(), gone, rates, clear));
+        let gone = self.cleared();
+        let candidates = self.candidates(clear, &gone);
+        if let Some(verdict) = self.clear_all(&candidates, clear, &gone) {
+            return verdict;
+        }
+        let is_settled = self.history().step() >= clear.settle;
+        if self.facts.bound.is_some() || !is_settled || !clear::allows(clear, Reason::BreakEven) {
+            return Verdict::default();
+        }
+        self.break_even(&candidates, clear, &gone)
+    }
+
+    /// What may be cleared to save money, in order of position.
+    fn candidates(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
+        let is_free = self.facts.bound.is_none();
+        let results = self.sent_before(clear::candidates(self.history(), gone, self.rates, clear));
         let thoughts = self.old_reasoning(clear);
-        // A result takes all reasoning with it that is bound to it, and within a turn some models need that
-        // reasoning.
+        // Reasoning that is bound to a result is removed with it, and some models need their reasoning within a turn.
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
         let results = if is_free || is_at_rest() { results } else { Vec::new() };
         let calls = if is_free { self.old_arguments(clear) } else { Vec::new() };
         let mut candidates: Vec<Candidate> = thoughts.into_iter().chain(results).chain(calls).collect();
         candidates.sort_by_key(|candidate| candidate.item);
-        let whole = [
+        candidates
+    }
+
+    /// The verdict if a reason holds for which all candidates are cleared at once.
+    fn clear_all(
+        &self,
+        candidates: &[Candidate],
+        clear: &clear::Settings,
+        gone: &dyn Fn(usize) -> bool,
+    ) -> Option<Verdict> {
+        let (facts, is_free) = (self.facts, self.facts.bound.is_none());
+        let reasons = [
             (Reason::Cold, facts.cold),
             (Reason::Budget, facts.over_budget && is_free),
-            (Reason::Uncached, rates.is_uncached() && is_free),
+            (Reason::Uncached, self.rates.is_uncached() && is_free),
             (Reason::Eager, is_free),
         ];
-        let due = whole.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
+        let due = reasons.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
         for (reason, _) in due {
             let choice = match reason {
-                Reason::Uncached => self.choice(reason, &candidates, gone, clear),
-                _ => self.choice(reason, &self.within_cache(&candidates), gone, clear),
+                Reason::Uncached => self.choice(reason, candidates, gone, clear),
+                _ => self.choice(reason, &self.within_cache(candidates), gone, clear),
             };
             if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.pays_off(choice)) {
-                return Verdict { choice, next: None };
+                return Some(Verdict { choice, next: None });
             }
         }
-        let settled = self.history().step() >= clear.settle;
-        if !is_free || !settled || !clear::allows(clear, Reason::BreakEven) {
-            return Verdict::default();
-        }
+        None
+    }
+
+    /// The cut that pays, if there is one, and where the next one is expected.
+    fn break_even(
+        &self,
+        candidates: &[Candidate],
+        clear: &clear::Settings,
+        gone: &dyn Fn(usize) -> bool,
+    ) -> Verdict {
+        let rates = self.rates;
         let tails = self.tails(gone);
         let most = self.account().allowance(clear.most_loss);
-        let images = self.images_among(&candidates);
-        let priced = |item: usize| self.written_by(item, images, &tails);
-        let may_go = self.stays_cached();
-        let cut = gate::break_even(&candidates, priced, may_go, rates, clear.patience, most);
+        let images = self.images_among(candidates);
+        let written = |item: usize| self.written_by(item, images, &tails);
+        let cut = gate::break_even(candidates, written, self.stays_cached(), rates, clear.patience, most);
         let behind = |item: usize| tails[if images.is_some_and(|first| item <= first) { 0 } else { item }];
-        let next = gate::nearest(&candidates, behind, rates, most);
+        let next = gate::nearest(candidates, behind, rates, most);
         Verdict {
             choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone, clear)),
             next: next.map(|from| self.history().items()[candidates[from].item].part),
@@ -379,13 +426,15 @@ impl Before<'_> {
         candidates
     }
 
-    /// Whether a choice is likely to save money before the thread ends, assuming that the thread has as many requests
-    /// to go as it has had, within bounds.
+    /// Whether a choice is likely to save money before the thread ends. The thread is expected to make as many more
+    /// requests as it has made, within bounds.
     fn pays_off(&self, choice: &Choice) -> bool {
         let rest = f64::from(self.history().step().clamp(5, 60));
         choice.freed as f64 * self.rates.read * rest >= choice.rewritten as f64 * self.rates.rewrite()
     }
 
+    /// The choice to clear these candidates; `None` if that frees nothing, or too few tokens unless the window demands
+    /// them.
     pub(super) fn choice(
         &self,
         reason: Reason,
@@ -411,8 +460,8 @@ impl Before<'_> {
         Some(Choice { reason, parts, freed, rewritten, reasoning: 0, abridged: 0 })
     }
 
-    /// The decisions that carry out a choice. Whatever is no longer than its placeholder stays, and is removed from
-    /// the choice.
+    /// The decisions that carry out a choice, and the full texts to save. A part that cannot be cleared, or would not
+    /// get shorter, is removed from the choice.
     pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
         let sent = self.sent_sizes();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());

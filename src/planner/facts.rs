@@ -21,24 +21,24 @@ pub struct Facts {
     pub measured: Option<(usize, u64)>,
     /// That figure is of another model, which counts tokens differently.
     pub measured_elsewhere: bool,
-    /// The provider refuses a prompt that is too long, free of charge and in a recognised form, whereupon room is
-    /// made; and it reports the size of the prompts that it answers.
+    /// The provider refuses a prompt that is too long, free of charge and in a recognised form, so that room can be
+    /// made then; and it reports the sizes of the prompts that it answers.
     pub refuses: bool,
     /// Bytes of request body per token, as learned for this model.
     pub bytes_per_token: f64,
     /// The requested limit of the answer, in tokens.
     pub max_output: Option<u64>,
-    /// Tokens of the answer that the provider adds to the prompt when it checks whether that fits.
+    /// Tokens of the answer that the provider adds to the prompt when it checks whether the prompt fits.
     pub counted_output: u64,
-    /// What the gateway's own calls have cost for the thread, expressed in bytes of plain input.
+    /// What the gateway's own calls for the thread have cost, in bytes of plain input.
     pub spent: f64,
     /// A summary is being made, or will be when room is needed.
     pub awaits_summary: bool,
     /// The conversation's budget of money or tokens is nearly spent.
     pub over_budget: bool,
-    /// Bytes of the prompt that the body does not hold.
+    /// Bytes of the prompt that are not in the body.
     pub hidden_bytes: u64,
-    /// The frame: what stands before the messages.
+    /// What precedes the messages in the prompt.
     pub prelude: Prelude,
     /// Identifies the cache that the request is served from.
     pub cache: u64,
@@ -50,29 +50,29 @@ pub struct Facts {
     pub min_prefix_tokens: u64,
     /// The provider caches prompts without marks, and marks add nothing.
     pub caches_without_marks: bool,
-    /// The odds that an entry which a thread of this sender writes first is read again.
+    /// The odds that the first entry which a thread of this sender writes is read again.
     pub outlook: Outlook,
-    /// How the model's reasoning is bound to what stands before it. If it is, history with reasoning is changed only
-    /// if it must be or if that is free, and the reasoning is removed with it.
+    /// How the model's reasoning is bound to what precedes it, if it is. Then a history with reasoning is changed only
+    /// if it must be or if the change is free, and the reasoning is removed with it.
     pub bound: Option<Binding>,
-    /// Reasoning of earlier turns is read and billed again, and may be left out.
+    /// The model reads reasoning of earlier turns again, which is billed and may be left out.
     pub reads_reasoning: bool,
     /// Set if the provider has refused this very request as too long: room must be made.
     pub overflow: Option<Overflow>,
-    /// The client asks for a summary of the whole history: nothing may be removed from it meanwhile.
+    /// The client asks with this request for a summary of the whole history, so nothing may be removed from it.
     pub compacting: bool,
     /// Full texts are kept where the model can read them.
     pub keeps_outputs: bool,
 }
 
-/// What a provider reported about a prompt that is too long. The limit is in [`Facts::window`] by then.
+/// What a provider reported about a prompt that is too long. The limit, if reported, is in [`Facts::window`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overflow {
     /// The prompt's tokens, if reported.
     pub prompt: Option<u64>,
     /// Whether the limit was reported. Otherwise the window is as assumed before, which may be too large.
     pub has_limit: bool,
-    /// Whether a shortened form was refused as well, and only one more attempt will be made.
+    /// Whether a shortened form was refused as well, and only one more attempt is left.
     pub is_last: bool,
 }
 
@@ -115,7 +115,7 @@ impl Facts {
         if cached { self.rates.unwrap_or(Rates::USUAL) } else { Rates { read: 1.0, write: 1.0 } }
     }
 
-    /// Whether the prompt in a body of so many bytes may be long enough to be cached: few tokens are shorter than two
+    /// Whether the prompt in a body of so many bytes may be long enough to be cached. Few tokens are shorter than two
     /// bytes.
     pub(super) fn may_be_kept(&self, bytes: usize) -> bool {
         bytes as u64 + self.hidden_bytes >= 2 * self.min_prefix_tokens

@@ -10,7 +10,7 @@ use super::cuts::Cut;
 use super::decision::Save;
 use super::event::{Before, Change};
 use super::level::Level;
-use super::room::TRIES;
+use super::room::MAX_PLACES;
 use super::splice::Splice;
 use super::{Policy, Recall, transcript};
 
@@ -47,8 +47,8 @@ impl Before<'_> {
         let cuts = self.cuts(policy);
         // One note replaces them.
         let left = |cut: &Cut| (self.conversation.messages.len() - cut.count()) as u32 + 1;
-        let enough = cuts.iter().filter(|cut| left(cut) <= most).take(TRIES);
-        let mut places = enough.chain(cuts.iter().rev().take(TRIES));
+        let enough = cuts.iter().filter(|cut| left(cut) <= most).take(MAX_PLACES);
+        let mut places = enough.chain(cuts.iter().rev().take(MAX_PLACES));
         let (splice, save) = places.find_map(|cut| self.note_that_fits(cut, recall))?;
         let event = self.event_of(&splice, Reason::Window, Rung::Turns);
         Some(Change { decided: Vec::new(), saves: save.into_iter().collect(), splice: Some(splice), event })
@@ -58,9 +58,9 @@ impl Before<'_> {
     fn note_that_fits(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
         let shorter = |noted: &(Splice, Option<Save>)| self.is_shorter(&noted.0);
         let whole = self.note(cut, recall, usize::MAX).filter(shorter);
-        let short = || self.noted(cut, recall, transcript::short_note).filter(shorter);
+        let short = || self.splice_with(cut, recall, transcript::short_note).filter(shorter);
         let bare = || {
-            let noted = self.noted(cut, recall, |messages, _| transcript::short_note(messages, None));
+            let noted = self.splice_with(cut, recall, |messages, _| transcript::short_note(messages, None));
             noted.filter(shorter)
         };
         whole.or_else(short).or_else(bare)

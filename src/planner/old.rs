@@ -1,8 +1,8 @@
 //! Old parts: brings the thread's state up to date, asks for the event that is due, if any, and places the cache
 //! marks.
 //!
-//! What the client does not send is not an old part: if the provider holds the history, there is nothing to do here
-//! unless it refuses the request as too long.
+//! If the provider holds the history and the client sends only what is new, a request has no old parts. Then nothing
+//! is done here, unless the provider has refused the request as too long.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::marks;
@@ -30,11 +30,18 @@ struct Request<'a> {
 struct Due {
     /// How full the window is before the event.
     level: Level,
-    /// The event, if one is due, and the part from which on nothing can be read from the provider's cache afterwards.
-    change: Option<(Change, PartId)>,
-    /// Where it cuts; without an event, where the next one would.
+    /// The event, if one is due.
+    event: Option<DueEvent>,
+    /// The first part that the event changes; without an event, the first part that the next one would change.
     cut: Option<PartId>,
     needs_summary: bool,
+}
+
+/// An event that is due.
+struct DueEvent {
+    change: Change,
+    /// The first part that can no longer be read from the provider's cache because of it.
+    uncached_from: PartId,
 }
 
 /// Asks whether an event is due, puts its decisions into the outcome, and chooses the marks for what is then sent.
@@ -47,7 +54,7 @@ pub(super) fn decide(
     outcome: &mut Outcome,
 ) {
     if conversation.continues.is_some() {
-        return cut_own(conversation, past, policy, facts, recall, outcome);
+        return cut_sent_results(conversation, past, policy, facts, recall, outcome);
     }
     let facts = &Facts { bound: facts.bound.filter(|_| conversation.has_reasoning()), ..*facts };
     let marks = conversation.marks.as_ref().filter(|_| !facts.caches_without_marks);
@@ -55,16 +62,16 @@ pub(super) fn decide(
     let terms = Terms { rates: facts.rates(cached), settings: &policy.clear };
     let request = Request { conversation, policy, facts, marks, terms, sent: past.sent, ending: past.ending };
     let mut standing = past.standing.take().unwrap_or_default();
-    request.take_in(outcome, &mut standing);
+    request.update_standing(outcome, &mut standing);
     let due = request.before(&past, outcome, &standing).due(past.ready.as_ref(), policy, recall);
-    let Due { mut level, change, cut, needs_summary } = due;
-    level.reading = standing.read(level.prompt_tokens);
+    let Due { mut level, event, cut, needs_summary } = due;
+    level.reading = standing.measure_velocity(level.prompt_tokens);
     level.growth = standing.growth();
     outcome.level = Some(level);
     outcome.needs_summary = needs_summary;
     outcome.recalls = standing.recalls();
-    if let Some((change, kept)) = change {
-        request.carry_out(change, kept, outcome, &mut standing);
+    if let Some(event) = event {
+        request.carry_out(event, outcome, &mut standing);
     }
     request.mark(cut, outcome, &mut standing);
     outcome.standing = Some(standing);
@@ -72,10 +79,10 @@ pub(super) fn decide(
 
 impl Request<'_> {
     /// Brings the standing of the thread up to this request.
-    fn take_in(&self, outcome: &Outcome, standing: &mut Standing) {
+    fn update_standing(&self, outcome: &Outcome, standing: &mut Standing) {
         let known = Known { applied: &outcome.applied, sent: self.sent };
         let (is_first, is_forgotten) = (!standing.kept.is_departed(), standing.messages() == 0);
-        standing.kept.goes_at(self.facts.price);
+        standing.kept.convert_to_price(self.facts.price);
         standing.advance(self.conversation, known, (self.facts.hidden_bytes, self.facts.prelude), self.terms);
         if self.ending == Ending::Branches && is_first {
             standing.branch(self.terms.rates, is_forgotten);
@@ -85,6 +92,7 @@ impl Request<'_> {
         }
     }
 
+    /// The request before its event.
     fn before<'b>(&'b self, past: &Past<'_>, outcome: &'b Outcome, standing: &'b Standing) -> Before<'b> {
         let Self { conversation, policy, facts, marks, terms, sent, .. } = *self;
         let has_frame = outcome.split.is_some() || marks.is_none_or(Marks::are_before_messages);
@@ -98,7 +106,7 @@ impl Request<'_> {
             facts,
             rates: terms.rates,
             anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
-            // Without marks nothing is lost.
+            // Without marks in the history, no entry is lost.
             keeps_frame: !conversation.is_marked()
                 || has_frame
                 || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
@@ -107,18 +115,19 @@ impl Request<'_> {
     }
 
     /// Puts an event into the outcome, and books it.
-    fn carry_out(&self, change: Change, kept: PartId, outcome: &mut Outcome, standing: &mut Standing) {
+    fn carry_out(&self, event: DueEvent, outcome: &mut Outcome, standing: &mut Standing) {
         let Self { conversation, facts, terms, sent, .. } = *self;
+        let DueEvent { change, uncached_from } = event;
         let price =
             if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * terms.rates.rewrite() };
         standing.book(change.event.freed_bytes, price, terms.rates);
-        standing.kept.cut(kept);
+        standing.kept.cut(uncached_from);
         if let Some(splice) = &change.splice {
             standing.splice(splice);
         }
-        let cuts = change.event.cut > 0;
+        let cuts_new_results = change.event.cut > 0;
         outcome.put(change);
-        if cuts {
+        if cuts_new_results {
             let known = Known { applied: &outcome.applied, sent };
             standing.refold(conversation, known, outcome.splice.as_deref(), terms);
         }
@@ -127,11 +136,11 @@ impl Request<'_> {
     /// Chooses the marks and records them.
     fn mark(&self, cut: Option<PartId>, outcome: &mut Outcome, standing: &mut Standing) {
         let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
-        let after_pause = standing.kept.was_paused(facts.now_ms, facts.ttl_ms);
+        let after_pause = standing.kept.record_time(facts.now_ms, facts.ttl_ms);
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
         let may_write = self.is_worth_marks(standing);
-        // Marking what an earlier request has written costs nothing extra as long as the provider still has it. An
-        // entry that is gone is written again once, at the price of writing: this is booked, and the stake bounds it.
+        // Marking an existing entry again costs nothing extra as long as the provider still has it. If it is gone, it
+        // is written once more at the price of writing: this cost is booked, and the stake bounds it.
         let may_read = !conversation.is_marked() && sent > 0;
         if may_be_kept && (may_write || may_read) {
             let rates = terms.rates;
@@ -153,21 +162,22 @@ impl Request<'_> {
         standing.kept.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
     }
 
-    /// Whether marks are worthwhile: writing to the cache costs extra. A client that marks nothing in the history may
-    /// send another one each time (only the newest messages, a transcript to be judged), and would never read what
-    /// was written. That it tries again what was refused says nothing about that.
+    /// Whether marks are worthwhile, since writing to the cache costs extra. A client that marks nothing in the
+    /// history may send another history each time (only the newest messages, a transcript to be judged), and would
+    /// never read what was written. If all its requests were refused so far, that it repeats them does not show that
+    /// it continues the history.
     fn is_worth_marks(&self, standing: &Standing) -> bool {
         if self.conversation.is_marked() {
             self.sent > 0 || self.conversation.messages.iter().any(|message| message.index.has_results())
         } else if standing.kept.was_only_refused() {
             false
         } else {
-            // What stands in front of omitted words was sent as well.
+            // The omission begins within a message, whose earlier parts were sent before.
             let sent = match self.ending {
                 Ending::LeftOut(part) if part.part > 0 => self.sent.max(part.message as usize + 1),
                 _ => self.sent,
             };
-            goes_on(self.conversation, sent)
+            continues_history(self.conversation, sent)
         }
     }
 }
@@ -190,16 +200,16 @@ impl Before<'_> {
         };
         let needs_summary = may_change && self.needs_summary(change.as_ref(), policy, &level);
         let cut = change.as_ref().map_or(next, |change| Some(change.first()));
-        let change = change.map(|mut change| {
-            let kept = self.read_until(&mut change);
-            (change, kept)
+        let event = change.map(|mut change| {
+            let uncached_from = self.read_until(&mut change);
+            DueEvent { change, uncached_from }
         });
-        Due { level, change, cut, needs_summary }
+        Due { level, event, cut, needs_summary }
     }
 }
 
-/// Cuts the request's own results if the provider has refused it as too long together with a history that it holds.
-fn cut_own(
+/// Cuts the results in the request if the provider, which holds the history, has refused both together as too long.
+fn cut_sent_results(
     conversation: &Conversation,
     past: Past<'_>,
     policy: &Policy,
@@ -209,17 +219,19 @@ fn cut_own(
 ) {
     let Some(overflow) = facts.overflow else { return };
     let terms = Terms { rates: facts.rates(false), settings: &policy.clear };
-    // All that the body holds came with this request, even if it was sent before and refused.
+    // Everything in the body is new, even if the same body was sent before and refused.
     let past = Past { sent: 0, ..past };
     let request = Request { conversation, policy, facts, marks: None, terms, sent: 0, ending: past.ending };
-    let change = request.before(&past, outcome, &Standing::default()).cut_own(overflow, policy, recall);
-    if let Some(change) = change {
+    let standing = Standing::default();
+    let before = request.before(&past, outcome, &standing);
+    if let Some(change) = before.cut_without_history(overflow, policy, recall) {
         outcome.put(change);
     }
 }
 
-/// Whether everything was sent before except the model's last answer and what is new with this request.
-fn goes_on(conversation: &Conversation, sent: usize) -> bool {
+/// Whether the request continues the history that was sent: everything that was not sent before is the model's last
+/// answer or new with this request.
+fn continues_history(conversation: &Conversation, sent: usize) -> bool {
     let unknown = conversation.messages.get(sent..conversation.tail());
     sent > 0 && unknown.is_none_or(|unknown| unknown.iter().all(|message| message.index.role != Role::User))
 }

@@ -1,8 +1,8 @@
-//! Postponing room: an event that would cost more than a thread may lose waits for as long as the prompt fits, and so
-//! does one that drops messages for which a summary may still come.
+//! Postpones events that make room, for as long as the prompt fits: those that would cost more than the thread may
+//! lose, and those that drop messages which a summary may still replace.
 //!
-//! What an event leaves must be written to the provider's cache again. A thread that ends right behind it has paid
-//! for that in vain, and many threads end before they run out of room.
+//! After an event the rest of the history must be written to the provider's cache again. A thread that ends right
+//! after the event has paid for that in vain, and many threads end before they run out of room.
 
 use crate::strategy::clear;
 use crate::strategy::estimate::Estimate;
@@ -10,33 +10,38 @@ use crate::strategy::estimate::Estimate;
 use super::Policy;
 use super::event::{Before, Change};
 use super::level::Level;
-use super::room::LOSS;
+use super::room::MAX_LOSS;
 
 impl Before<'_> {
     /// Whether an event that the window demands can wait, and should: it costs more than the thread may lose, or
-    /// drops what a summary may still stand for.
+    /// loses something that a summary may still preserve.
     pub(super) fn may_wait(&self, change: &Change, policy: &Policy, level: &Level) -> bool {
         let price = change.event.rewritten_bytes as f64 * self.rates.rewrite();
-        let is_dear = !self.facts.cold && price > self.account().allowance(LOSS);
+        let is_dear = !self.facts.cold && price > self.account().allowance(MAX_LOSS);
         let is_early = self.facts.awaits_summary && change.event.loses();
-        // An estimate that is too low eats into the room kept free for the answer, which is better than losing
-        // messages.
-        let doubt = u64::from(!is_early);
-        (is_dear || is_early) && self.has_time(policy, level, doubt)
+        // If the estimate is too low, the prompt takes some of the room reserved for the answer. That is better than
+        // losing messages, so the estimate is trusted where a summary may still come. Otherwise it is doubled.
+        let error_factor = u64::from(!is_early);
+        (is_dear || is_early) && self.has_time(policy, level, error_factor)
     }
 
-    /// Whether the prompt fits, even if its estimated part is larger by `doubt` times its size.
-    fn has_time(&self, policy: &Policy, level: &Level, doubt: u64) -> bool {
-        let known = level.gauge.zip(self.exact().filter(|_| level.patient));
-        known.is_some_and(|(gauge, exact)| {
-            gauge.reaches(policy.window.trigger, &policy.window)
-                && gauge.prompt + doubt * level.prompt_tokens.saturating_sub(exact) < gauge.usable()
-        })
+    /// Whether the prompt has reached the trigger but still fits, even if its estimated part is larger by
+    /// `error_factor` times its size.
+    fn has_time(&self, policy: &Policy, level: &Level, error_factor: u64) -> bool {
+        if !level.patient {
+            return false;
+        }
+        let (Some(gauge), Some(exact)) = (level.gauge, self.exact()) else { return false };
+        let estimated = level.prompt_tokens.saturating_sub(exact);
+        gauge.reaches(policy.window.trigger, &policy.window)
+            && gauge.prompt + error_factor * estimated < gauge.usable()
     }
 
-    /// Whether making room may wait, as far as is known by now. The provider must report prompt sizes. Without a
-    /// limit for the answer, little is kept free for it, and it may need what is left. Policies that copy a known
-    /// agent act at that agent's trigger, whatever it costs.
+    /// Whether an event that makes room may wait at all.
+    ///
+    /// The provider must report prompt sizes. The answer must have a limit: otherwise little room is reserved for it,
+    /// and it may need all that is left. Policies that imitate a known agent act at that agent's trigger, whatever it
+    /// costs.
     pub(super) fn is_patient(&self, policy: &Policy) -> bool {
         let is_by_worth =
             policy.clear.policy == clear::Policy::Worth && policy.window.count == Estimate::Usage;
@@ -45,7 +50,7 @@ impl Before<'_> {
         is_by_worth && is_reserved && is_measured && self.facts.overflow.is_none()
     }
 
-    /// The provider's figure for the last prompt.
+    /// The tokens that the provider reported for the last prompt, if the same model counted them.
     fn exact(&self) -> Option<u64> {
         self.known_figure().filter(|_| !self.facts.measured_elsewhere).map(|(_, exact)| exact)
     }

@@ -19,20 +19,20 @@ use super::shortening::Shortened;
 use super::splice::{Layout, NOTE, Splice};
 use super::{Overflow, Policy, Recall, transcript};
 
-/// The share of the usable window taken by the newest messages, whose results are not cleared to make room as long as
-/// there is another way.
-const NEWEST: f64 = 0.1;
-/// An event that frees less than one part in so many of the usable window would be followed by the next at once.
-const LITTLE: u64 = 20;
-/// Bytes by which the estimate of what an event frees may always be wrong.
-const WRONG_BY: u64 = 1200;
+/// The share of the usable window that counts as the newest messages. Their results are cleared only if there is no
+/// other way to make room.
+const NEWEST_SHARE: f64 = 0.1;
+/// An event that frees less than the usable window divided by this would be followed by the next one at once.
+const MIN_FREED_DIVISOR: u64 = 20;
+/// The error that is tolerated in the estimate of what an event frees, in bytes.
+const ESTIMATE_ERROR: u64 = 1200;
 /// How many places for a note are tried.
-pub(super) const TRIES: usize = 8;
-/// How much more than the untouched thread a thread may cost if it ends with an event that makes room, as a share,
-/// while a later event would do as well or there is time.
-pub(super) const LOSS: f64 = MOST_LOSS;
-/// The agent's last plan may take one part in so many of the room that a note leaves free beyond what is needed.
-const PLAN_OF: u64 = 4;
+pub(super) const MAX_PLACES: usize = 8;
+/// How much more than untouched a thread may cost if it ends right after an event that makes room, as a share. Does
+/// not apply when the event can neither wait nor be replaced by a cheaper one.
+pub(super) const MAX_LOSS: f64 = MOST_LOSS;
+/// The agent's last plan may fill the room that a note leaves free beyond what is needed, divided by this.
+const PLAN_DIVISOR: u64 = 4;
 
 /// The ways to make room, in the order in which they are tried. Each is booked as a [`Rung`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,6 @@ enum Way {
 }
 
 impl Way {
-    /// In the order in which they are tried.
     const ALL: [Self; 7] = [
         Self::ClearOld,
         Self::Ready,
@@ -76,7 +75,7 @@ impl Way {
 struct Scope<'a> {
     /// The first message behind them.
     end: usize,
-    /// A splice about to be made: what it drops is not cleared as well.
+    /// The splice that the same event makes, if any. The messages that it drops are not in the scope.
     splice: Option<&'a Splice>,
 }
 
@@ -103,7 +102,8 @@ impl<'a> Scope<'a> {
 }
 
 impl Before<'_> {
-    /// The event that makes room, if the window demands it.
+    /// The event that makes room, if the window demands it: the first way that frees enough, or else the one that frees
+    /// most if that much helps.
     pub(super) fn make_room(
         &self,
         ready: Option<&Splice>,
@@ -112,13 +112,13 @@ impl Before<'_> {
         recall: Recall<'_>,
     ) -> Option<Change> {
         let Some(need) = self.need(policy, level) else { return self.clear_early(policy, level, recall) };
-        let (old, all) = (Scope::before(self.kept(level)), Scope::ALL);
+        let (old, all) = (Scope::before(self.newest_from(level)), Scope::ALL);
         let clear = |scope| self.clear_for(need.wanted, policy, recall, scope);
-        // Messages stay as long as there is time for something better, or it is not certain that they must go.
+        // No message is dropped while a better way may still come, or while the prompt may be shorter than estimated.
         let is_late = |gauge: Gauge| gauge.prompt as f64 >= gauge.share(policy.ladder.from, &policy.window);
-        let drops = self.facts.overflow.is_some() || (!level.waits && level.gauge.is_some_and(is_late));
+        let may_drop = self.facts.overflow.is_some() || (!level.waits && level.gauge.is_some_and(is_late));
         let mut best: Option<Change> = None;
-        for way in Way::ALL.into_iter().filter(|way| drops || !way.drops()) {
+        for way in Way::ALL.into_iter().filter(|way| may_drop || !way.drops()) {
             let change = match way {
                 Way::ClearOld => clear(old),
                 Way::Ready => ready.and_then(|ready| self.splicing(ready.clone())),
@@ -133,8 +133,7 @@ impl Before<'_> {
             if change.event.freed_bytes >= least {
                 return Some(change);
             }
-            let most = best.as_ref().map_or(0, |best| best.event.freed_bytes);
-            if change.event.freed_bytes > most {
+            if change.event.freed_bytes > best.as_ref().map_or(0, |best| best.event.freed_bytes) {
                 best = Some(change);
             }
         }
@@ -149,13 +148,13 @@ impl Before<'_> {
         loses || self.need(policy, level).is_some_and(|need| need.is_urgent() && freed < need.least)
     }
 
-    /// The event that clears old results before the window demands room, if the settings want that and it frees
+    /// The event that clears old results before the window demands room, if the settings ask for that and it frees
     /// enough.
     fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
         let need = self.need_from(policy.clear.trigger?, policy, level)?;
-        let change = self.clear_for(need.wanted, policy, recall, Scope::before(self.kept(level)));
+        let change = self.clear_for(need.wanted, policy, recall, Scope::before(self.newest_from(level)));
         let change = change.and_then(|change| self.unbound(change))?;
-        // One step beyond the target is no reason to break the cache.
+        // A prompt that exceeds the target by little is no reason to break the cache.
         let least = policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
         (change.event.freed_bytes >= need.least.max(least as u64)).then_some(change)
     }
@@ -166,41 +165,42 @@ impl Before<'_> {
         if !is_near || !clear::allows(&policy.clear, Reason::Window) {
             return 0;
         }
-        let (items, cleared, old) = (self.history().items(), self.cleared(), Scope::before(self.kept(level)));
+        let (items, cleared) = (self.history().items(), self.cleared());
+        let old = Scope::before(self.newest_from(level));
         let may = |candidate: &&Candidate| old.holds(items[candidate.item].part.message as usize);
         let order = clear::order(self.history(), &cleared, &policy.clear);
         let thoughts = self.unbound_reasoning(&policy.clear, |message| old.holds(message));
         order.iter().filter(may).chain(&thoughts).map(|candidate| u64::from(candidate.frees)).sum()
     }
 
-    /// The first message whose results stay as long as there is another way: an agent that loses what it has just
-    /// read reads it again.
-    fn kept(&self, level: &Level) -> usize {
-        let tokens = level.gauge.map_or(0.0, |gauge| gauge.usable() as f64 * NEWEST);
+    /// The first of the newest messages. Their results stay as long as there is another way, because an agent that
+    /// loses what it has just read reads it again.
+    fn newest_from(&self, level: &Level) -> usize {
+        let tokens = level.gauge.map_or(0.0, |gauge| gauge.usable() as f64 * NEWEST_SHARE);
         let (sizes, bytes) = (self.sizes(), (tokens * self.facts.bytes_per_token) as u64);
         let whole = sizes.last().copied().unwrap_or(0);
         sizes.partition_point(|size| size + bytes < whole).min(self.conversation.messages.len())
     }
 
-    /// How much must be freed; `None` if nothing must, or nothing may.
+    /// How much must be freed; `None` if nothing must be, or nothing may be.
     fn need(&self, policy: &Policy, level: &Level) -> Option<Need> {
         if let Some(overflow) = self.facts.overflow {
-            return Some(self.overflown(level.gauge?, overflow, policy));
+            return Some(self.need_after_overflow(level.gauge?, overflow, policy));
         }
         self.need_from(policy.window.trigger, policy, level)
     }
 
-    /// How much must be freed once this share of the window is reached.
+    /// How much must be freed once this share of the window is reached; `None` if it is not, or nothing may be freed.
     fn need_from(&self, trigger: f64, policy: &Policy, level: &Level) -> Option<Need> {
         let gauge = level.gauge?;
-        let is_again = self.sent >= self.conversation.messages.len();
-        // What the provider removes by itself shows only in its own figure, never in an estimate.
+        let is_retry = self.sent >= self.conversation.messages.len();
+        // An estimate does not know what the provider removes by itself, so only its own figure can force an event.
         let is_forced = self.facts.measured.is_some() && level.prompt_tokens >= gauge.usable();
         if level.defers && !is_forced {
             return None;
         }
         let excess = gauge.prompt.saturating_sub(gauge.target(&policy.window));
-        if !gauge.reaches(trigger, &policy.window) || excess == 0 || self.sent == 0 || is_again {
+        if !gauge.reaches(trigger, &policy.window) || excess == 0 || self.sent == 0 || is_retry {
             return None;
         }
         let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;
@@ -208,35 +208,39 @@ impl Before<'_> {
         let over = gauge.prompt.saturating_sub(gauge.usable());
         let worth = policy.ladder.least_of(gauge.usable());
         let least = bytes(worth.max(over)).min(wanted).max(1);
-        // If the prompt stays too long whatever is removed, a little loss does not help, and the next request would
-        // lose as much. Such a prompt may grow into the room kept free for a long answer, until a short one has no
-        // room either or it is refused.
-        let fits = ladder::about(bytes(over)).saturating_sub(WRONG_BY).max(bytes(gauge.usable() / LITTLE));
+        // If the prompt remains too long even so, losing a little does not help, and the next request would lose as
+        // much again. Instead the prompt may grow into the room reserved for a long answer, until there is no room for
+        // a short one either or the provider refuses the prompt.
+        let fits = ladder::about(bytes(over)).saturating_sub(ESTIMATE_ERROR);
+        let fits = fits.max(bytes(gauge.usable() / MIN_FREED_DIVISOR));
         let fails = gauge.leaves_no_room(self.conversation.max_output, self.facts.counted_output);
         let helps = if fails { 1 } else { fits.min(bytes(worth)).min(wanted).max(1) };
         Some(Need { wanted, least, helps: (gauge.prompt >= gauge.usable()).then_some(helps) })
     }
 
-    /// How much must be freed after the provider has refused the prompt as too long, measured by the size that it
-    /// reported. One that is smaller than what is to be left, or that should have fitted into a window of which the
-    /// provider has not said how large it is, shows that the window is smaller than assumed: the prompt then counts as
-    /// filling it, as one of unknown size does.
-    fn overflown(&self, gauge: Gauge, overflow: Overflow, policy: &Policy) -> Need {
+    /// How much must be freed after the provider has refused the prompt as too long, relative to the size that it
+    /// reported.
+    ///
+    /// The window must be smaller than assumed if the reported size is below the target, or if the provider has not
+    /// reported its limit and the prompt should have fitted. The prompt then counts as at least filling the assumed
+    /// window, and so does a prompt of unknown size.
+    fn need_after_overflow(&self, gauge: Gauge, overflow: Overflow, policy: &Policy) -> Need {
         let target = gauge.target(&policy.window);
         // A shortened form was refused as well, and there is one more attempt: the window is far smaller than assumed.
         let target = if overflow.is_last && !overflow.has_limit { target / 2 } else { target };
-        let least = if overflow.has_limit { target } else { gauge.usable().max(target) };
-        let said = overflow.prompt.filter(|said| *said > least);
-        let prompt = said.unwrap_or_else(|| gauge.prompt.max(gauge.window));
-        let sent = self.sent_bytes();
-        let share = prompt.saturating_sub(target) as f64 / prompt.max(1) as f64;
-        let over = prompt.saturating_sub(gauge.usable()) as f64 / prompt.max(1) as f64;
-        let least = ((sent as f64 * over) as u64).max(1);
-        Need { wanted: (sent as f64 * share) as u64, least, helps: Some(1) }
+        let plausible_from = if overflow.has_limit { target } else { gauge.usable().max(target) };
+        let reported = overflow.prompt.filter(|prompt| *prompt > plausible_from);
+        let prompt = reported.unwrap_or_else(|| gauge.prompt.max(gauge.window));
+        let sent = self.sent_bytes() as f64;
+        let bytes_above = |limit: u64| {
+            let share = prompt.saturating_sub(limit) as f64 / prompt.max(1) as f64;
+            (sent * share) as u64
+        };
+        Need { wanted: bytes_above(target), least: bytes_above(gauge.usable()).max(1), helps: Some(1) }
     }
 
-    /// Clears removable results of these messages in the policy's order until `wanted` bytes are free; reasoning of
-    /// earlier turns goes first.
+    /// The event that clears results in this scope, in the policy's order, until `wanted` bytes are free. Reasoning of
+    /// earlier turns is removed first.
     fn clear_for(
         &self,
         wanted: u64,
@@ -250,7 +254,7 @@ impl Before<'_> {
         (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event })
     }
 
-    /// The results that [`Self::clear_for`] clears.
+    /// What [`Self::clear_for`] clears; `None` if the settings do not allow it or it frees nothing.
     fn clearable(&self, wanted: u64, policy: &Policy, scope: Scope<'_>) -> Option<Choice> {
         if !clear::allows(&policy.clear, Reason::Window) {
             return None;
@@ -265,7 +269,7 @@ impl Before<'_> {
             order.into_iter().filter(|candidate| scope.holds(message(candidate.item))).collect();
         let thoughts = self.unbound_reasoning(&policy.clear, |message| scope.holds(message));
         let is_by_worth = policy.clear.policy == clear::Policy::Worth && thoughts.is_none();
-        let from = if is_by_worth { self.start(&results, wanted, &gone) } else { 0 };
+        let from = if is_by_worth { self.first_to_clear(&results, wanted, &gone) } else { 0 };
         for candidate in thoughts.into_iter().chain(results.into_iter().skip(from)) {
             if freed >= wanted {
                 break;
@@ -277,11 +281,11 @@ impl Before<'_> {
         self.choice(Reason::Window, &chosen, &gone, &policy.clear)
     }
 
-    /// The index of the first result to clear, given the results from the oldest on: the oldest, unless writing
-    /// everything behind it again costs more than the thread may lose. Then the first that does not while it and
-    /// those behind it free `wanted` bytes, or else the last that does.
-    fn start(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
-        let most = self.account().allowance(LOSS);
+    /// The index of the first result to clear among `results`, the oldest first: the first one for which writing
+    /// everything behind it again costs no more than the thread may lose. If there is none, or the results from there
+    /// on free less than `wanted` bytes, the last one from which on they free as much, or 0 if all together do not.
+    fn first_to_clear(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
+        let most = self.account().allowance(MAX_LOSS);
         let (tails, images) = (self.tails(gone), self.images_among(results));
         let mut left: u64 = results.iter().map(|result| u64::from(result.frees)).sum();
         let mut start = 0;
@@ -299,7 +303,7 @@ impl Before<'_> {
         start
     }
 
-    /// Drops messages, and clears results of those that stay if that is not enough.
+    /// The event that drops messages and, if that is not enough, clears results of those that stay.
     fn drop_for(&self, rung: Rung, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         let (splice, save) = self.drop_at(rung, need, policy, recall)?;
         let mut event = self.event_of(&splice, Reason::Window, rung);
@@ -308,14 +312,7 @@ impl Before<'_> {
         let Change { decided, mut saves, event: cleared, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
         let sent = self.sent_sizes();
-        // What each new decision saves beyond what is already saved.
-        let spares = |one: &Applied| {
-            let place = self.history().place(one.part).filter(|_| one.decision.is_omission());
-            let media = self.conversation.part(one.part).map_or(0, |part| part.media_len() as u64);
-            let stays = || (self.size(one.part, &sent) + media).saturating_sub(one.decision.bytes_after);
-            place.map_or_else(stays, |at| self.history().items()[at].bytes.into())
-        };
-        let freed: u64 = decided.iter().map(spares).sum();
+        let freed: u64 = decided.iter().map(|applied| self.newly_spared(applied, &sent)).sum();
         (event.cleared, event.reasoning) = (cleared.cleared, cleared.reasoning);
         event.freed_bytes += freed;
         saves.extend(save);
@@ -326,7 +323,21 @@ impl Before<'_> {
         (change.event.freed_bytes > 0).then_some(change)
     }
 
-    /// A note at the place that the ladder chooses. If no note fits there, the ladder chooses another.
+    /// Bytes that a new decision saves beyond those that an earlier one about the same part saves; `sent` are the bytes
+    /// that earlier decisions left.
+    fn newly_spared(&self, applied: &Applied, sent: &HashMap<PartId, u64>) -> u64 {
+        let Applied { part, decision } = applied;
+        if decision.is_omission()
+            && let Some(at) = self.history().place(*part)
+        {
+            return self.history().items()[at].bytes.into();
+        }
+        let media = self.conversation.part(*part).map_or(0, |part| part.media_len() as u64);
+        (self.size(*part, sent) + media).saturating_sub(decision.bytes_after)
+    }
+
+    /// The splice with a note at the place that the ladder chooses, and the full text of what it drops. If no note fits
+    /// there, the ladder chooses another place.
     fn drop_at(
         &self,
         rung: Rung,
@@ -336,10 +347,10 @@ impl Before<'_> {
     ) -> Option<(Splice, Option<Save>)> {
         let mut cuts = self.cuts(policy);
         let mut places = self.places(&cuts);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_PLACES {
             let at = ladder::cut(&places, rung, need, &policy.ladder)?;
             let beyond = places[at].frees.saturating_sub(need.least);
-            let noted = self.note(&cuts[at], recall, (beyond / PLAN_OF) as usize);
+            let noted = self.note(&cuts[at], recall, (beyond / PLAN_DIVISOR) as usize);
             if noted.is_some() {
                 return noted;
             }
@@ -349,7 +360,7 @@ impl Before<'_> {
         None
     }
 
-    /// Drops what may be dropped, and cuts the middle out of the largest new results.
+    /// The event that drops or else clears what it may, and cuts the middle out of the largest new results.
     fn cut_for(&self, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         if !policy.ladder.enabled {
             return None;
@@ -357,7 +368,7 @@ impl Before<'_> {
         let dropped = self.drop_for(Rung::Half, need, policy, recall);
         let change = dropped
             .or_else(|| self.clear_for(need.wanted, policy, recall, Scope::ALL))
-            .unwrap_or_else(|| Change::nothing(self.nothing()));
+            .unwrap_or_else(|| Change::nothing(self.empty_event()));
         self.cut_new(change, need.wanted, policy, recall)
     }
 
@@ -387,9 +398,15 @@ impl Before<'_> {
         (change.event.cut > 0).then_some(change)
     }
 
-    /// Cuts the middle out of the largest results of a request that continues a history held by the provider: nothing
-    /// else can make room there. If the provider has not reported by how much it is too long, half of their text goes.
-    pub(super) fn cut_own(&self, overflow: Overflow, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
+    /// The event that cuts the middle out of the largest results of a request whose history the provider holds: nothing
+    /// else can make room there. If the provider has not reported by how much the prompt is too long, half of their
+    /// text is cut.
+    pub(super) fn cut_without_history(
+        &self,
+        overflow: Overflow,
+        policy: &Policy,
+        recall: Recall<'_>,
+    ) -> Option<Change> {
         if !policy.ladder.enabled {
             return None;
         }
@@ -398,15 +415,15 @@ impl Before<'_> {
         let gauge = known.map(|(prompt, window)| Gauge::new(prompt, window, max_output, &policy.window));
         let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;
         let (wanted, least) = match gauge.filter(|gauge| gauge.prompt > gauge.usable()) {
-            // The estimate in bytes may be wrong by a tenth, and is hardly ever wrong by half.
+            // The estimate in bytes may be wrong by a tenth, but is hardly ever wrong by half.
             Some(gauge) => {
                 let beyond = gauge.prompt - gauge.usable();
                 (bytes(beyond + beyond / 10), bytes(gauge.prompt.saturating_sub(gauge.window) / 2))
             }
             None => (self.new_results().iter().flatten().map(|result| result.size).sum::<u64>() / 2, 0),
         };
-        let change = self.cut_new(Change::nothing(self.nothing()), wanted, policy, recall)?;
-        // What does not help would only be lost.
+        let change = self.cut_new(Change::nothing(self.empty_event()), wanted, policy, recall)?;
+        // A cut that does not make the prompt fit would only lose text.
         (change.event.freed_bytes >= least).then_some(change)
     }
 
@@ -424,16 +441,17 @@ impl Before<'_> {
         cuts.iter().map(place).collect()
     }
 
-    /// The splice that puts a note at a cut, with up to `plan` bytes of the agent's last plan, and the full text of
-    /// what is dropped.
+    /// The splice that puts a note at a cut, and the full text of what it drops. The note has up to `plan` bytes of the
+    /// agent's last plan.
     pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>, plan: usize) -> Option<(Splice, Option<Save>)> {
-        self.noted(cut, recall, |messages, recalled| {
+        self.splice_with(cut, recall, |messages, recalled| {
             transcript::note(self.conversation, messages, recalled, plan)
         })
     }
 
-    /// The same with another text, made from the dropped messages and the place where they can be read.
-    pub(super) fn noted(
+    /// The splice at a cut with the text that `text` makes from the dropped messages and, if it is kept, the place
+    /// where their full text can be read.
+    pub(super) fn splice_with(
         &self,
         cut: &Cut,
         recall: Recall<'_>,
@@ -452,13 +470,13 @@ impl Before<'_> {
         Some((Splice { output, ..splice }, save))
     }
 
-    /// Bytes that decisions leave of the parts that they are about.
+    /// The bytes that the decisions in force leave of their parts.
     pub(super) fn sent_sizes(&self) -> HashMap<PartId, u64> {
         self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect()
     }
 
     /// The record of an event that does nothing yet.
-    pub(super) fn nothing(&self) -> Event {
+    pub(super) fn empty_event(&self) -> Event {
         Event::nothing(Reason::Window, Rung::Cut, self.conversation.messages.len() as u32)
     }
 }

@@ -132,28 +132,29 @@ pub struct Outcome {
     /// Whether a placeholder may replace it: it consists of text, known images or both, its call is known, and no rule
     /// protects it.
     pub clearable: bool,
-    /// The last request that named one of its files, or the one that first carried it.
+    /// The last request that named one of its files, pointed to it or first carried it.
     pub named: u32,
     /// The turn of that request.
     pub named_turn: u32,
     /// The last request that showed it: the one that first carried it, or one with a pointer to it.
     pub shown: u32,
-    /// How many times later calls named its files.
+    /// How many later requests named its files.
     pub references: u32,
     /// Whether a file that it shows was changed before it was read; for a diff, whether any file was.
     pub of_edited: bool,
     /// Whether a file that it shows was changed since.
     pub edited: bool,
-    /// The last request that changed one of its files, if any was changed since.
+    /// The last request that changed one of its files; meaningful only if `edited`.
     pub changed: u32,
-    /// Whether its contents occur again further down: the same text, or a later view of the same lines which, if the
-    /// file was not changed in between, shows the same.
+    /// Whether a later result makes it redundant: one with the same text, or a view of the same lines. If the file was
+    /// not changed in between, that view must also show the same text.
     pub superseded: bool,
     /// Whether the call that it answers was made again later.
     pub recalled: bool,
-    /// How much of it can be quoted, as its policy reckons: a factor by its size, and one by what its file is.
+    /// How much of it can be quoted, by the reckoning of [`clear::weight`]: a factor for its size and one for the kind
+    /// of its file.
     pub weight: (f64, f64),
-    /// What keeping it has cost beyond its worth, as its policy reckons, in bytes of plain input.
+    /// What keeping it has cost beyond its worth, in bytes of plain input. The policy decides what counts.
     pub rent: f64,
     /// How many of the requests in the history's `passed` are included in `rent`.
     pub settled: usize,
@@ -170,14 +171,14 @@ pub struct Item {
     pub turn: u32,
     /// Its size in bytes as it was first sent.
     pub bytes: u32,
-    /// For a call: bytes of long texts in its arguments that can be removed.
+    /// For a call: bytes of long texts in its arguments that can be removed; otherwise 0.
     pub long: u32,
     /// For a tool result: what it is.
     pub result: Option<Box<Outcome>>,
 }
 
-/// Over how many of the last requests edits count as recent.
-const RECENT: usize = 20;
+/// Edits count as recent for this many requests.
+const RECENT_REQUESTS: usize = 20;
 
 /// The parts of a thread, in order, and what later calls tell about earlier results.
 #[derive(Debug, Clone, Default)]
@@ -187,25 +188,25 @@ pub struct History {
     results: Vec<usize>,
     /// Past requests that are not yet included in every result's rent.
     passed: Vec<Passed>,
-    /// The results that show a file, keyed by the file's name without its directory.
+    /// The places of the results that show a file, by the file's name without its directory.
     views: HashMap<Box<str>, Vec<usize>>,
-    /// Changed files, keyed likewise.
+    /// The paths of changed files, by the file's name without its directory.
     edited: HashMap<Box<str>, Vec<Box<str>>>,
-    /// The newest result for each digest of contents.
+    /// The place of the newest result with each content, by the digest of the content.
     texts: HashMap<u128, usize>,
-    /// The newest result for each digest of a call.
+    /// The place of the newest result of each call, by the digest of the call.
     calls: HashMap<u64, usize>,
-    /// Calls that changed files, for each of the last requests.
+    /// The number of calls that change files in each of the last answers, the newest last.
     edits: VecDeque<u32>,
     step: u32,
     turn: u32,
-    /// The requests that turns began with, from the second turn on.
+    /// The request with which each turn began, from the second turn on.
     turns: Vec<u32>,
 }
 
 impl Item {
-    /// Its size in bytes when it is not sent in full: a placeholder for a result, an abridged text for a call, nothing
-    /// for reasoning.
+    /// Its size in bytes after an event has removed it: that of a placeholder for a result, of the abridged call for a
+    /// call with long texts, and 0 for reasoning.
     pub fn bytes_gone(&self) -> u32 {
         match (&self.result, self.long) {
             (Some(result), _) => self.bytes.min(clear::PLACEHOLDER.saturating_add(result.stays)),
@@ -221,14 +222,14 @@ impl History {
         &self.items
     }
 
-    /// The places of the results among them, in order. Some of these may no longer be results.
+    /// The places of the results among them, in order. The items at some of them may have been forgotten.
     pub fn results(&self) -> &[usize] {
         &self.results
     }
 
     /// A result and its size in bytes, for a policy to update.
     pub fn result_mut(&mut self, at: usize) -> Option<(u32, &mut Outcome)> {
-        settled(&mut self.items, &self.passed, at)
+        settle_result(&mut self.items, &self.passed, at)
     }
 
     /// Records that a request has passed. Its contribution to the rent of a result is computed when the result is about
@@ -240,7 +241,7 @@ impl History {
     /// Adds the contributions of past requests to the rents.
     pub fn settle(&mut self) {
         for &at in &self.results {
-            if let Some((_, result)) = settled(&mut self.items, &self.passed, at) {
+            if let Some((_, result)) = settle_result(&mut self.items, &self.passed, at) {
                 result.settled = 0;
             }
         }
@@ -253,7 +254,7 @@ impl History {
         Some(clear::rent(item.result.as_deref()?, item.bytes, &self.passed))
     }
 
-    /// The number of the current request, which is the number of answers so far.
+    /// The number of the current request, counted from 0: the number of answers so far.
     pub fn step(&self) -> u32 {
         self.step
     }
@@ -263,7 +264,7 @@ impl History {
         self.turn
     }
 
-    /// The number of calls in the last answers that changed files.
+    /// The number of calls that change files in the last answers.
     pub fn recent_edits(&self) -> u32 {
         self.edits.iter().sum()
     }
@@ -278,17 +279,17 @@ impl History {
         bytes.sum()
     }
 
-    /// Records an answer of the model: what follows comes with the next request.
-    pub fn answered(&mut self) {
+    /// Records that an answer of the model begins. Parts that are added from now on come with the next request.
+    pub fn begin_step(&mut self) {
         self.step += 1;
-        if self.edits.len() == RECENT {
+        if self.edits.len() == RECENT_REQUESTS {
             self.edits.pop_front();
         }
         self.edits.push_back(0);
     }
 
     /// Records the beginning of a user's turn.
-    pub fn turn_begins(&mut self) {
+    pub fn begin_turn(&mut self) {
         if !self.items.is_empty() {
             self.turn += 1;
             self.turns.push(self.step);
@@ -306,22 +307,22 @@ impl History {
         self.items.get(at).is_some_and(|item| item.part == part).then_some(at)
     }
 
-    /// Adds a part that is no tool result.
-    pub fn part(&mut self, part: PartId, bytes: u32) {
-        self.call_part(part, bytes, 0);
+    /// Adds a part that is neither a tool result nor a call.
+    pub fn add_part(&mut self, part: PartId, bytes: u32) {
+        self.add_call(part, bytes, 0);
     }
 
     /// Adds a call; `long` is the number of bytes of long texts in it that can be removed.
-    pub fn call_part(&mut self, part: PartId, bytes: u32, long: u32) {
+    pub fn add_call(&mut self, part: PartId, bytes: u32, long: u32) {
         self.items.push(Item { part, step: self.step, turn: self.turn, bytes, long, result: None });
     }
 
     /// Records what a call does. Returns the newest result of the same call, if it was made before.
-    pub fn call(&mut self, action: &Action) -> Option<PartId> {
+    pub fn record_call(&mut self, action: &Action) -> Option<PartId> {
         if action.class == Class::Edit
-            && let Some(now) = self.edits.back_mut()
+            && let Some(edits) = self.edits.back_mut()
         {
-            *now += 1;
+            *edits += 1;
         }
         let earlier = self.calls.get(&action.call).copied();
         if let Some((_, result)) = earlier.and_then(|at| self.result_mut(at)) {
@@ -330,7 +331,7 @@ impl History {
         let earlier = earlier.map(|at| self.items[at].part);
         let (step, turn) = (self.step, self.turn);
         for path in action.mentions.iter().chain(&action.edits) {
-            self.showing(path, |result| {
+            self.for_each_showing(path, |result| {
                 result.references += u32::from(result.named < step);
                 (result.named, result.named_turn) = (step, turn);
             });
@@ -338,15 +339,15 @@ impl History {
         earlier
     }
 
-    /// Records that a call was carried out, or failed: only then is it known what it changed. A view of a named
-    /// revision is not affected.
-    pub fn done(&mut self, action: &Action, is_error: bool) {
+    /// Records the changes made by a call whose result has come: only the result tells whether the call has failed.
+    /// Views of a named revision are not affected.
+    pub fn record_changes(&mut self, action: &Action, is_error: bool) {
         if is_error && action.all_or_nothing {
             return;
         }
         let step = self.step;
         for path in &action.edits {
-            self.showing(path, |result| {
+            self.for_each_showing(path, |result| {
                 if result.action.views.iter().any(|view| view.is_of_now(path)) {
                     (result.edited, result.changed) = (true, step);
                 }
@@ -358,18 +359,18 @@ impl History {
         }
     }
 
-    /// Adds a pointer, sent because a tool's answer equals an earlier one, to the newest result with that text.
-    pub fn pointer(&mut self, part: PartId, bytes: u32, content: u128) {
+    /// Adds a result that is sent as a pointer to the newest earlier one with the same `content`.
+    pub fn add_pointer(&mut self, part: PartId, bytes: u32, content: u128) {
         let (step, turn) = (self.step, self.turn);
         let earlier = self.texts.get(&content).copied();
         if let Some((_, result)) = earlier.and_then(|at| self.result_mut(at)) {
             (result.named, result.named_turn, result.shown) = (step, turn, step);
         }
-        self.part(part, bytes);
+        self.add_part(part, bytes);
     }
 
     /// Adds a tool result.
-    pub fn result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
+    pub fn add_result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
         let at = self.items.len();
         (result.named, result.named_turn, result.shown) = (self.step, self.turn, self.step);
         result.settled = self.passed.len();
@@ -378,42 +379,63 @@ impl History {
             earlier.superseded = true;
         }
         self.calls.insert(result.action.call, at);
-        result.of_edited |= result.action.class == Class::Diff && !self.edited.is_empty();
         let sample = result.lines.sample();
         let lines = std::mem::replace(&mut result.lines, sample).sorted();
         if !result.is_error {
-            for view in &result.action.views {
-                self.showing(&view.path, |earlier| {
-                    let all = &earlier.action.views;
-                    let covers = !earlier.superseded && all.len() == 1 && view.covers(&all[0]);
-                    let has_images = result.has_media || !earlier.has_media;
-                    let shows_the_same = || has_images && earlier.lines.stand_in(&lines);
-                    earlier.superseded |= covers && (earlier.edited || shows_the_same());
-                });
-                let changed = self.edited.get(file_name(&view.path));
-                result.of_edited |= changed.is_some_and(|all| all.iter().any(|path| view.is_of_now(path)));
-            }
-            for view in &result.action.views {
-                let places = self.views.entry(file_name(&view.path).into()).or_default();
-                if places.last() != Some(&at) {
-                    places.push(at);
-                }
-            }
+            self.supersede_covered(&result, &lines);
+            self.index_views(&result.action.views, at);
         }
+        result.of_edited |= self.is_of_edited(&result);
         let result = Some(Box::new(result));
         let item = Item { part, step: self.step, turn: self.turn, bytes, long: 0, result };
         self.results.push(at);
         self.items.push(item);
     }
 
+    /// Marks the earlier views as superseded that `result` covers, if their file was changed since or `lines`, those
+    /// of the result, repeat what they show.
+    fn supersede_covered(&mut self, result: &Outcome, lines: &Lines) {
+        for view in &result.action.views {
+            self.for_each_showing(&view.path, |earlier| {
+                let all = &earlier.action.views;
+                let covers = !earlier.superseded && all.len() == 1 && view.covers(&all[0]);
+                let has_images = result.has_media || !earlier.has_media;
+                let shows_the_same = || has_images && earlier.lines.stand_in(lines);
+                earlier.superseded |= covers && (earlier.edited || shows_the_same());
+            });
+        }
+    }
+
+    /// Records that the result at this place shows these files.
+    fn index_views(&mut self, views: &[View], at: usize) {
+        for view in views {
+            let places = self.views.entry(file_name(&view.path).into()).or_default();
+            if places.last() != Some(&at) {
+                places.push(at);
+            }
+        }
+    }
+
+    /// Whether a file that a new result shows was changed before; for a diff, whether any file was.
+    fn is_of_edited(&self, result: &Outcome) -> bool {
+        if result.action.class == Class::Diff && !self.edited.is_empty() {
+            return true;
+        }
+        let is_edited = |view: &View| {
+            let paths = self.edited.get(file_name(&view.path));
+            paths.is_some_and(|paths| paths.iter().any(|path| view.is_of_now(path)))
+        };
+        !result.is_error && result.action.views.iter().any(is_edited)
+    }
+
     /// Calls `each` with every result that shows a file.
-    fn showing(&mut self, path: &str, mut each: impl FnMut(&mut Outcome)) {
+    fn for_each_showing(&mut self, path: &str, mut each: impl FnMut(&mut Outcome)) {
         let Some(places) = self.views.get(file_name(path)) else { return };
         for &at in places {
             let result = self.items[at].result.as_deref();
             let shows = |result: &Outcome| result.action.views.iter().any(|view| same_file(&view.path, path));
             if result.is_some_and(shows)
-                && let Some((_, result)) = settled(&mut self.items, &self.passed, at)
+                && let Some((_, result)) = settle_result(&mut self.items, &self.passed, at)
             {
                 each(result);
             }
@@ -421,9 +443,9 @@ impl History {
     }
 }
 
-/// A result and its size in bytes, after adding all past requests to its rent: each must be reckoned with what was
-/// known at that time.
-fn settled<'a>(items: &'a mut [Item], passed: &[Passed], at: usize) -> Option<(u32, &'a mut Outcome)> {
+/// A result and its size in bytes, after adding all past requests to its rent. This must be done before the result
+/// changes, because the rent depends on what was known of the result when each request passed.
+fn settle_result<'a>(items: &'a mut [Item], passed: &[Passed], at: usize) -> Option<(u32, &'a mut Outcome)> {
     let item = &mut items[at];
     let result = item.result.as_deref_mut()?;
     result.rent = clear::rent(result, item.bytes, passed);
@@ -508,13 +530,13 @@ mod tests {
                     ..like.clone()
                 };
                 let part = |message| PartId { message, part: 0 };
-                history.result(part(0), 100, view(&format!("{FILE}\n"), &image(has_media)));
+                history.add_result(part(0), 100, view(&format!("{FILE}\n"), &image(has_media)));
                 if let Some(class) = between {
                     let action = action(class, "a.rs", View::ALL);
-                    history.call(&action);
-                    history.done(&action, false);
+                    history.record_call(&action);
+                    history.record_changes(&action, false);
                 }
-                history.result(part(1), 100, view(text, outcome));
+                history.add_result(part(1), 100, view(text, outcome));
                 let earlier = history.items()[0].result.as_deref().unwrap();
                 let is_seen_again = !has_media || between == Some(Class::Edit);
                 assert_eq!(earlier.superseded, expected && is_seen_again, "{text} {between:?} {has_media}");
@@ -540,13 +562,13 @@ mod tests {
     fn notes(calls: &[(Class, &str, (u32, u32))]) -> Vec<String> {
         let mut history = History::default();
         for (at, (class, path, lines)) in calls.iter().enumerate() {
-            history.answered();
+            history.begin_step();
             let action = Arc::new(action(*class, path, *lines));
-            history.call(&action);
-            history.done(&action, false);
+            history.record_call(&action);
+            history.record_changes(&action, false);
             let part = PartId { message: at as u32, part: 0 };
             let result = Outcome { action, content: at as u128, clearable: true, ..Outcome::default() };
-            history.result(part, 100, result);
+            history.add_result(part, 100, result);
         }
         let mut out = Vec::new();
         let shows_code = |result: &Outcome| matches!(result.action.class, Class::View | Class::Diff);
@@ -583,10 +605,10 @@ mod tests {
                 Outcome { action: action.into(), ..Outcome::default() }
             };
             let edit = Action { all_or_nothing, ..action(Class::Edit, "/w/a.rs", View::ALL) };
-            history.result(PartId { message: 0, part: 0 }, 100, read());
-            history.call(&edit);
-            history.done(&edit, is_error);
-            history.result(PartId { message: 2, part: 0 }, 100, read());
+            history.add_result(PartId { message: 0, part: 0 }, 100, read());
+            history.record_call(&edit);
+            history.record_changes(&edit, is_error);
+            history.add_result(PartId { message: 2, part: 0 }, 100, read());
             let results: Vec<_> = history.items().iter().filter_map(|item| item.result.as_deref()).collect();
             let found = results.iter().map(|result| (result.edited, result.of_edited)).collect::<Vec<_>>();
             assert_eq!(

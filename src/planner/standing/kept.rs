@@ -1,5 +1,5 @@
-//! What the provider's cache holds of a thread thanks to marks, and what those have cost. How much of it is true
-//! depends on what becomes of each request.
+//! The entries that marks have made in the provider's cache for a thread, and what they have cost. A planned request
+//! updates both as if it were going to be billed; [`Kept::settle`] corrects them once its fate is known.
 
 use super::Fate;
 use crate::conversation::PartId;
@@ -14,20 +14,20 @@ pub(in crate::planner) struct Kept {
     stake: Stake,
     /// When the last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
     seen_ms: u64,
-    /// The same before the last request, until that one's fate is known.
-    unread_ms: Option<u64>,
+    /// The value of `seen_ms` before the last request, until the fate of that request is known.
+    seen_before_ms: Option<u64>,
     /// The outcome of the thread's first stake, if this request decided it.
     wager: Option<Wager>,
     /// What the last request should have read from the cache, if anything.
     expected: Option<Expected>,
-    /// Entries and stake before the last request, until it is known to have been billed.
+    /// Entries and stake before the last request, until its fate is known.
     unbilled: Option<(Entries, Stake)>,
     /// The request is the first of its thread, or all before it were refused.
     is_untried: bool,
     /// All requests that have ended so far were refused, of which there was at least one.
     only_refused: bool,
-    /// What the thread's earlier requests would have cost untouched, if that is known from another history than its
-    /// own.
+    /// For a thread that has departed from another: what the requests of that one would have cost untouched, until
+    /// the first request of the new thread is counted.
     before: Option<f64>,
 }
 
@@ -60,28 +60,28 @@ impl Kept {
         self.wager.take()
     }
 
-    /// A request with this prelude begins.
-    pub(super) fn begins(&mut self, prelude: u64) {
+    /// Prepares for a request with this prelude.
+    pub(super) fn begin_request(&mut self, prelude: u64) {
         self.expected = None;
         self.entries.behind(prelude);
     }
 
-    /// The next request goes to a model with this price for plain input, if known.
-    pub(in crate::planner) fn goes_at(&mut self, price: Option<f64>) {
+    /// Converts the costs so far to the price of plain input of the model that the next request goes to, if known.
+    pub(in crate::planner) fn convert_to_price(&mut self, price: Option<f64>) {
         let mut before = Stake { plain: self.before.unwrap_or(0.0), ..self.stake };
         before.goes_at(price);
         self.before = self.before.map(|_| before.plain);
         self.stake.goes_at(price);
     }
 
-    /// A request of the history that would have cost `plain` untouched was followed by another.
-    pub(super) fn was_followed(&mut self, plain: f64) {
+    /// Counts a request that is known from the history alone, and would have cost `plain` untouched.
+    pub(super) fn count_followed(&mut self, plain: f64) {
         self.stake.plain += plain;
     }
 
-    /// Counts a request that would cost `plain` untouched. A retry is paid again. What came before the thread was
-    /// known is unknown.
-    pub(super) fn is_made(&mut self, plain: f64, is_first: bool) {
+    /// Counts the present request, which would cost `plain` untouched. A retry is counted again, because it is paid
+    /// again. If the request `is_first`, nothing before it counts unless the thread has departed from another.
+    pub(super) fn count_request(&mut self, plain: f64, is_first: bool) {
         self.is_untried = is_first || self.only_refused;
         let before = if is_first { 0.0 } else { self.stake.plain };
         self.stake.plain = self.before.take().unwrap_or(before);
@@ -94,8 +94,9 @@ impl Kept {
         self.only_refused
     }
 
-    /// Another thread branches off with a request that would cost `plain` untouched: all that is known of the past is
-    /// that it was sent. If what the old thread has spent `is_forgotten`, it may be as much as is allowed.
+    /// Adjusts the stake for another thread that branches off with a request that would cost `plain` untouched. Its
+    /// history was sent at least once, which is all that is known of its past. With `is_forgotten`, it is unknown what
+    /// the old thread has spent, and the most that it was allowed to spend is assumed.
     pub(super) fn branch(&mut self, plain: f64, is_forgotten: bool) {
         let most = if is_forgotten { 0.0 } else { plain };
         self.stake = self.stake.at_most(most + plain);
@@ -104,33 +105,20 @@ impl Kept {
         }
     }
 
-    /// Settles the last request. If it was not billed, it has cost nothing and left nothing in the cache; if it may
-    /// have been, what it may have spent counts.
-    pub(super) fn ended(&mut self, fate: Fate) {
-        let expected = self.expected.take();
-        if let Some(before) = self.unread_ms.take()
+    /// Settles the last request. If it was refused, it has cost nothing and left nothing in the cache. If its fate is
+    /// unknown, it has left nothing in the cache, but what it may have spent counts.
+    pub(super) fn settle(&mut self, fate: Fate) {
+        if let Some(before) = self.seen_before_ms.take()
             && fate == Fate::Refused
         {
             self.seen_ms = before;
         }
-        let missing = |expected: &Expected| match fate {
-            Fate::Billed => Some((0.0, 0)),
-            Fate::Told { read, written } => Some((expected.missing(read, written), read)),
-            Fate::Refused | Fate::Unknown => None,
-        };
-        if let Some((expected, (missing, read))) =
-            expected.and_then(|expected| Some((expected, missing(&expected)?)))
-        {
-            self.stake.missed(missing, &expected, expected.found(missing, read));
-            if self.stake.is_missing() {
-                self.entries.missed(self.stake.may_be_kept());
-            }
-        }
+        self.compare_with_expected(fate);
         if let Fate::Told { read, written } = fate {
             self.entries.told(read, written);
         }
-        let is_billed = matches!(fate, Fate::Billed | Fate::Told { .. });
         self.only_refused = self.is_untried && fate == Fate::Refused;
+        let is_billed = matches!(fate, Fate::Billed | Fate::Told { .. });
         let Some((entries, before)) = self.unbilled.take().filter(|_| !is_billed) else { return };
         let spent = self.stake.spent;
         self.entries = entries;
@@ -141,11 +129,26 @@ impl Kept {
         self.before = self.before.map(|_| before.plain);
     }
 
-    /// Whether the previous request is too old for any of it to be cached. From now on this request is the last,
-    /// unless it is refused.
-    pub(in crate::planner) fn was_paused(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
+    /// Records how much of what the last request should have read was missing from the cache. Without figures from
+    /// the provider, nothing was.
+    fn compare_with_expected(&mut self, fate: Fate) {
+        let Some(expected) = self.expected.take() else { return };
+        let (missing, read) = match fate {
+            Fate::Billed => (0.0, 0),
+            Fate::Told { read, written } => (expected.missing(read, written), read),
+            Fate::Refused | Fate::Unknown => return,
+        };
+        self.stake.missed(missing, &expected, expected.found(missing, read));
+        if self.stake.is_missing() {
+            self.entries.missed(self.stake.may_be_kept());
+        }
+    }
+
+    /// Records that a request is made now. Returns whether the one before it is too old for any of it to be still
+    /// cached.
+    pub(in crate::planner) fn record_time(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
         let before = std::mem::replace(&mut self.seen_ms, now_ms);
-        self.unread_ms = Some(before);
+        self.seen_before_ms = Some(before);
         before > 0 && !marks::is_there(before, now_ms, ttl_ms)
     }
 
@@ -159,7 +162,7 @@ impl Kept {
         self.expected
     }
 
-    /// Everything from this part on has changed.
+    /// Removes the entries that end with this part or later, because it has changed.
     pub(in crate::planner) fn cut(&mut self, part: PartId) {
         self.entries.cut(part);
         if let Some((entries, _)) = &mut self.unbilled {
@@ -167,14 +170,14 @@ impl Kept {
         }
     }
 
-    /// The state for a request that departs from the thread at a part.
+    /// The state for a request that departs from the thread at this part: what remains of the entries, and the cost.
     pub(super) fn departed(&self, part: PartId) -> Self {
         let (entries, unbilled) = (self.entries.clone(), self.unbilled.clone());
         let mut departed = Self {
             entries,
             stake: self.stake,
             seen_ms: self.seen_ms,
-            unread_ms: self.unread_ms,
+            seen_before_ms: self.seen_before_ms,
             expected: self.expected,
             unbilled,
             before: Some(self.stake.plain),
@@ -184,7 +187,7 @@ impl Kept {
         departed
     }
 
-    /// Whether nothing is known but the traces of marks.
+    /// Whether the thread has departed from another one and none of its own requests has been counted yet.
     pub(in crate::planner) fn is_departed(&self) -> bool {
         self.before.is_some()
     }
@@ -227,11 +230,11 @@ mod tests {
             let (mut kept, mut departed) = (Kept::default(), Kept::default());
             for &(minute, fate, expected) in requests {
                 for kept in [&mut kept, &mut departed] {
-                    assert_eq!(kept.was_paused(minute * 60_000, 300_000), expected, "{requests:?}");
+                    assert_eq!(kept.record_time(minute * 60_000, 300_000), expected, "{requests:?}");
                 }
                 departed = departed.departed(PartId { message: 0, part: 0 });
-                kept.ended(fate);
-                departed.ended(fate);
+                kept.settle(fate);
+                departed.settle(fate);
             }
         }
     }
@@ -250,14 +253,14 @@ mod tests {
         ] {
             let mut kept = Kept::default();
             if branches {
-                kept.is_made(1.0, true);
-                kept.ended(Billed);
+                kept.count_request(1.0, true);
+                kept.settle(Billed);
                 kept = kept.departed(PartId { message: 1, part: 0 });
                 kept.branch(1.0, true);
             }
             for (request, fate) in fates.iter().enumerate() {
-                kept.is_made(1.0, !branches && request == 0);
-                kept.ended(*fate);
+                kept.count_request(1.0, !branches && request == 0);
+                kept.settle(*fate);
             }
             assert_eq!(kept.was_only_refused(), expected, "{name}");
         }

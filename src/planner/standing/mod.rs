@@ -1,8 +1,8 @@
 //! The standing of a thread: its history, folded message by message as its requests pass.
 //!
-//! The fold gives the same result whether it continues from the last request or starts over, so keeping it between
-//! requests is only for speed. The exceptions are what the provider's cache holds and what that has cost: no history
-//! shows these, and they count for as long as they are remembered.
+//! The fold gives the same result whether it continues from the last request or starts over, so a standing is kept
+//! between requests only for speed. The exception is [`Kept`]: the entries in the provider's cache and their cost
+//! cannot be derived from a history, so they count only for as long as they are remembered.
 
 mod kept;
 
@@ -26,7 +26,7 @@ use super::transcript::lines;
 use kept::Kept;
 
 /// The most bytes around the content of a result: its type, ids and names.
-const ENVELOPE: u32 = 512;
+const MAX_ENVELOPE: u32 = 512;
 
 /// What is known of a thread up to some message.
 #[derive(Debug, Clone, Default)]
@@ -36,30 +36,39 @@ pub struct Standing {
     calls: HashMap<PartId, Arc<Action>>,
     /// How many messages have been folded.
     messages: usize,
-    /// The part of the last request from which on nothing is likely to be in the next one.
+    /// The first part of the last request that the next one is not expected to repeat.
     stays: Option<PartId>,
-    /// Whether the last message is the model's.
+    /// Whether the last folded message is the model's.
     answering: bool,
-    /// Whether the request that ends here has been counted.
+    /// Whether the request that ends with the last folded message has been counted.
     counted: bool,
     account: Account,
     /// What the provider's cache holds thanks to marks.
     pub(super) kept: Kept,
-    /// Bytes of the frame that the client has cached itself.
-    framed: u64,
-    /// Bytes of the last request, as it came and as it was sent.
-    last: (u64, u64),
-    /// Bytes added since then, and around the messages.
+    /// Bytes at the beginning of the body that the client's own marks keep in the provider's cache.
+    cached_by_client: u64,
+    /// The size of the last request.
+    last: RequestSize,
+    /// Bytes added since the last request. In the first request the bytes around the messages are among them.
     fresh: u64,
-    /// Bytes saved by all results when they were new.
+    /// Bytes that shaping has saved in all results, counted once for each.
     spared: u64,
-    /// Messages up to here were removed by a splice where it drops them.
+    /// The end of the last splice whose dropped messages have been removed from the history.
     spliced: usize,
     velocity: Velocity,
     /// The number of messages when the velocity was last measured.
-    read: usize,
+    measured: usize,
     /// Repeated calls in this request whose earlier result had been cleared.
     recalls: u32,
+}
+
+/// The size of a request whose newborn parts were shaped, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct RequestSize {
+    /// Without the effects of events.
+    direct: u64,
+    /// As it was sent.
+    sent: u64,
 }
 
 /// What became of a request.
@@ -98,15 +107,6 @@ pub(super) struct Terms<'a> {
     pub(super) settings: &'a Settings,
 }
 
-/// A result as it was sent when it was new.
-struct Sent<'a> {
-    decision: Option<&'a Decision>,
-    bytes: u32,
-    tokens: u32,
-    /// Its content protects it from being cleared.
-    is_protected: bool,
-}
-
 impl Standing {
     /// How many messages have been folded.
     pub fn messages(&self) -> usize {
@@ -128,9 +128,11 @@ impl Standing {
         self.recalls
     }
 
-    /// How fast the thread grows, given this request's tokens; `None` for a retry.
-    pub(super) fn read(&mut self, tokens: u64) -> Option<Reading> {
-        (self.messages > std::mem::replace(&mut self.read, self.messages)).then(|| self.velocity.read(tokens))
+    /// Measures how fast the thread grows, given the tokens of this request; `None` for a retry, which is not
+    /// measured.
+    pub(super) fn measure_velocity(&mut self, tokens: u64) -> Option<Reading> {
+        let before = std::mem::replace(&mut self.measured, self.messages);
+        (self.messages > before).then(|| self.velocity.read(tokens))
     }
 
     /// What the thread's requests add to the prompt.
@@ -138,35 +140,37 @@ impl Standing {
         self.velocity.growth()
     }
 
-    /// The part of this request from which on nothing is likely to be in the next one. A retry ends as the request
-    /// did.
+    /// The first part of this request that the next one is not expected to repeat: caching it is not worthwhile.
+    /// `all` is the number of its messages, `sent` the number of those that were sent before. A retry keeps what was
+    /// found for the request that it repeats.
     pub(super) fn stays(&mut self, all: usize, sent: usize, ending: Ending) -> PartId {
         let behind = |messages: usize| PartId { message: messages as u32, part: 0 };
-        // What the next request is likely to omit is not worth caching.
         let stays = match ending {
             Ending::Stands => behind(all),
             Ending::LeftOut(part) => part,
             Ending::Branches => behind(sent),
         };
-        let before = self.stays.filter(|_| sent == all);
+        let is_retry = sent == all;
+        let before = self.stays.filter(|_| is_retry);
         *self.stays.insert(before.unwrap_or(stays))
     }
 
-    /// What the last request would cost untouched, at least, with nothing cached that the client does not mark; in
-    /// bytes of plain input.
+    /// The least that the last request would cost untouched, in bytes of plain input: nothing is cached but what the
+    /// client marks.
     fn plain(&self, rates: Rates) -> f64 {
-        let unmarked = self.last.0.saturating_sub(self.framed) + self.spared;
-        unmarked as f64 + rates.read * self.framed as f64
+        let uncached = self.last.direct.saturating_sub(self.cached_by_client) + self.spared;
+        uncached as f64 + rates.read * self.cached_by_client as f64
     }
 
-    /// Another thread branches off here. If what this one has spent `is_forgotten`, it may be as much as is allowed.
+    /// Adjusts the costs for another thread that branches off with this request. With `is_forgotten`, it is unknown
+    /// what the old thread has spent, and the most that it was allowed to spend is assumed.
     pub(super) fn branch(&mut self, rates: Rates, is_forgotten: bool) {
         self.kept.branch(self.plain(rates), is_forgotten);
     }
 
     /// Settles the last request.
     pub fn ended(&mut self, fate: Fate) {
-        self.kept.ended(fate);
+        self.kept.settle(fate);
     }
 
     /// Takes the outcome of the thread's first stake, if this request decided it.
@@ -186,17 +190,18 @@ impl Standing {
         Self { kept: self.kept.departed(part), ..Self::default() }
     }
 
-    /// Books an event of this request: what it frees, and what it costs beyond a request without it.
+    /// Books an event of this request: it frees `freed` bytes, and makes this request dearer by `price`, in bytes of
+    /// plain input.
     pub(super) fn book(&mut self, freed: u64, price: f64, rates: Rates) {
         self.account.paid += price - freed as f64 * rates.read;
-        self.last.1 = self.last.1.saturating_sub(freed);
+        self.last.sent = self.last.sent.saturating_sub(freed);
     }
 
-    /// Removes the messages that a splice drops, if that has not been done.
+    /// Removes the messages that the splice in force drops, if that has not been done.
     pub(super) fn take_out(&mut self, splice: &Splice) {
         if self.spliced < splice.end() {
             let gone = self.splice(splice);
-            self.last.1 = self.last.1.saturating_sub(gone) + splice.bytes_after;
+            self.last.sent = self.last.sent.saturating_sub(gone) + splice.bytes_after;
         }
     }
 
@@ -228,8 +233,8 @@ impl Standing {
         self.history.items().len() * 200 + self.calls.len() * 300
     }
 
-    /// Folds the rest of the conversation, request by request, the present one included. `hidden` bytes of its prompt
-    /// are not in its body.
+    /// Folds the messages that are new since the last request, this request's included. `hidden` bytes of the prompt
+    /// are not in the body.
     pub(super) fn advance(
         &mut self,
         conversation: &Conversation,
@@ -239,29 +244,28 @@ impl Standing {
     ) {
         let Known { applied, sent } = known;
         self.recalls = 0;
-        self.kept.begins(prelude.key);
-        let frame = conversation.frame_bytes() as u64;
-        self.framed = conversation.kept_bytes(prelude) as u64;
+        self.kept.begin_request(prelude.key);
+        self.cached_by_client = conversation.kept_bytes(prelude) as u64;
         if self.messages == 0 {
-            self.fresh = frame + hidden;
+            self.fresh = conversation.frame_bytes() as u64 + hidden;
         }
         let decided: HashMap<PartId, &Decision> =
             applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
         for message in self.messages..conversation.messages.len() {
             let recalls = self.recalls;
-            self.message(conversation, message, &decided, terms);
+            self.fold_message(conversation, message, &decided, terms);
             if message < sent {
-                // Repetitions in earlier requests have been counted with those.
+                // Repeated calls in earlier requests were counted with those requests.
                 self.recalls = recalls;
             }
         }
         self.messages = conversation.messages.len();
-        self.count(terms);
-        self.kept.is_made(self.plain(terms.rates), sent == 0);
+        self.count_request(terms);
+        self.kept.count_request(self.plain(terms.rates), sent == 0);
         self.history.settle();
     }
 
-    fn message(
+    fn fold_message(
         &mut self,
         conversation: &Conversation,
         message: usize,
@@ -271,74 +275,67 @@ impl Standing {
         let index = &conversation.messages[message].index;
         let is_answer = index.role == Role::Assistant;
         if is_answer && !self.answering {
-            if self.count(terms) {
-                self.kept.was_followed(self.plain(terms.rates));
+            if self.count_request(terms) {
+                self.kept.count_followed(self.plain(terms.rates));
             }
-            self.history.answered();
+            self.history.begin_step();
             self.counted = false;
         } else if index.starts_turn() {
-            self.history.turn_begins();
+            self.history.begin_turn();
         }
         self.answering = is_answer;
         for (id, part) in conversation.parts_of(message) {
-            let bytes = u32::try_from(part.read_len()).unwrap_or(u32::MAX);
-            // Encrypted reasoning is longer than its text.
-            let bytes = if part.kind() == PartKind::Thinking { bytes / 5 * 2 } else { bytes };
             let decision = decided.get(&id).copied();
             let spared = decision.map_or(0, spared);
-            let bytes = bytes.saturating_sub(spared);
+            let bytes = len(part).saturating_sub(spared);
             self.fresh += u64::from(bytes);
             self.spared += u64::from(spared);
-            if part.kind() == PartKind::ToolResult {
-                self.history.done(&self.action_of(conversation, id), part.is_error());
-            }
             match part.kind() {
-                PartKind::ToolResult if part.is_read_by_code() => self.history.part(id, bytes),
-                PartKind::ToolResult if decision.is_some_and(|decision| !decision.stands_alone()) => {
-                    self.history.pointer(id, bytes, content(part));
-                }
                 PartKind::ToolResult => {
-                    let raw = conversation.bytes_of(id.message, part.span);
-                    let tokens = tokens(conversation, id, part, decision);
-                    let sent = Sent { decision, bytes, tokens, is_protected: terms.settings.protects(raw) };
-                    self.result(conversation, (id, part), &sent, terms.settings);
+                    self.fold_result(conversation, (id, part), bytes, decision, terms.settings);
                 }
                 PartKind::ToolCall => {
-                    self.history.call_part(id, bytes, super::arguments::frees(conversation, id));
-                    let earlier = self.call(conversation, id, part);
-                    let cleared = earlier.and_then(|earlier| decided.get(&earlier));
-                    self.recalls += u32::from(cleared.is_some_and(|decision| decision.is_clearing()));
+                    let earlier = self.fold_call(conversation, (id, part), bytes);
+                    let decision = earlier.and_then(|earlier| decided.get(&earlier));
+                    self.recalls += u32::from(decision.is_some_and(|decision| decision.is_clearing()));
                 }
-                _ => self.history.part(id, bytes),
+                _ => self.history.add_part(id, bytes),
             }
         }
     }
 
-    /// Counts the request that ends here, once. Returns whether it is new.
-    fn count(&mut self, terms: Terms<'_>) -> bool {
+    /// Counts the request that ends with the last folded message. Returns whether it was not counted before. If it
+    /// was, the client has added messages before the model answered: these were written to the cache all the same.
+    fn count_request(&mut self, terms: Terms<'_>) -> bool {
         let Terms { rates, settings } = terms;
-        let (direct, sent) = self.last;
+        let RequestSize { direct, sent } = self.last;
         let is_new = !std::mem::replace(&mut self.counted, true);
         if is_new {
             self.account.direct += rates.read * direct as f64;
             self.account.paid += rates.read * sent as f64;
         }
-        // What the client adds before the model has answered is written to the cache all the same.
         let fresh = std::mem::take(&mut self.fresh);
         self.account.direct += rates.write * fresh as f64;
         self.account.paid += rates.write * fresh as f64;
-        self.last = (direct + fresh, sent + fresh);
+        self.last = RequestSize { direct: direct + fresh, sent: sent + fresh };
         if is_new {
             clear::step(&mut self.history, rates, settings);
         }
         is_new
     }
 
-    fn call(&mut self, conversation: &Conversation, id: PartId, part: &Part) -> Option<PartId> {
+    /// Adds a call of `bytes` bytes. Returns the newest result of the same call, if it was made before.
+    fn fold_call(
+        &mut self,
+        conversation: &Conversation,
+        (id, part): (PartId, &Part),
+        bytes: u32,
+    ) -> Option<PartId> {
+        self.history.add_call(id, bytes, super::arguments::frees(conversation, id));
         let tool = part.tool().unwrap_or_default();
         let arguments = conversation.arguments(id);
         let action = Arc::new(action::of(tool, arguments.as_deref().unwrap_or_default()));
-        let earlier = self.history.call(&action);
+        let earlier = self.history.record_call(&action);
         self.calls.insert(id, action);
         earlier
     }
@@ -348,42 +345,53 @@ impl Standing {
         conversation.call_of(id).and_then(|call| self.calls.get(&call)).cloned().unwrap_or_default()
     }
 
-    fn result(
+    /// Adds a result that had `bytes` bytes when it was new, with the `decision` about it.
+    fn fold_result(
         &mut self,
         conversation: &Conversation,
         (id, part): (PartId, &Part),
-        sent: &Sent<'_>,
+        bytes: u32,
+        decision: Option<&Decision>,
         settings: &Settings,
     ) {
-        let &Sent { decision, bytes, tokens, is_protected } = sent;
-        let call = conversation.call_of(id);
-        let known = call.is_some();
-        let action = self.action_of(conversation, id);
-        let tool = part.tool().or_else(|| conversation.part(call?)?.tool());
-        let named = tool.unwrap_or_default();
-        let clearable = known
-            && !is_protected
-            && super::cleared::can_go(part)
-            && !settings.protected_tools.matches(named);
+        let (action, is_error) = (self.action_of(conversation, id), part.is_error());
+        self.history.record_changes(&action, is_error);
+        if part.is_read_by_code() {
+            return self.history.add_part(id, bytes);
+        }
         let content = content(part);
-        let weight = clear::weight(bytes, &action);
-        let (is_error, has_media) = (part.is_error(), !part.media().is_empty());
+        if decision.is_some_and(|decision| !decision.stands_alone()) {
+            return self.history.add_pointer(id, bytes, content);
+        }
+        let tool = conversation.tool_of(id).unwrap_or_default();
+        let clearable = conversation.call_of(id).is_some()
+            && !settings.protects(conversation.bytes_of(id.message, part.span))
+            && super::cleared::can_go(part)
+            && !settings.protected_tools.matches(tool);
         let is_view = !is_error && !action.views.is_empty();
         let lines = if is_view { lines(conversation, id, decision) } else { Lines::default() };
+        let weight = clear::weight(bytes, &action);
         let result = history::Outcome {
             action,
             content,
             lines,
             is_error,
-            tokens,
-            has_media,
+            tokens: tokens(conversation, id, part, decision),
+            has_media: !part.media().is_empty(),
             stays: stays(part),
             clearable,
             weight,
             ..Default::default()
         };
-        self.history.result(id, bytes, result);
+        self.history.add_result(id, bytes, result);
     }
+}
+
+/// Bytes of a part as the model reads it.
+fn len(part: &Part) -> u32 {
+    let bytes = u32::try_from(part.read_len()).unwrap_or(u32::MAX);
+    // Encrypted reasoning is longer than its text.
+    if part.kind() == PartKind::Thinking { bytes / 5 * 2 } else { bytes }
 }
 
 /// A hash of a result's content.
@@ -391,7 +399,7 @@ fn content(part: &Part) -> u128 {
     part.content().map_or(0, |digest| u128::from_le_bytes(digest.0))
 }
 
-/// Bytes of a result that remain when it is cleared, beyond what surrounds any text.
+/// Bytes of a result that remain when it is cleared: data beside its texts and media, without the envelope.
 fn stays(part: &Part) -> u32 {
     let slot = |slot: u32| part.slots().and_then(|slots| slots.items.get(slot as usize));
     let texts = part.leaves().iter().map(|leaf| leaf.slot.and_then(slot).unwrap_or(&leaf.span).len());
@@ -399,11 +407,11 @@ fn stays(part: &Part) -> u32 {
     let beside = part.media().iter().filter_map(|block| list.clone().nth(block.slot? as usize));
     let media = beside.map(|item| item.len().min(MEDIA));
     let stays = part.read_len().saturating_sub(texts.chain(media).sum());
-    u32::try_from(stays).unwrap_or(u32::MAX).saturating_sub(ENVELOPE)
+    u32::try_from(stays).unwrap_or(u32::MAX).saturating_sub(MAX_ENVELOPE)
 }
 
-/// Tokens of a result as it was sent when it was new: of its text, and of the images and documents that may be
-/// cleared with it.
+/// Estimated tokens of a result as it was sent when it was new: those of its text, and of the images and documents
+/// that may be cleared with it.
 fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option<&Decision>) -> u32 {
     let units = match decision.filter(|decision| !decision.is_clearing()) {
         Some(decision) => decision.bytes_after as usize,
@@ -415,7 +423,7 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
     u32::try_from((units + part.media_len() + 2) / clear::BYTES_PER_TOKEN as usize).unwrap_or(u32::MAX)
 }
 
-/// Bytes saved by a part when it was new. Later clearing or omission does not count.
+/// Bytes that a decision saved when the part was new; 0 for a decision of an event.
 fn spared(decision: &Decision) -> u32 {
     if decision.is_of_old() {
         return 0;
@@ -589,7 +597,7 @@ mod tests {
             let conversation = protocol::named(dialect).unwrap().index(&body, &NoMemo).unwrap();
             let found = stays(conversation.part(PartId { message: 0, part: 0 }).unwrap());
             assert!(
-                found.abs_diff(expected) <= ENVELOPE && (found > 0) == (expected > 0),
+                found.abs_diff(expected) <= MAX_ENVELOPE && (found > 0) == (expected > 0),
                 "{body:?}: {found}"
             );
         }

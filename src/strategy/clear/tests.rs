@@ -15,15 +15,15 @@ fn history(short: &str) -> History {
     for (message, word) in short.split_whitespace().enumerate() {
         match word {
             "u" => {
-                history.turn_begins();
-                history.part(part(message, 0), 4);
+                history.begin_turn();
+                history.add_part(part(message, 0), 4);
             }
             "a" => {
-                history.answered();
-                history.part(part(message, 0), 4);
+                history.begin_step();
+                history.add_part(part(message, 0), 4);
             }
             results => {
-                history.answered();
+                history.begin_step();
                 for (at, result) in results.split('+').enumerate() {
                     add(&mut history, part(message, at), result);
                 }
@@ -52,7 +52,7 @@ fn add(history: &mut History, id: PartId, short: &str) {
         _ => Action { class: Class::Run, call, ..Action::default() },
     };
     let action = Arc::new(action);
-    history.call(&action);
+    history.record_call(&action);
     let outcome = Outcome {
         action,
         content: u128::from(call),
@@ -62,7 +62,7 @@ fn add(history: &mut History, id: PartId, short: &str) {
         clearable: kind != "p",
         ..Outcome::default()
     };
-    history.result(id, tokens.parse::<u32>().unwrap() * TOKENS, outcome);
+    history.add_result(id, tokens.parse::<u32>().unwrap() * TOKENS, outcome);
 }
 
 /// The pruning of an agent that writes its own history: the newest 40,000 tokens of results stay, in addition to those

@@ -326,15 +326,15 @@ mod tests {
             call: u64::from(what.first) << 8 | what.class as u64,
         };
         let action = Arc::new(action);
-        history.call(&action);
-        history.done(&action, false);
+        history.record_call(&action);
+        history.record_changes(&action, false);
         let part = crate::conversation::PartId { message: at as u32, part: 0 };
         if what.points {
-            return history.pointer(part, 50, what.content);
+            return history.add_pointer(part, 50, what.content);
         }
         let (content, weight) = (what.content, weight(what.bytes, &action));
         let result = Outcome { action, content, weight, clearable: true, ..Outcome::default() };
-        history.result(part, what.bytes, result);
+        history.add_result(part, what.bytes, result);
     }
 
     /// The rate of quotes of a result at a request, written out.
@@ -388,7 +388,7 @@ mod tests {
             let (mut history, mut expected) = (History::default(), Vec::new());
             for (at, what) in all.iter().enumerate() {
                 if what.answers {
-                    history.answered();
+                    history.begin_step();
                     step(&mut history, rates, &settings);
                     for (at, rent) in expected.iter_mut().enumerate() {
                         *rent += added(&history, at, rates, &settings);
