@@ -1,7 +1,7 @@
 //! Clients that compact their own history: recognises the request for a summary, and a history that begins with one.
 //!
-//! The marks are phrases from the clients' own prompts. A false alarm only delays an event by a request, so only the
-//! beginnings and ends of texts are searched, exactly as spelled.
+//! Both are recognised by phrases from the clients' own prompts, searched for exactly as spelled at the beginnings and
+//! ends of texts. That is precise enough, because a false alarm only delays an event by a request.
 
 use std::sync::LazyLock;
 
@@ -29,35 +29,36 @@ impl Compaction {
 }
 
 /// Words in the names of agents that compact their own history when the window is nearly full.
-const AGENTS: &[&str] = &["claude", "codex", "opencode"];
+const COMPACTING_AGENTS: &[&str] = &["claude", "codex", "opencode"];
 
 /// Whether a client compacts its own history, judging by the name it gives itself: command-line agents do.
 pub fn is_done_by(client: &str) -> bool {
     let name = client.split('/').next().unwrap_or_default().to_ascii_lowercase();
-    name.split(['-', '_']).any(|word| word.ends_with("cli") || AGENTS.contains(&word))
+    name.split(['-', '_']).any(|word| word.ends_with("cli") || COMPACTING_AGENTS.contains(&word))
 }
 
 /// Searches for several phrases at once.
 enum Finder {
     /// With vector instructions.
     Packed(packed::Searcher),
-    /// Byte by byte, on processors without them.
-    Walked(AhoCorasick),
+    /// With an automaton, byte by byte, on processors without vector instructions.
+    Automaton(AhoCorasick),
 }
 
 impl Finder {
-    fn new(words: &[&str]) -> Self {
-        packed::Searcher::new(words).map_or_else(|| Self::walked(words), Self::Packed)
+    fn new(phrases: &[&str]) -> Self {
+        packed::Searcher::new(phrases).map_or_else(|| Self::automaton(phrases), Self::Packed)
     }
 
-    fn walked(words: &[&str]) -> Self {
-        Self::Walked(AhoCorasick::new(words).expect("so few words are no more than an automaton can have"))
+    fn automaton(phrases: &[&str]) -> Self {
+        Self::Automaton(AhoCorasick::new(phrases).expect("an automaton can hold so few phrases"))
     }
 
+    /// Whether a text contains any of the phrases.
     fn is_in(&self, text: &[u8]) -> bool {
         match self {
-            Self::Packed(words) => words.find(text).is_some(),
-            Self::Walked(words) => words.is_match(text),
+            Self::Packed(searcher) => searcher.find(text).is_some(),
+            Self::Automaton(automaton) => automaton.is_match(text),
         }
     }
 }
@@ -102,8 +103,8 @@ const CONTINUED: &[&str] = &[
 static ASKS: LazyLock<Finder> = LazyLock::new(|| Finder::new(ASKED));
 static CONTINUES: LazyLock<Finder> = LazyLock::new(|| Finder::new(CONTINUED));
 
-/// Bytes at either end of a text that are searched.
-const NEAR: usize = 400;
+/// How many bytes are searched at either end of a text.
+const SEARCHED: usize = 400;
 
 /// What the client does to compact its history with this request, if anything.
 pub fn of(conversation: &Conversation) -> Option<Compaction> {
@@ -112,13 +113,13 @@ pub fn of(conversation: &Conversation) -> Option<Compaction> {
     if conversation.asks_for_summary || says(conversation, newest, &ASKS) {
         return Some(Compaction::Asked);
     }
-    let head = messages.iter().position(|message| message.index.role == Role::Assistant);
-    let begins = (0..head.unwrap_or(messages.len())).any(|at| says(conversation, at, &CONTINUES));
-    begins.then_some(Compaction::Continued)
+    let first_answer = messages.iter().position(|message| message.index.role == Role::Assistant);
+    let mut head = 0..first_answer.unwrap_or(messages.len());
+    head.any(|at| says(conversation, at, &CONTINUES)).then_some(Compaction::Continued)
 }
 
-/// Whether one of the user's texts in a message contains any of the phrases near its beginning or end.
-fn says(conversation: &Conversation, message: usize, words: &Finder) -> bool {
+/// Whether a message is not the model's and one of its texts contains any of the phrases near its beginning or end.
+fn says(conversation: &Conversation, message: usize, phrases: &Finder) -> bool {
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
     }
@@ -126,10 +127,8 @@ fn says(conversation: &Conversation, message: usize, words: &Finder) -> bool {
     let mut leaves = texts.flat_map(|(id, part)| part.leaves().iter().map(move |leaf| (id, leaf.span)));
     leaves.any(|(id, span)| {
         let raw = conversation.bytes_of(id.message, span);
-        // A short text is searched once.
-        let ends = [&raw[..raw.len().min(NEAR)], &raw[raw.len().saturating_sub(NEAR)..]];
-        let ends = if raw.len() <= NEAR { &ends[..1] } else { &ends };
-        ends.iter().any(|end| words.is_in(end))
+        let length = raw.len().min(SEARCHED);
+        phrases.is_in(&raw[..length]) || (raw.len() > SEARCHED && phrases.is_in(&raw[raw.len() - SEARCHED..]))
     })
 }
 
@@ -187,7 +186,7 @@ mod tests {
     fn clients_are_recognised_by_their_words() {
         let user = |text: &str| format!(r#"{{"role":"user","content":{}}}"#, serde_json::json!(text));
         let answer = r#"{"role":"assistant","content":"well"}"#;
-        let far = "x ".repeat(NEAR);
+        let far = "x ".repeat(SEARCHED);
         for (messages, expected) in [
             (vec![user("hello")], None),
             (vec![user("hello"), answer.to_owned(), user("go on")], None),
@@ -276,7 +275,7 @@ mod tests {
     fn words_are_found_on_any_processor() {
         let far = "anchor <state ".repeat(30);
         for words in [ASKED, CONTINUED] {
-            for finder in [Finder::new(words), Finder::walked(words)] {
+            for finder in [Finder::new(words), Finder::automaton(words)] {
                 for word in words {
                     for text in [(*word).to_owned(), format!("{far}{word}"), format!("{word}{far}")] {
                         assert!(finder.is_in(text.as_bytes()), "{text}");

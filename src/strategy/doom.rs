@@ -3,7 +3,7 @@
 use crate::conversation::{Conversation, Digest, Part, PartId, PartKind, Role};
 
 /// The number of equal calls in a row that make a loop.
-pub const LEAST: u32 = 3;
+pub const MIN_CALLS: u32 = 3;
 
 /// A call made several times in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct DoomLoop {
     pub tool: Box<str>,
     /// How many times in a row it was called.
     pub calls: u32,
-    /// Whether the results were equal too; if not, the agent is probably waiting for something. `None` if there are
+    /// Whether the results were equal too. If not, the agent is probably waiting for something. `None` if there are
     /// fewer than two results.
     pub same_results: Option<bool>,
 }
@@ -26,7 +26,7 @@ pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
     let first_key = first_key?;
     let mut repeats = vec![last];
     repeats.extend(calls.take_while(|(_, key)| *key == Some(first_key)).map(|(call, _)| call));
-    if repeats.len() < LEAST as usize {
+    if repeats.len() < MIN_CALLS as usize {
         return None;
     }
     Some(DoomLoop {

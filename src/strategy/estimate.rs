@@ -1,23 +1,24 @@
 //! Fixed estimates of tokens from text, as known agents make them, for triggers that should fire when theirs do.
 //!
-//! None of them is accurate for all texts; only the provider's figures say what a prompt really has. They also differ
-//! in what they count: bytes, characters, or UTF-16 code units.
+//! None of them is accurate for all texts: only the provider's figures tell how many tokens a prompt has. They also
+//! differ in what they count: bytes, characters, or UTF-16 code units.
 
 /// How tokens are estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Estimate {
     /// Not at all: the provider's figures are used.
     Usage,
-    /// Four UTF-16 code units per token, each text rounded to the nearest.
+    /// Four UTF-16 code units per token. Each text is rounded to the nearest token.
     Chars4Round,
-    /// Four UTF-16 code units per token, names of roles included, the sum over all messages rounded up.
+    /// Four UTF-16 code units per token, names of roles included. The sum over all messages is rounded up.
     Chars4Ceil,
     /// Four characters per token, each text rounded down.
     Chars4Floor,
-    /// Two tokens per five characters, plus a constant for each message and medium; names, arguments and ids in bytes.
+    /// Two tokens per five characters, plus a constant for each message and medium. Each byte of names, arguments and
+    /// ids counts as a character.
     Chars2In5,
-    /// A quarter of a token per ASCII character and one and a half per other one; long texts and results at four code
-    /// units per token.
+    /// A quarter of a token per ASCII character, and one and a half per UTF-16 code unit of other characters. Long texts
+    /// and results count four code units per token.
     Weighted,
     /// Four bytes per token, each text rounded up.
     Bytes4Ceil,
@@ -29,8 +30,8 @@ const PER_MESSAGE: u64 = 12;
 const PER_MEDIUM: u64 = 256;
 /// Tokens that [`Estimate::Weighted`] adds for each medium.
 const WEIGHTED_MEDIUM: u64 = 3_000;
-/// UTF-16 code units beyond which [`Estimate::Weighted`] no longer tells characters apart.
-const LONG: u64 = 100_000;
+/// A text with more UTF-16 code units than this is long for [`Estimate::Weighted`].
+const LONG_TEXT: u64 = 100_000;
 
 /// The contents of a message, as far as they are counted.
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,11 +103,11 @@ fn utf16(text: &str) -> u64 {
 
 fn weighted(text: &str) -> u64 {
     let units = utf16(text);
-    if units > LONG {
+    if units > LONG_TEXT {
         return units / 4;
     }
     let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
-    // In quarters of a token: 1 per ASCII character, 6 per other code unit.
+    // In quarters of a token: 1 for each ASCII character, 6 for each other code unit.
     (ascii + 6 * (units - ascii)) / 4
 }
 

@@ -1,7 +1,7 @@
-//! Whether what was written to the provider's cache is found there again.
+//! Whether entries that were written to the provider's cache are found there again.
 //!
-//! A server may bill writes and keep none of them, or requests may reach one of several caches. The tokens that it
-//! reports as read tell.
+//! A server may bill writes and keep none of them, or each request may reach another one of several caches. The number
+//! of tokens that the server reports as read shows this.
 
 use super::gate::Rates;
 
@@ -11,23 +11,24 @@ pub enum Outlook {
     /// Nothing speaks against it.
     #[default]
     Fair,
-    /// Few of the threads went on.
+    /// Few of the threads made another request.
     SeldomGoesOn,
-    /// What they wrote was not found again.
+    /// The entries that they wrote were not found again.
     SeldomKept,
-    /// Some of what they wrote was found again.
+    /// Some of the entries that they wrote were found again.
     Kept,
 }
 
-/// What was found so far of what should be read: by one thread, or by all of a sender's.
+/// What requests have found so far of the entries that they should read: those of one thread, or of all threads of a
+/// sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// How often in a row it was missing, together with the rest of the history.
+    /// How many requests in a row have found nothing of their history.
     missing: u32,
     /// For how many more requests nothing new is written because of that.
     rests: u32,
-    /// Whether something of a history was found: if it is missing now, that is most likely another one of several
-    /// caches.
+    /// Whether some of a history was found once. If nothing is found now, the request has most likely reached another
+    /// one of several caches.
     is_kept: bool,
 }
 
@@ -40,12 +41,12 @@ impl Findings {
             return Self { missing: 0, rests: 0, is_kept };
         }
         let missing = self.missing.saturating_add(1);
-        if is_kept && missing < MOST_CACHES {
+        if is_kept && missing < MAX_CACHES {
             return Self { missing, is_kept, ..self };
         }
-        let missing = if is_kept { MOST_MISSING } else { missing };
-        let is_enough = missing.checked_sub(MOST_MISSING).is_some_and(|more| more % tries == 0);
-        let rests = if is_enough { 1 << (missing.min(MOST_RESTS) * 3 / 2 - 1) } else { 0 };
+        let missing = if is_kept { MAX_MISSES } else { missing };
+        let is_enough = missing.checked_sub(MAX_MISSES).is_some_and(|more| more % tries == 0);
+        let rests = if is_enough { 1 << (missing.min(MAX_COUNTED_MISSES) * 3 / 2 - 1) } else { 0 };
         Self { missing, rests: rests.max(self.rests), is_kept: false }
     }
 
@@ -60,71 +61,72 @@ impl Findings {
         self.rests > 0
     }
 
-    /// Whether something of a history was found, as far as is known.
+    /// Whether some of a history was found once, as far as is known.
     pub fn is_kept(self) -> bool {
         self.is_kept
     }
 
-    /// The findings of a cache in which nothing should have been read yet.
+    /// The findings for a cache from which no request should have read yet.
     pub fn first(outlook: Outlook) -> Self {
         Self { is_kept: outlook == Outlook::Kept, ..Self::default() }
     }
 }
 
-/// After this many misses in a row nothing is written for a while, longer each time.
-const MOST_MISSING: u32 = 2;
-/// The same if something was read before: requests may reach one of this many caches, each of which must be filled.
-const MOST_CACHES: u32 = 8;
-/// The number of misses that a rest's length grows with, at most.
-const MOST_RESTS: u32 = 6;
+/// After this many misses in a row nothing is written for a while, and for longer each time.
+const MAX_MISSES: u32 = 2;
+/// The same if some of a history was found before: each request may reach one of this many caches, and all of them must
+/// be filled.
+const MAX_CACHES: u32 = 8;
+/// Misses beyond this number no longer make the next rest longer.
+const MAX_COUNTED_MISSES: u32 = 6;
 
-/// What was found of what should be read.
+/// What a request has found of the entry that it should read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Some of the history.
+    /// Some of the history, with certainty.
     History,
-    /// Most of all bytes, which may be no more than instructions.
+    /// Most of the bytes, which may be no more than the instructions.
     Most,
     /// Little or nothing.
     Nothing,
 }
 
-/// What should be read with a request thanks to the gateway's marks.
+/// What a request should read from the cache thanks to the gateway's marks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
-    /// Its bytes.
+    /// The bytes that it should read.
     pub bytes: f64,
     /// Bytes in front of these that are read thanks to the client's marks.
     pub before: f64,
     /// The tokens of both, if reported.
     pub tokens: Option<u64>,
-    /// The fewest tokens that are read if anything of the history is, if known.
+    /// The fewest tokens that are read if any of the history is, if known.
     pub least: Option<u64>,
     /// The rates that were assumed.
     pub rates: Rates,
 }
 
 impl Expected {
-    /// How many of the bytes were missing, if the provider reported having read and written so many tokens. That
-    /// something was read alone proves nothing: tools and instructions are cached by themselves.
+    /// How many of the bytes were missing, given the tokens that the provider reported as read and as written. That
+    /// some were read does not prove that the history was, because tools and instructions are cached separately.
     pub fn missing(&self, read: u64, written: u64) -> f64 {
         match self.tokens {
             Some(tokens) => {
                 let unread = tokens.saturating_sub(read) as f64 / tokens.max(1) as f64;
                 ((self.before + self.bytes) * unread).min(self.bytes)
             }
-            // Not every provider reports reads; one that reports writes does.
+            // Not every provider reports reads, but one that reports writes does.
             None if read == 0 && written > 0 => self.bytes,
             None => 0.0,
         }
     }
 
-    /// Whether most of it was found, if so much was missing.
+    /// Whether most of the bytes were found, if `missing` of them were missing.
     pub(super) fn is_there(&self, missing: f64) -> bool {
         missing <= self.bytes / 2.0
     }
 
-    /// What was found, if so many bytes were missing and the provider may have reported so many tokens as read.
+    /// What was found, if `missing` bytes were missing and the provider has reported `read` tokens as read, or 0.
     pub fn found(&self, missing: f64, read: u64) -> Found {
         if self.least.is_some_and(|least| read >= least) {
             Found::History

@@ -4,9 +4,10 @@
 //! read. An event happens only for one of the [`Reason`]s. The most common one follows the ski-rental rule, which
 //! bounds the loss: whatever the conversation does afterwards, it costs at most twice the best choice in hindsight.
 
-/// How much more than without the gateway a thread may cost, whichever request is its last, as a share. It bounds both
-/// events that do not have to be now and cache marks on the history of a client that sets none. For marks it is enough
-/// to cache the whole of an agent's second and third request; without a bound they could cost up to a quarter more.
+/// How much more than without the gateway a thread may cost, as a share, whichever request turns out to be its last.
+/// It bounds events that do not have to happen now, and cache marks on the history of a client that sets none. For
+/// marks the bound is wide enough to cache all of an agent's second and third request; without it they could cost up
+/// to a quarter more.
 pub const MOST_LOSS: f64 = 0.15;
 
 /// Why an event is allowed.
@@ -16,13 +17,13 @@ pub enum Reason {
     Window,
     /// The provider's cache of this thread has expired.
     Cold,
-    /// The provider reads prompts from its cache at no discount, so that every token is paid in full every time.
+    /// The provider gives no discount on what it reads from its cache, so every token is paid in full every time.
     Uncached,
     /// What resending the stale tokens has cost so far has reached what clearing them costs.
     BreakEven,
     /// The conversation's own budget demands it.
     Budget,
-    /// Always, as soon as the policy has something to clear, as in agents that write their own history.
+    /// The policy has something to clear, which is reason enough, as it is for agents that edit their own history.
     Eager,
 }
 
@@ -79,24 +80,25 @@ pub struct Candidate {
     pub rent: f64,
 }
 
-/// What a thread has cost, and would have cost untouched, in bytes of plain input, assuming a perfect prefix cache.
+/// What a thread has cost, and what it would have cost without events, in bytes of plain input. Assumes a perfect
+/// prefix cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Account {
     /// The cost as it was sent.
     pub paid: f64,
-    /// The cost untouched.
+    /// The cost without events.
     pub direct: f64,
 }
 
 impl Account {
-    /// The most that an event may cost for the thread to cost at most `loss` (a share) more than untouched, whatever
-    /// follows: without further events no request costs more than untouched.
+    /// The most that an event may cost if the thread is to cost at most `loss` (a share) more than without events.
+    /// This holds whatever follows, because no later request costs more than it would have without events.
     pub fn allowance(&self, loss: f64) -> f64 {
         ((1.0 + loss) * self.direct - self.paid).max(0.0)
     }
 }
 
-/// The candidates from one on.
+/// All candidates from one of them on.
 struct Suffix {
     /// The index of the first of them.
     from: usize,
@@ -111,7 +113,7 @@ struct Suffix {
 /// A cut that pays.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {
-    /// How many of the candidates stay: the first ones.
+    /// The index of the first candidate that is cleared; all later ones are cleared too.
     pub from: usize,
     /// By how much the rent exceeds the price of cutting, in bytes of plain input.
     pub gain: f64,
@@ -119,8 +121,8 @@ pub struct Cut {
     pub price: f64,
 }
 
-/// The suffixes of `candidates`, the shortest first. The price of each is that of writing again what stands behind the
-/// cut; `tail` as in [`break_even`].
+/// The suffixes of `candidates`, the shortest first. The price of each is the cost of writing again what stands behind
+/// the cut; `tail` is as in [`break_even`].
 fn suffixes(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -135,12 +137,12 @@ fn suffixes(
     })
 }
 
-/// The cut to make: clears the suffix of `candidates` whose rent exceeds the price of cutting in front of it by the
-/// most. `None` if there is none whose rent reaches `alpha` times that price.
+/// The cut to make: it clears the suffix of `candidates` whose rent exceeds `alpha` times the price of cutting in front
+/// of it by the most. `None` if no suffix has a rent that reaches this product.
 ///
 /// The candidates are in order of position. `tail(item)` returns the bytes from the start of an item to the end of
-/// what was sent, as they were sent; what is freed there need not be written again. `may_go(bytes)` tells whether so
-/// many bytes may be freed. No cut costs more than `most`, in bytes of plain input.
+/// what was sent, as they were sent; bytes that the cut frees need not be written again. `may_go(bytes)` tells whether
+/// so many bytes may be freed. No cut costs more than `most`, in bytes of plain input.
 pub fn break_even(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -160,19 +162,19 @@ pub fn break_even(
     best
 }
 
-/// The first candidate that the next event is expected to clear: that of the suffix that comes nearest to paying, among
-/// those that cost little more than `most`.
+/// The index of the first candidate that the next event is expected to clear. The event is expected to clear the suffix
+/// whose rent is the largest share of its price, among those that cost little more than `most`.
 pub fn nearest(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
     rates: Rates,
     most: f64,
 ) -> Option<usize> {
-    const SOON: f64 = 1.1;
+    const TOLERANCE: f64 = 1.1;
     let mut best = None::<(usize, f64)>;
     for Suffix { from, rent, price, .. } in suffixes(candidates, tail, rates) {
         let share = rent / price.max(1.0);
-        if price <= most * SOON && best.is_none_or(|(_, most)| share >= most) {
+        if price <= most * TOLERANCE && best.is_none_or(|(_, largest)| share >= largest) {
             best = Some((from, share));
         }
     }

@@ -42,13 +42,14 @@ impl Rung {
 pub struct Settings {
     /// Whether messages are ever dropped and new results ever cut.
     pub enabled: bool,
-    /// The newest turns that are kept as long as dropping the others is enough, the present one included.
+    /// How many of the newest turns, the present one included, are kept as long as dropping the others is enough.
     pub keep_turns: u32,
     /// The share of the usable window that an event must free, unless the prompt already exceeds that window.
     pub least: f64,
-    /// The share of the window (of the whole that shares are counted of) up to which no messages are dropped.
+    /// The size of the prompt from which on messages may be dropped, as a share of the window (of its
+    /// [`Whole`](super::window::Whole)).
     pub from: f64,
-    /// The most messages that may be sent, if limited: the oldest are dropped.
+    /// The most messages that may be sent, if limited. Beyond it the oldest are dropped.
     pub messages: Option<u32>,
 }
 
@@ -111,9 +112,11 @@ pub fn cut(places: &[Place], rung: Rung, need: &Need, settings: &Settings) -> Op
     };
     let enough = places.iter().position(|place| may(place) && place.frees >= need.wanted);
     // A later place may free less: the user's question stays, and so does what has to follow it.
-    let most =
-        || places.iter().enumerate().filter(|(_, place)| may(place)).max_by_key(|(_, place)| place.frees);
-    enough.or_else(|| most().map(|(at, _)| at))
+    let best = || {
+        let allowed = places.iter().enumerate().filter(|(_, place)| may(place));
+        allowed.max_by_key(|(_, place)| place.frees).map(|(at, _)| at)
+    };
+    enough.or_else(best)
 }
 
 /// How many bytes of each text to keep so that `wanted` bytes are removed: the largest are shortened first, down to the

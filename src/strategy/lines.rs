@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The number of lines that are looked up.
 const SAMPLE: usize = 8;
-/// How many of every four lines must be found: some may have been changed.
-const OF_FOUR: usize = 3;
-/// A line with this many letters and digits hardly occurs in another text by chance.
-const TELLING: usize = 12;
-/// Flag in the digests of such telling lines.
+/// How many of every four lines must be found, since some may have been changed.
+const MIN_FOUND_OF_FOUR: usize = 3;
+/// A line with at least this many letters and digits is telling: it hardly occurs in another text by chance.
+const TELLING_LEN: usize = 12;
+/// Flag in the digests of telling lines.
 const IS_TELLING: u64 = 1;
 
 /// Digests of lines, in order, without blank ones.
@@ -45,7 +45,7 @@ impl Lines {
     /// Whether most of these lines are among the sorted lines of another text. True if there are none.
     pub fn stand_in(&self, sorted: &Self) -> bool {
         let found = self.0.iter().filter(|digest| sorted.0.binary_search(digest).is_ok()).count();
-        4 * found >= OF_FOUR * self.0.len()
+        4 * found >= MIN_FOUND_OF_FOUR * self.0.len()
     }
 }
 
@@ -66,7 +66,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
 fn digest(line: &str) -> Option<u64> {
     let line = without_number(line.trim()).trim();
     let counts = |c: &char| c.is_alphanumeric();
-    let is_telling = line.chars().filter(counts).nth(TELLING - 1).is_some();
+    let is_telling = line.chars().filter(counts).nth(TELLING_LEN - 1).is_some();
     let digest = xxh3_64(line.as_bytes()) & !IS_TELLING | u64::from(is_telling);
     (!line.is_empty()).then_some(digest)
 }
@@ -75,9 +75,10 @@ fn digest(line: &str) -> Option<u64> {
 fn without_number(line: &str) -> &str {
     let behind = line.strip_prefix('L').unwrap_or(line);
     let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());
-    let marks = ["→", "\t", r"\t", ":", "|"];
+    let separators = ["→", "\t", r"\t", ":", "|"];
     let is_numbered = line[..line.len() - behind.len()].ends_with(|c: char| c.is_ascii_digit());
-    marks.iter().find_map(|mark| behind.strip_prefix(mark)).filter(|_| is_numbered).unwrap_or(line)
+    let rest = separators.iter().find_map(|separator| behind.strip_prefix(separator));
+    rest.filter(|_| is_numbered).unwrap_or(line)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl Zone {
     }
 }
 
-/// What shares are relative to.
+/// What a share of the window is relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whole {
     /// The tokens that a prompt may have.
@@ -100,9 +100,9 @@ impl Settings {
     }
 }
 
-/// The assumed window of a model of which only the longest answer is known, which is all that many configurations know.
+/// The window to assume for a model if only the length of its longest answer is known, as in many configurations.
 pub fn guessed(max_output: u64) -> u64 {
-    max_output.saturating_mul(4).max(LEAST_GUESS)
+    max_output.saturating_mul(4).max(MIN_GUESSED_WINDOW)
 }
 
 /// The tokens of a window that are not available to the history.
@@ -124,14 +124,14 @@ pub fn history_budget(window: u64, taken: Taken) -> u64 {
     [system, summary, tools, answer].into_iter().fold(window, u64::saturating_sub)
 }
 
-/// The smallest window that is assumed.
-const LEAST_GUESS: u64 = 8192;
+/// The smallest window that [`guessed`] assumes.
+const MIN_GUESSED_WINDOW: u64 = 8192;
 /// The fewest tokens that are reserved for an answer.
-const LEAST_RESERVE: u64 = 4096;
-/// In a small window, at least one part in this many is kept for an answer.
-const SHORT_ANSWER: u64 = 8;
-/// An estimate may be wrong by one part in this many of the window.
-const MARGIN: u64 = 20;
+const MIN_RESERVE: u64 = 4096;
+/// An answer is short if it has at most the tokens of the window divided by this.
+const SHORT_ANSWER_DIVISOR: u64 = 8;
+/// An estimate may be wrong by as much as the window divided by this.
+const MARGIN_DIVISOR: u64 = 20;
 
 /// A prompt in a model's window, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,14 +150,14 @@ impl Gauge {
     /// The gauge of a request that asks for at most `max_output` tokens. At most half of the window is reserved.
     pub fn new(prompt: u64, window: u64, max_output: Option<u64>, settings: &Settings) -> Self {
         let asked = max_output.map(|asked| asked.min(settings.most_reserve.unwrap_or(u64::MAX)));
-        let reserve = settings.reserve_output.or(asked).unwrap_or(0).max(LEAST_RESERVE).min(window / 2);
+        let reserve = settings.reserve_output.or(asked).unwrap_or(0).max(MIN_RESERVE).min(window / 2);
         Self { prompt, window, reserve, margin: 0 }
     }
 
-    /// The same, for a prompt whose tokens are estimated from its bytes.
+    /// The same, with a margin because the tokens of the prompt are estimated from its bytes.
     #[must_use]
     pub fn estimated(self) -> Self {
-        Self { margin: self.window / MARGIN, ..self }
+        Self { margin: self.window / MARGIN_DIVISOR, ..self }
     }
 
     /// The tokens that a prompt may have.
@@ -166,9 +166,9 @@ impl Gauge {
     }
 
     /// Whether the prompt leaves no room for a short answer (a few thousand tokens, or fewer if fewer are `asked` for),
-    /// or is rejected by a provider that counts `counted_output` tokens of the answer with it.
+    /// or will be refused by a provider that adds `counted_output` tokens of the answer to it.
     pub fn leaves_no_room(&self, asked: Option<u64>, counted_output: u64) -> bool {
-        let short = asked.unwrap_or(u64::MAX).min(LEAST_RESERVE).min(self.window / SHORT_ANSWER);
+        let short = asked.unwrap_or(u64::MAX).min(MIN_RESERVE).min(self.window / SHORT_ANSWER_DIVISOR);
         (self.prompt + self.margin).saturating_add(counted_output.max(short)) > self.window
     }
 
@@ -225,11 +225,11 @@ impl Gauge {
     /// Whether the prompt may reach the trigger so soon that preparations must begin now.
     pub fn nears_trigger(&self, growth: Growth, settings: &Settings) -> bool {
         let trigger = self.share(settings.trigger, settings);
-        let sudden = self.usable() as f64 * SUDDEN;
-        let paces = [(USUAL_STEPS, growth.velocity), (LARGE_STEPS, growth.largest as f64), (1.0, sudden)];
-        let is_within =
-            |(steps, velocity)| self.steps_until(trigger, velocity).is_some_and(|left| left <= steps);
-        paces.into_iter().any(is_within)
+        let reaches_within =
+            |steps, velocity| self.steps_until(trigger, velocity).is_some_and(|left| left <= steps);
+        reaches_within(USUAL_STEPS, growth.velocity)
+            || reaches_within(LARGE_STEPS, growth.largest as f64)
+            || reaches_within(1.0, self.usable() as f64 * SUDDEN_STEP_SHARE)
     }
 
     /// Steps until the prompt has this many tokens; `None` if it does not grow.
@@ -238,28 +238,29 @@ impl Gauge {
     }
 }
 
-/// The trigger is near if this many steps at the usual pace reach it: a preparation takes as long as some of them.
+/// The trigger is near if this many steps of the average size reach it, because a preparation takes several steps.
 const USUAL_STEPS: f64 = 5.0;
-/// The same for steps as large as the largest so far: such steps come in a row.
+/// The trigger is near if this many steps of the largest size so far reach it, because large steps come in a row.
 const LARGE_STEPS: f64 = 3.0;
-/// The share of the usable window that an unprecedented step may add: a long result, a pasted document.
-const SUDDEN: f64 = 0.1;
+/// The share of the usable window that a single step may add without precedent: a long result, a pasted document.
+const SUDDEN_STEP_SHARE: f64 = 0.1;
 
 /// The number of steps over which the velocity is averaged.
 const STEPS: usize = 5;
-/// The fewest readings that are conclusive.
-const FEWEST: usize = 3;
-/// A velocity this many times the usual one is a spike.
-const SPIKE: f64 = 3.0;
-/// How quickly the usual velocity follows: the weight of the newest.
-const FOLLOW: f64 = 0.3;
+/// The fewest readings that give a velocity.
+const MIN_READINGS: usize = 3;
+/// A velocity that exceeds the usual one by this factor is a spike.
+const SPIKE_FACTOR: f64 = 3.0;
+/// The weight of the newest velocity in the usual one, which is an exponential moving average.
+const NEWEST_WEIGHT: f64 = 0.3;
 
 /// How fast a thread grows, from the tokens of its prompts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Velocity {
+    /// The tokens of the last prompt.
     last: Option<u64>,
-    /// What the last steps added. If a prompt is shorter than the one before it, room was made, and what that step
-    /// added is unknown.
+    /// The tokens that each of the last steps added. A step after which the prompt is shorter is left out: room was
+    /// made, and how much the step added is unknown.
     steps: Vec<u64>,
     usual: Option<f64>,
     count: usize,
@@ -300,22 +301,23 @@ impl Velocity {
         }
         self.last = Some(tokens);
         self.count += 1;
-        if self.count < FEWEST {
+        if self.count < MIN_READINGS {
             return Reading { velocity: 0.0, spike: false };
         }
         let velocity = self.mean();
-        let spike = self.usual.is_some_and(|usual| usual > 0.0 && velocity > SPIKE * usual);
-        self.usual = Some(self.usual.map_or(velocity, |usual| FOLLOW * velocity + (1.0 - FOLLOW) * usual));
+        let spike = self.usual.is_some_and(|usual| usual > 0.0 && velocity > SPIKE_FACTOR * usual);
+        let follow = |usual| NEWEST_WEIGHT * velocity + (1.0 - NEWEST_WEIGHT) * usual;
+        self.usual = Some(self.usual.map_or(velocity, follow));
         Reading { velocity, spike }
     }
 
-    /// How the thread grows; `None` until there are enough steps.
+    /// How the thread grows; `None` until it is known what as many steps added as are averaged.
     pub fn growth(&self) -> Option<Growth> {
         (self.steps.len() == STEPS).then(|| Growth { velocity: self.mean(), largest: self.largest })
     }
 
-    /// Tokens per step, over the last steps. Steps from before room was made count: the talk is the same, only its
-    /// level has dropped.
+    /// Tokens per step, over the last steps. Steps before an event that made room count as well, because the event
+    /// changes only the size of the prompt, not how fast it grows.
     fn mean(&self) -> f64 {
         self.steps.iter().sum::<u64>() as f64 / self.steps.len().max(1) as f64
     }

@@ -1,8 +1,8 @@
 //! Which old tool results may be cleared, and in what order.
 //!
-//! A policy never decides that a result is cleared; it says which may be, and in what order. Always protected: results
-//! that the model has not answered yet, tools and results that a rule names, and the newest results of each kind up to
-//! a number of tokens.
+//! A policy never decides that a result is cleared; it says which results may be cleared, and in what order. It always
+//! protects results that the model has not answered yet, and tools and results that a setting names. Most policies
+//! also protect the newest results of each kind, up to a number of tokens.
 
 use super::gate::{Candidate, Rates, Reason};
 use super::history::{Class, History, Item, Outcome};
@@ -16,7 +16,7 @@ pub use placeholder::{Cleared, placeholder};
 pub use settings::{Arguments, Policy, Protect, Settings, Weights, Within};
 pub use worth::{Passed, rent, weight};
 
-/// Bytes of text assumed per token, where policies weigh sizes against each other and lengths are asked for in tokens.
+/// Bytes of text assumed per token where policies compare sizes or settings give lengths in tokens.
 pub const BYTES_PER_TOKEN: u64 = 4;
 /// Approximate size of a placeholder in bytes.
 pub const PLACEHOLDER: u32 = 160;
@@ -26,10 +26,9 @@ fn frees(bytes: u32, result: &Outcome) -> u32 {
     bytes.saturating_sub(PLACEHOLDER).saturating_sub(result.stays)
 }
 
-/// Records that a request has passed: each result that could be cleared by now has cost the price of reading it once
-/// more.
+/// Records that a request has passed: it has paid once more for reading each result that could be cleared by now.
 ///
-/// Called once for every request of the thread, in order, whatever is cleared in the meantime.
+/// Called once for every request of the thread, in order. What events clear in the meantime makes no difference.
 pub fn step(history: &mut History, rates: Rates, settings: &Settings) {
     if settings.policy == Policy::Worth {
         return worth::step(history, rates, settings);
@@ -58,17 +57,18 @@ pub fn candidates(
         Some(Candidate { item: at, frees: frees(item.bytes, result), rent })
     };
     let images = newest_images(history, gone, settings);
-    let stays = |at: &usize| is_of_late(history, &history.items()[*at], settings) || images.contains(at);
+    let stays =
+        |at: &usize| is_in_protected_turn(history, &history.items()[*at], settings) || images.contains(at);
     open.into_iter().filter(|at| !stays(at)).filter_map(candidate).collect()
 }
 
-/// Whether a result belongs to the newest turns, whose results stay.
-fn is_of_late(history: &History, item: &Item, settings: &Settings) -> bool {
+/// Whether a result belongs to one of the newest turns, whose results stay.
+fn is_in_protected_turn(history: &History, item: &Item, settings: &Settings) -> bool {
     history.turn().saturating_sub(item.turn) < settings.protect.turns
 }
 
-/// The places of the newest results with images that are still sent: an agent that looks at a screen compares it with
-/// the last one.
+/// The places of the newest results with images that are still sent. They stay, because an agent that looks at a screen
+/// compares it with the one before.
 fn newest_images(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<usize> {
     let has_media =
         |at: &usize| history.items()[*at].result.as_deref().is_some_and(|result| result.has_media);
@@ -76,8 +76,8 @@ fn newest_images(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Set
     newest.take(settings.protect_images as usize).collect()
 }
 
-/// The results that may be cleared when the window is nearly full, the first to go first: all but those protected by
-/// name and those of the step in progress.
+/// The results that may be cleared when the window is nearly full, in the order in which they go: all but those that a
+/// setting protects and those of the step in progress.
 pub fn order(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) -> Vec<Candidate> {
     let mut all: Vec<(f64, Candidate)> = Vec::new();
     for (at, item) in history.items().iter().enumerate() {
@@ -100,6 +100,7 @@ pub fn allows(settings: &Settings, reason: Reason) -> bool {
     settings.enabled && settings.gate.contains(&reason)
 }
 
+/// Whether a result of `bytes` bytes may be cleared once it is old enough.
 fn may_go(bytes: u32, result: &Outcome, settings: &Settings) -> bool {
     result.clearable
         && bytes.saturating_sub(result.stays) > settings.smallest_bytes()
@@ -111,10 +112,11 @@ fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) ->
     let (mut views, mut others) = (0_u64, 0_u64);
     let protect = settings.protect;
     let mut out = Vec::new();
-    for at in walk(history, settings.within_step) {
+    for at in newest_first(history, settings.within_step) {
         let item = &history.items()[at];
         let Some(result) = item.result.as_deref() else { continue };
-        if is_of_late(history, item, settings) || gone(at) || !may_go(item.bytes, result, settings) {
+        let is_protected = is_in_protected_turn(history, item, settings);
+        if is_protected || gone(at) || !may_go(item.bytes, result, settings) {
             continue;
         }
         let (sum, limit) = match result.action.class {
@@ -137,8 +139,8 @@ fn open(history: &History, gone: &dyn Fn(usize) -> bool, settings: &Settings) ->
     out
 }
 
-/// The places of all results, those of the newest request first.
-fn walk(history: &History, within: Within) -> Vec<usize> {
+/// The places of all results, the newest first. `within` orders those of the same request.
+fn newest_first(history: &History, within: Within) -> Vec<usize> {
     let items = history.items();
     let mut places: Vec<usize> = history.results().iter().rev().copied().collect();
     if within == Within::Forward {

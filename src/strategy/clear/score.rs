@@ -1,21 +1,21 @@
-//! How much a result should stay, from 0 to 1. Ages and idle times are counted in turns.
+//! How much each policy wants to keep a result, as a score from 0 to 1. Ages and idle times are counted in turns.
 
 use crate::strategy::history::History;
 
 use super::settings::{Policy, Settings};
 
-/// Turns after which age has taken most of the score, for `oldest`, `priority` and `lru`.
-const AGE: f64 = 10.0;
-const SLOW_AGE: f64 = 15.0;
-const IDLE: f64 = 5.0;
-/// The score of a result that was never named again.
+/// Turns in which the scores of `oldest`, `priority` and `lru` decay to 1/e.
+const OLDEST_DECAY: f64 = 10.0;
+const PRIORITY_DECAY: f64 = 15.0;
+const LRU_DECAY: f64 = 5.0;
+/// The score by `lru` of a result that was never named again.
 const NEVER_NAMED: f64 = 0.3;
-/// The weights of importance: age, meaning (unknown, so one half), kind, references, flags.
-const IMPORTANCE: [f64; 5] = [0.30, 0.25, 0.20, 0.15, 0.10];
+/// The weights of age, meaning (unknown, so one half), kind, references and flags in `priority`.
+const PRIORITY_WEIGHTS: [f64; 5] = [0.30, 0.25, 0.20, 0.15, 0.10];
 /// The importance of tool results as a kind.
-const KIND: f64 = 0.3;
+const KIND_IMPORTANCE: f64 = 0.3;
 /// References beyond this number no longer count.
-const REFERENCES: f64 = 5.0;
+const MAX_REFERENCES: f64 = 5.0;
 
 /// The score of a result; the lowest goes first.
 pub(super) fn keep(history: &History, at: usize, settings: &Settings) -> f64 {
@@ -42,19 +42,19 @@ pub(super) fn keep(history: &History, at: usize, settings: &Settings) -> f64 {
 }
 
 fn oldest(age: f64) -> f64 {
-    libm::exp(-age / AGE)
+    libm::exp(-age / OLDEST_DECAY)
 }
 
 fn lru(idle: f64, references: f64) -> f64 {
-    if references > 0.0 { libm::exp(-idle / IDLE) } else { NEVER_NAMED }
+    if references > 0.0 { libm::exp(-idle / LRU_DECAY) } else { NEVER_NAMED }
 }
 
 fn priority(age: f64, references: f64) -> f64 {
-    let [by_age, meaning, kind, named, _] = IMPORTANCE;
-    by_age * libm::exp(-age / SLOW_AGE)
+    let [by_age, meaning, kind, named, _] = PRIORITY_WEIGHTS;
+    by_age * libm::exp(-age / PRIORITY_DECAY)
         + meaning * 0.5
-        + kind * KIND
-        + named * (references / REFERENCES).min(1.0)
+        + kind * KIND_IMPORTANCE
+        + named * (references / MAX_REFERENCES).min(1.0)
 }
 
 fn type_ttl(age: f64, ttl: f64) -> f64 {

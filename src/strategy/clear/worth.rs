@@ -1,9 +1,10 @@
 //! Clears first the results that are least likely to be needed again, in proportion to what keeping them costs.
 //!
-//! Every result has an expected number of quotes per request: later calls that repeat text from it. This rate depends
-//! on what the result is, grows with its size, and falls with its age and with the time since one of its files was
-//! named. A result may be cleared if sending it again and again costs more than losing it is expected to. Its *rent* is
-//! what it has cost so far beyond its worth, so that results that are doubtful to clear do not push for an event.
+//! A *quote* is a later call that repeats text from a result. Every result has a rate, the expected number of its
+//! quotes per request. The rate depends on what the result is, grows with its size, and falls with its age and with
+//! the time since one of its files was named. A result may be cleared if sending it again with every request is
+//! expected to cost more than losing it. Its *rent* is what it has cost so far beyond its worth. A result that is
+//! worth about what it costs has hardly any rent, so it does not bring an event nearer.
 //!
 //! The rates were fitted to recorded sessions of many agents. To fit them anew, count the later calls that quote the
 //! results of each kind, by size, age and idle time. In those sessions nearly all quotes come from views of files, a
@@ -19,32 +20,32 @@ use super::{BYTES_PER_TOKEN, frees, may_go};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::{Action, Class, History, Outcome};
 
-/// Quotes per request of a result of a thousand tokens, at its first request, by what the result is.
-const VIEW: f64 = 0.12;
-const VIEW_OF_CHANGED: f64 = 0.16;
-const SUPERSEDED: f64 = 0.004;
-const DIFF: f64 = 0.12;
-const DIFF_OF_OWN: f64 = 0.005;
-const LISTING: f64 = 0.02;
-const REST: f64 = 0.001;
+/// The rates of results of a thousand tokens at their first request, by what the result is.
+const VIEW_RATE: f64 = 0.12;
+const CHANGED_VIEW_RATE: f64 = 0.16;
+const SUPERSEDED_RATE: f64 = 0.004;
+const DIFF_RATE: f64 = 0.12;
+const OWN_DIFF_RATE: f64 = 0.005;
+const LISTING_RATE: f64 = 0.02;
+const OTHER_RATE: f64 = 0.001;
 /// Factor on the rate if the file had been changed before it was read.
-const AFTER_CHANGE: f64 = 0.5;
-/// Factor on the rate for views of a part of a file.
-const PART: f64 = 0.5;
-const PART_OF_CHANGED: f64 = 0.25;
-/// Factor on the rate of a part of a file that was changed in one of the last `LATE` requests: the next change is often
-/// close to it.
-const OF_LATE: f64 = 3.0;
-const LATE: u32 = 3;
+const AFTER_CHANGE_FACTOR: f64 = 0.5;
+/// Factors on the rate for views of a part of a file, by whether the file was changed since.
+const PART_FACTOR: f64 = 0.5;
+const CHANGED_PART_FACTOR: f64 = 0.25;
+/// Factor on the rate of a part of a file that was changed in one of the last `RECENT_REQUESTS`, because the next
+/// change is often close to it.
+const RECENT_CHANGE_FACTOR: f64 = 3.0;
+const RECENT_REQUESTS: u32 = 3;
 /// Factors on the rate for documents and data, and for files that are not the project's own.
-const DOCUMENT: f64 = 0.5;
-const FOREIGN: f64 = 0.4;
+const DOCUMENT_FACTOR: f64 = 0.5;
+const FOREIGN_FACTOR: f64 = 0.4;
 /// Exponents by which the rate grows with size and falls with idle time and age.
-const BY_SIZE: f64 = 0.8;
-const BY_IDLE: f64 = -1.1;
-const BY_AGE: f64 = -0.7;
-/// The exponent by age for results that show no code: they are quoted soon or never.
-const BY_AGE_OF_REST: f64 = -1.0;
+const SIZE_EXPONENT: f64 = 0.8;
+const IDLE_EXPONENT: f64 = -1.1;
+const AGE_EXPONENT: f64 = -0.7;
+/// The exponent by age for results that show no code.
+const OTHER_AGE_EXPONENT: f64 = -1.0;
 /// A thread is expected to continue for as many requests as it has had, within these bounds.
 const HORIZON: (f64, f64) = (5.0, 60.0);
 /// How many times cheaper losing a result must be than keeping it.
@@ -52,8 +53,9 @@ const MARGIN: f64 = 1.3;
 /// The read rate for which `regret_tokens` is stated.
 const USUAL_READ: f64 = 0.1;
 
-const DOCUMENTS: &[&str] = &["md", "mdx", "txt", "rst", "json", "yaml", "yml", "toml", "lock", "log", "csv"];
-const FOREIGN_PLACES: &[&str] = &[
+const DOCUMENT_EXTENSIONS: &[&str] =
+    &["md", "mdx", "txt", "rst", "json", "yaml", "yml", "toml", "lock", "log", "csv"];
+const FOREIGN_DIRECTORIES: &[&str] = &[
     "node_modules",
     "vendor",
     "site-packages",
@@ -66,109 +68,117 @@ const FOREIGN_PLACES: &[&str] = &[
     "tmp",
 ];
 
-/// A table of one power of the first integers: idle times and ages are counted in whole requests.
+/// The powers of the first integers with one exponent. Idle times and ages are whole numbers of requests.
 struct Powers(Vec<f64>);
 
-static IDLE: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_IDLE));
-static AGE: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_AGE));
-static AGE_OF_REST: LazyLock<Powers> = LazyLock::new(|| Powers::new(BY_AGE_OF_REST));
+static IDLE_POWERS: LazyLock<Powers> = LazyLock::new(|| Powers::new(IDLE_EXPONENT));
+static AGE_POWERS: LazyLock<Powers> = LazyLock::new(|| Powers::new(AGE_EXPONENT));
+static OTHER_AGE_POWERS: LazyLock<Powers> = LazyLock::new(|| Powers::new(OTHER_AGE_EXPONENT));
 
 impl Powers {
-    const MOST: usize = 2048;
+    const COUNT: usize = 2048;
 
     fn new(exponent: f64) -> Self {
-        Self((0..Self::MOST).map(|n| libm::pow(n.max(1) as f64, exponent)).collect())
+        Self((0..Self::COUNT).map(|n| libm::pow(n.max(1) as f64, exponent)).collect())
     }
 
+    /// The power of `n`, or of the largest integer in the table if `n` is larger.
     fn of(&self, n: u32) -> f64 {
-        self.0[(n as usize).min(Self::MOST - 1)]
+        self.0[(n as usize).min(Self::COUNT - 1)]
     }
 }
 
-/// How much of a result can be quoted: a factor by its size, and one by what its file is.
+/// Factors on the rate of a result: one by its size, and one by what its first file is.
 pub fn weight(bytes: u32, action: &Action) -> (f64, f64) {
-    let size = libm::pow(f64::from(bytes) / BYTES_PER_TOKEN as f64 / 1000.0, BY_SIZE);
+    let size = libm::pow(f64::from(bytes) / BYTES_PER_TOKEN as f64 / 1000.0, SIZE_EXPONENT);
     let Some(view) = action.views.first() else { return (size, 1.0) };
-    let ending = view.path.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let document = if DOCUMENTS.contains(&ending) { DOCUMENT } else { 1.0 };
-    let mut places = view.path.split('/');
-    let foreign = if places.any(|place| FOREIGN_PLACES.contains(&place)) { FOREIGN } else { 1.0 };
-    (size, document * foreign)
+    let extension = view.path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let document = if DOCUMENT_EXTENSIONS.contains(&extension) { DOCUMENT_FACTOR } else { 1.0 };
+    let mut components = view.path.split('/');
+    let is_foreign = components.any(|component| FOREIGN_DIRECTORIES.contains(&component));
+    (size, document * if is_foreign { FOREIGN_FACTOR } else { 1.0 })
 }
 
-/// What a result's rate of quotes depends on, apart from the request.
+/// What a result's rate depends on, apart from the request.
 struct Rating {
-    /// The rate while the agent is working on its file, and the last request for which that holds.
-    at_work: (f64, u32),
+    /// The rate up to request `recent_until`, as long as the last change of its file is recent.
+    recent: f64,
+    recent_until: u32,
     /// The rate after that.
     usual: f64,
     /// Whether the rate grows with the edits of the last requests.
     by_edits: bool,
     size: f64,
-    /// The last request that it was of use to, and the last one that showed it.
-    last: u32,
-    born: u32,
-    by_idle: &'static Powers,
-    by_age: &'static Powers,
+    /// The last request that it was of use to.
+    last_used: u32,
+    /// The last request that showed it.
+    shown: u32,
+    age_powers: &'static Powers,
 }
 
 impl Rating {
     fn of(result: &Outcome) -> Self {
-        let (class, born) = (result.action.class, result.shown);
+        let (class, shown) = (result.action.class, result.shown);
         let (size, file) = result.weight;
-        let of_changed = class == Class::View && result.edited && !result.superseded;
-        let by_edits = !result.superseded && !of_changed;
-        let usual = match class {
-            _ if result.superseded => SUPERSEDED,
-            Class::View if of_changed => {
-                VIEW_OF_CHANGED * part_of_changed(result, false) * again(result) * file
-            }
-            Class::View if is_part(result) => VIEW * PART * file,
-            Class::View => VIEW * file,
-            Class::Diff if result.of_edited => DIFF_OF_OWN,
-            Class::Diff => DIFF,
-            Class::Search => LISTING,
-            _ => REST,
-        };
-        let at_work = VIEW_OF_CHANGED * part_of_changed(result, true) * again(result) * file;
-        let at_work = if of_changed { (at_work, result.changed.saturating_add(LATE)) } else { (usual, 0) };
         let is_view = class == Class::View && !result.superseded;
-        let last = if is_view { result.named.max(born) } else { born };
+        let is_changed = is_view && result.edited;
+        let usual = match class {
+            _ if result.superseded => SUPERSEDED_RATE,
+            Class::View if is_changed => changed_view_rate(result, false),
+            Class::View if is_part(result) => VIEW_RATE * PART_FACTOR * file,
+            Class::View => VIEW_RATE * file,
+            Class::Diff if result.of_edited => OWN_DIFF_RATE,
+            Class::Diff => DIFF_RATE,
+            Class::Search => LISTING_RATE,
+            _ => OTHER_RATE,
+        };
+        let (recent, recent_until) = if is_changed {
+            (changed_view_rate(result, true), result.changed.saturating_add(RECENT_REQUESTS))
+        } else {
+            (usual, 0)
+        };
         let shows_code = matches!(class, Class::View | Class::Diff);
-        let by_age = if shows_code { &*AGE } else { &*AGE_OF_REST };
-        Self { at_work, usual, by_edits, size, last, born, by_idle: &IDLE, by_age }
+        Self {
+            recent,
+            recent_until,
+            usual,
+            by_edits: !result.superseded && !is_changed,
+            size,
+            last_used: if is_view { result.named.max(shown) } else { shown },
+            shown,
+            age_powers: if shows_code { &AGE_POWERS } else { &OTHER_AGE_POWERS },
+        }
     }
 
-    /// The rate of quotes at a request, and the number of requests since the result was last of use.
+    /// The rate at a request, and the number of requests since the result was last of use.
     ///
-    /// `busy` grows with the edits of the last requests: agents that edit also quote.
+    /// `busy` grows with the edits of the last requests, because agents that edit also quote.
     fn at(&self, now: u32, busy: f64) -> (f64, u32) {
-        let (rate, until) = self.at_work;
-        let rate = if now <= until { rate } else { self.usual };
+        let rate = if now <= self.recent_until { self.recent } else { self.usual };
         let rate = if self.by_edits { rate * busy } else { rate };
-        let (idle, age) = (1 + now.saturating_sub(self.last), 1 + now.saturating_sub(self.born));
-        (rate * self.size * self.by_idle.of(idle) * self.by_age.of(age), idle)
+        let (idle, age) = (1 + now.saturating_sub(self.last_used), 1 + now.saturating_sub(self.shown));
+        (rate * self.size * IDLE_POWERS.of(idle) * self.age_powers.of(age), idle)
     }
 }
 
-/// Factor on the rate of a view of a file that was changed since; `late`: in one of the last requests.
-fn part_of_changed(result: &Outcome, late: bool) -> f64 {
-    match is_part(result) {
-        true if late => PART_OF_CHANGED * OF_LATE,
-        true => PART_OF_CHANGED,
+/// The rate of a view of a file that was changed since, apart from its size.
+fn changed_view_rate(result: &Outcome, is_recent: bool) -> f64 {
+    let part = match is_part(result) {
+        true if is_recent => CHANGED_PART_FACTOR * RECENT_CHANGE_FACTOR,
+        true => CHANGED_PART_FACTOR,
         false => 1.0,
-    }
+    };
+    let after_change = if result.of_edited { AFTER_CHANGE_FACTOR } else { 1.0 };
+    let (_, file) = result.weight;
+    CHANGED_VIEW_RATE * part * after_change * file
 }
 
-/// Factor on the rate if the file had been changed before it was read.
-fn again(result: &Outcome) -> f64 {
-    if result.of_edited { AFTER_CHANGE } else { 1.0 }
-}
-
+/// Whether a result shows only a part of a file.
 fn is_part(result: &Outcome) -> bool {
     result.action.views.iter().any(super::super::View::is_range)
 }
 
+/// Factor on rates that grow with the edits of the last requests.
 fn busy(history: &History) -> f64 {
     f64::from(1 + history.recent_edits()).sqrt()
 }
@@ -190,8 +200,8 @@ pub struct Passed {
 }
 
 /// Records that a request has passed: the rent of each old result grows by what the request paid for it beyond its
-/// worth. Many requests may pass at once, as in a history not seen before, so this is computed result by result, not
-/// request by request.
+/// worth. Many requests may pass at once, as in a history that was not seen before, so [`rent`] adds them up later,
+/// result by result.
 pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
     let (regret, busy) = (regret(rates, settings), busy(history));
     history.pass(Passed { step: history.step(), read: rates.read, regret, busy });
@@ -341,27 +351,29 @@ mod tests {
     fn rate(result: &Outcome, now: u32, busy: f64) -> f64 {
         let (size, file) = result.weight;
         let first = match result.action.class {
-            _ if result.superseded => SUPERSEDED,
+            _ if result.superseded => SUPERSEDED_RATE,
             Class::View if result.edited => {
                 let part = match is_part(result) {
-                    true if now.saturating_sub(result.changed) <= LATE => PART_OF_CHANGED * OF_LATE,
-                    true => PART_OF_CHANGED,
+                    true if now.saturating_sub(result.changed) <= RECENT_REQUESTS => {
+                        CHANGED_PART_FACTOR * RECENT_CHANGE_FACTOR
+                    }
+                    true => CHANGED_PART_FACTOR,
                     false => 1.0,
                 };
-                VIEW_OF_CHANGED * part * if result.of_edited { AFTER_CHANGE } else { 1.0 } * file
+                CHANGED_VIEW_RATE * part * if result.of_edited { AFTER_CHANGE_FACTOR } else { 1.0 } * file
             }
-            Class::View if is_part(result) => VIEW * PART * file * busy,
-            Class::View => VIEW * file * busy,
-            Class::Diff if result.of_edited => DIFF_OF_OWN * busy,
-            Class::Diff => DIFF * busy,
-            Class::Search => LISTING * busy,
-            _ => REST * busy,
+            Class::View if is_part(result) => VIEW_RATE * PART_FACTOR * file * busy,
+            Class::View => VIEW_RATE * file * busy,
+            Class::Diff if result.of_edited => OWN_DIFF_RATE * busy,
+            Class::Diff => DIFF_RATE * busy,
+            Class::Search => LISTING_RATE * busy,
+            _ => OTHER_RATE * busy,
         };
         let named = result.action.class == Class::View && !result.superseded;
         let last = if named { result.named.max(result.shown) } else { result.shown };
         let code = matches!(result.action.class, Class::View | Class::Diff);
-        let by_age = if code { &AGE } else { &AGE_OF_REST };
-        first * size * IDLE.of(1 + now - last) * by_age.of(1 + now - result.shown)
+        let by_age = if code { &AGE_POWERS } else { &OTHER_AGE_POWERS };
+        first * size * IDLE_POWERS.of(1 + now - last) * by_age.of(1 + now - result.shown)
     }
 
     /// What one more request adds to the rent of a result in its present state.
