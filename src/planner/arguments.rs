@@ -1,8 +1,8 @@
 //! Abridging long texts in the arguments of old calls.
 //!
-//! All but the beginning of a long text, such as a written file, a patch or a script, is replaced by a line, and its
-//! full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as
-//! they are.
+//! A long text, such as a written file, a patch or a script, keeps only its beginning; a line replaces the rest, and the
+//! full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as they
+//! are.
 
 use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts, boundary};
 use crate::plan::LeafEdit;
@@ -18,31 +18,32 @@ use super::{Policy, Recall};
 const HEAD: usize = 200;
 /// Approximate bytes of the line that replaces the rest.
 const LINE: usize = 160;
-/// How many requests a call stays whole after it was made, unless the window demands room: recent writes are still
-/// being worked on.
-const FRESH: u32 = 10;
+/// A call stays whole for this many requests after it was made, unless the window demands room, because the agent may
+/// still be working on what it wrote.
+const RECENT_REQUESTS: u32 = 10;
 
 impl Before<'_> {
-    /// Clears what may be cleared, and abridges old calls, the oldest first, until enough is freed.
+    /// Extends the change `cleared`, which clears results, by abridging the calls before message `end`, the oldest
+    /// first, until enough is freed; `None` if no call is abridged.
     pub(super) fn abridge_for(
         &self,
         need: &Need,
         policy: &Policy,
         recall: Recall<'_>,
         cleared: Option<Change>,
-        kept: usize,
+        end: usize,
     ) -> Option<Change> {
         let clears = clear::allows(&policy.clear, Reason::Window);
         if !clears || !policy.ladder.enabled || policy.clear.arguments == clear::Arguments::Never {
             return None;
         }
         let mut change = cleared.unwrap_or_else(|| Change::nothing(self.empty_event()));
-        let end = PartId { message: self.conversation.messages.len() as u32, part: 0 };
-        let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(end);
+        let behind_all = PartId { message: self.conversation.messages.len() as u32, part: 0 };
+        let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(behind_all);
         let before = change.event.freed_bytes;
-        for candidate in self.long_calls(&policy.clear, 0, reads_nothing) {
+        for candidate in self.long_calls(&policy.clear, 0, no_rent) {
             let part = self.history().items()[candidate.item].part;
-            if change.event.freed_bytes >= need.wanted || part.message as usize >= kept {
+            if change.event.freed_bytes >= need.wanted || part.message as usize >= end {
                 break;
             }
             let Some((applied, save)) = decide(self.conversation, part, recall) else { continue };
@@ -59,21 +60,21 @@ impl Before<'_> {
         (change.event.abridged > 0).then_some(change)
     }
 
-    /// The calls with long texts that an event to save money may abridge, if the settings want that.
+    /// The calls with long texts that an event may abridge to save money, if the settings allow it.
     pub(super) fn old_arguments(&self, settings: &clear::Settings) -> Vec<Candidate> {
         if settings.arguments != clear::Arguments::Always {
             return Vec::new();
         }
         let read = self.rates.read;
-        self.long_calls(settings, FRESH, move |bytes, requests| read * bytes * requests)
+        self.long_calls(settings, RECENT_REQUESTS, move |bytes, requests| read * bytes * requests)
     }
 
-    /// The calls older than so many requests whose long texts are still sent, in order. `rent` is the cost of bytes
-    /// that were carried by so many further requests.
+    /// The calls whose long texts are still sent and that were made at least `min_age` requests ago, in order.
+    /// `rent(bytes, requests)` is the cost of bytes that were sent again with so many requests beyond that age.
     fn long_calls(
         &self,
         settings: &clear::Settings,
-        fresh: u32,
+        min_age: u32,
         rent: impl Fn(f64, f64) -> f64,
     ) -> Vec<Candidate> {
         let (history, gone, tail) = (self.history(), self.cleared(), self.conversation.tail());
@@ -81,7 +82,7 @@ impl Before<'_> {
         let long = items.filter(|(at, item)| item.long > 0 && !gone(*at));
         let old = long.filter_map(|(at, item)| {
             let tool = self.conversation.part(item.part)?.tool()?;
-            let age = history.step().checked_sub(item.step + fresh)?;
+            let age = history.step().checked_sub(item.step + min_age)?;
             let result = self.conversation.result_of(item.part)?;
             let is_sent = (result.message as usize) < self.sent.min(tail);
             let may_go = is_sent && !settings.protected_tools.matches(tool);
@@ -93,11 +94,11 @@ impl Before<'_> {
 }
 
 /// A rent of zero, for events that do not weigh costs.
-const fn reads_nothing(_bytes: f64, _requests: f64) -> f64 {
+const fn no_rent(_bytes: f64, _requests: f64) -> f64 {
     0.0
 }
 
-/// Bytes saved by abridging a call.
+/// Bytes saved by abridging a call; 0 if it has no long texts or is signed.
 pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
     if conversation.part(id).is_none_or(|part| part.is_sealed() || part.span.len() < LONG) {
         return 0;
@@ -107,20 +108,21 @@ pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
     u32::try_from(free).unwrap_or(u32::MAX)
 }
 
-/// The digest of what a call says, if it could be abridged.
+/// The digest of a call's tool and arguments, if the call can be abridged.
 pub(super) fn content(conversation: &Conversation, id: PartId) -> Option<Digest> {
     (is_call(conversation, id) && frees(conversation, id) > 0).then(|| conversation.call_digest(id))?
 }
 
+/// The texts that are long enough to be abridged, with their indices.
 fn long<'a>(texts: &'a Texts<'_>) -> impl Iterator<Item = (usize, std::borrow::Cow<'a, str>)> {
     (0..texts.len()).filter_map(|at| Some((at, texts.get(at).filter(|text| text.len() >= LONG)?)))
 }
 
-/// The decision that abridges a call.
+/// The decision that abridges a call, and the full text to save; `None` if that would not make the call shorter.
 pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> Option<(Applied, Save)> {
     let content = content(conversation, id)?;
     let texts = conversation.argument_texts(id)?;
-    let text = saved(&texts)?;
+    let text = full_text(&texts)?;
     let output = decision::output_id(&[text.as_str().into()]);
     let recall = recall(&output);
     let (mut leaves, mut before, mut after) = (Vec::new(), 0, 0);
@@ -144,39 +146,40 @@ pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>
     (before > 0).then(|| (Applied { part: id, decision: decision.into() }, save))
 }
 
-/// The full text of what is removed; if it is of several arguments, each stands below a line that names it.
-fn saved(texts: &Texts<'_>) -> Option<String> {
+/// The full texts of the long arguments. If there are several, each is preceded by a line with its number. `None` if
+/// there is none.
+fn full_text(texts: &Texts<'_>) -> Option<String> {
     let long: Vec<_> = long(texts).map(|(_, text)| text).collect();
     if let [only] = &long[..] {
         return Some(only.to_string());
     }
     let count = long.len();
-    let told = long.iter().enumerate().map(|(at, text)| {
+    let numbered = long.iter().enumerate().map(|(at, text)| {
         let end = if text.ends_with('\n') { "" } else { "\n" };
         format!("[plimsoll: argument {} of {count}]\n{text}{end}", at + 1)
     });
-    (count > 0).then(|| told.collect::<Vec<_>>().join("\n"))
+    (count > 0).then(|| numbered.collect::<Vec<_>>().join("\n"))
 }
 
-/// The full text that a decision about a call refers to.
+/// The full text that a decision about a call refers to; `None` if it cannot be read.
 pub(super) fn full(conversation: &Conversation, decision: &Decision, id: PartId) -> Option<String> {
     let texts = conversation.argument_texts(id)?;
-    let text = saved(&texts)?;
+    let text = full_text(&texts)?;
     if decision.output == Some(decision::output_id(&[text.as_str().into()])) {
         return Some(text);
     }
-    // Older gateways saved the texts alone, and named the file by those.
+    // Older gateways saved the texts without numbers, and derived the id from those.
     Some(long(&texts).map(|(_, text)| text).collect::<Vec<_>>().join("\n\n"))
 }
 
-/// The beginning of a text, and a line for the rest.
+/// The beginning of a text, and a line that replaces the rest.
 fn abridged(text: &str, recall: &str) -> String {
     let head = &text[..boundary::floor(text, HEAD)];
     let (removed, total) = (text.len() - head.len(), text.len());
     format!("{head}\n\n[plimsoll: {removed} of {total} bytes of this argument removed here; {recall}]")
 }
 
-/// Whether a call still says what it said when the decision was made.
+/// Whether a decision abridges this call as it still is, and the call may be edited and has a result.
 pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     let is_open = conversation.part(applied.part).is_some_and(|part| !part.is_sealed());
     applied.decision.is_abridgement()
@@ -187,11 +190,11 @@ pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
 
 /// The arguments of a call with these edits applied.
 pub(super) fn sent(conversation: &Conversation, id: PartId, edits: &[(u32, LeafEdit)]) -> Option<String> {
-    let said = edits.iter().filter_map(|(at, edit)| match edit {
+    let replaced = edits.iter().filter_map(|(at, edit)| match edit {
         LeafEdit::Replace(text) => Some((*at as usize, &**text)),
         LeafEdit::Remove => None,
     });
-    conversation.argument_texts(id)?.with(said)
+    conversation.argument_texts(id)?.with(replaced)
 }
 
 /// Whether a part is a call.

@@ -1,24 +1,23 @@
 //! Keeps prompts long enough for the provider's cache: shortening new results may make a prompt too short to be
 //! cached.
 //!
-//! A provider caches no prompt below a minimum number of tokens. A prompt just above that is read at a tenth of the
-//! price with each later request; shortened below it, it is paid in full each time. Token counts are not known in
-//! advance, so in doubt nothing is shortened: that costs what it would cost without the gateway.
+//! A provider caches no prompt below a minimum number of tokens. A prompt just above the minimum is read at a tenth of
+//! the price with each later request; a shortened one below it is paid in full each time. Token counts are not known in
+//! advance, so in doubt nothing is shortened: then the prompt costs as much as without the gateway.
 
 use crate::conversation::{Conversation, Marks};
 
 use super::Facts;
 use super::decision::Applied;
 
-/// The most and the fewest bytes a token may have, where tokens have not been counted.
-const MOST_BYTES: f64 = 10.0;
-const FEWEST_BYTES: f64 = 2.0;
-/// A prompt with one part in so many of the required length will soon be cached if it grows as before. Shortened, it
-/// is paid in full until it reaches that length.
-const SOON: f64 = 2.0;
-/// The least number of requests assumed before a shortened prompt is long enough again: over these, shortening must
-/// cost no more than caching saves.
-const REQUESTS: f64 = 20.0;
+/// The most and the fewest bytes per token that are assumed of text whose tokens have not been counted.
+const MAX_BYTES_PER_TOKEN: f64 = 10.0;
+const MIN_BYTES_PER_TOKEN: f64 = 2.0;
+/// A prompt is expected to reach the minimum soon if this many times its length does.
+const GROWTH_FACTOR: f64 = 2.0;
+/// How many requests are assumed to pass before a shortened prompt reaches the minimum. Over these, shortening must
+/// cost no more than caching.
+const SHORT_REQUESTS: f64 = 20.0;
 
 /// A prompt with new results, before and after they are shortened.
 pub(super) struct Newborn<'a> {
@@ -31,10 +30,11 @@ pub(super) struct Newborn<'a> {
 }
 
 impl Newborn<'_> {
-    /// Whether the provider may cache the original but not the shortened prompt, and that is dearer in the long run.
+    /// Whether the provider may cache the original but not the shortened prompt, and the shortened one is dearer in the
+    /// long run.
     pub(super) fn falls_short(&self) -> bool {
         let facts = self.facts;
-        // Without marks nothing would be cached, and the length of a history held by the provider is not known.
+        // Without marks nothing would be cached. The length of a history that the provider holds is not known.
         let is_kept = self.conversation.marks.as_ref().is_none_or(Marks::are_in_history);
         if facts.min_prefix_tokens == 0 || !is_kept || self.conversation.continues.is_some() {
             return false;
@@ -56,17 +56,19 @@ impl Newborn<'_> {
         let frame = if facts.measured.is_none() { frame as u64 + facts.hidden_bytes } else { 0 };
         let whole = (behind + frame).saturating_sub(spared(old, from));
         let shorter = whole.saturating_sub(spared(new, 0));
-        // Without the gateway, results shortened earlier would have been longer, too.
+        // Without the gateway, results that were shortened earlier would have been longer, too.
         let untouched = whole + spared(old, 0);
         let least = facts.min_prefix_tokens as f64;
-        let may_be_kept = SOON * (counted + untouched as f64 / FEWEST_BYTES) >= least;
-        let is_kept_still = counted + shorter as f64 / MOST_BYTES >= least;
+        let may_be_kept = GROWTH_FACTOR * (counted + untouched as f64 / MIN_BYTES_PER_TOKEN) >= least;
+        let is_kept_still = counted + shorter as f64 / MAX_BYTES_PER_TOKEN >= least;
         if !may_be_kept || is_kept_still {
             return false;
         }
         let rates = facts.rates(true);
         let tokens = |bytes: u64| counted + bytes as f64 / facts.bytes_per_token.max(0.5);
-        tokens(shorter) * REQUESTS > tokens(untouched) * (rates.write + (REQUESTS - 1.0) * rates.read)
+        let uncached = tokens(shorter) * SHORT_REQUESTS;
+        let cached = tokens(untouched) * (rates.write + (SHORT_REQUESTS - 1.0) * rates.read);
+        uncached > cached
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn decide(
     shaped.extend(part.media().iter().map(|_| Leaf::Remove));
     *shaped.get_mut(at)? = Leaf::Replace(text);
     let leaves = super::newborn::leaf_edits(shaped, part, &texts);
-    let after = super::newborn::sent(&leaves, &texts) + if at < texts.len() { 0 } else { length };
+    let after = super::newborn::sent_len(&leaves, &texts) + if at < texts.len() { 0 } else { length };
     if after as u64 >= sent.unwrap_or(u64::MAX).min(said as u64) + media as u64 {
         return None;
     }

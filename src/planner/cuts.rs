@@ -1,7 +1,8 @@
 //! Where a history may be cut, and what a splice up to each such place would drop.
 //!
-//! Walks from the head of the conversation from place to place: what is dropped goes in whole units, and what remains
-//! around a gap must be a sequence that providers accept. This module does not judge which cut is best.
+//! A [`Walk`] goes through the history from place to place, beginning behind the head of the conversation. Messages are
+//! dropped in whole units, the messages between two places. What remains around a gap must be a sequence that providers
+//! accept, so some messages of a dropped unit may have to stay. This module does not judge which cut is best.
 
 use std::ops::Range;
 
@@ -11,9 +12,9 @@ use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::plan::{self, Plan};
 use crate::usage::Binding;
 
-/// The most ranges that all places together may have; beyond that some places are left out. A fragmented history has
-/// many ranges at each place.
-const RANGES: usize = 1 << 20;
+/// The most ranges that the cuts at all places may have together. A fragmented history has many ranges at each place;
+/// beyond this number every second place is left out.
+const MAX_RANGES: usize = 1 << 20;
 
 /// A place where a history may be cut, and what a splice up to it would drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,11 +23,12 @@ pub struct Cut {
     pub end: usize,
     /// Whether a turn of the user's begins there; otherwise it is a step of the newest turn.
     pub is_turn: bool,
-    taken: Taken,
-    /// A message of the user's own before the end that stays.
-    stays: Option<usize>,
-    /// A message that cannot directly follow what would stand before it, unless the text is inserted between them.
-    parted: Option<usize>,
+    dropped: Dropped,
+    /// The user's question that begins the newest turn, if the cut is within that turn. It stays.
+    question: Option<usize>,
+    /// The message before which the text must be inserted, if any: it could not follow the message that would
+    /// otherwise precede it.
+    text_before: Option<usize>,
     /// The first message behind the head of the conversation.
     head: usize,
 }
@@ -34,7 +36,7 @@ pub struct Cut {
 impl Cut {
     /// Bytes of the dropped messages that are text.
     pub fn bytes(&self) -> u64 {
-        self.taken.bytes
+        self.dropped.bytes
     }
 
     /// The dropped messages.
@@ -53,20 +55,20 @@ impl Cut {
     }
 
     /// Whether all of these messages, given in order, are dropped.
-    pub(super) fn takes_all(&self, messages: &[usize]) -> bool {
+    pub(super) fn drops_all(&self, messages: &[usize]) -> bool {
         let before = |end: usize| messages.partition_point(|message| *message < end);
         self.ranges().map(|range| before(range.end) - before(range.start)).sum::<usize>() == messages.len()
     }
 
     /// The ranges of dropped messages, ascending and disjoint.
     pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        self.taken.ranges.iter().map(|(first, end)| *first as usize..*end as usize)
+        self.dropped.ranges.iter().map(|(first, end)| *first as usize..*end as usize)
     }
 
-    /// The splice that inserts `text` there, in the requested layout if that is possible, else in one that is. Within
-    /// a turn the text goes before the newest words of the user.
+    /// The splice that makes this cut and inserts `text`, in the requested layout if that is possible, else in another
+    /// one. Within a turn the text goes before the question that begins the turn.
     ///
-    /// `None` if no provider would accept the result, or the history cannot be cut there.
+    /// `None` if no layout gives a request that providers accept.
     pub fn splice(
         &self,
         conversation: &Conversation,
@@ -74,46 +76,45 @@ impl Cut {
         text: &str,
         layout: &Layout,
     ) -> Option<Splice> {
-        let before = self.parted.or(self.stays).unwrap_or(self.end);
+        let before = self.text_before.or(self.question).unwrap_or(self.end);
         let splice = |layout: &Layout, at, leaf| Splice {
             rule: rule.into(),
-            drops: self.taken.ranges.clone().into(),
+            drops: self.dropped.ranges.clone().into(),
             layout: layout.clone(),
             at,
             leaf,
             text: text.into(),
-            bytes_before: self.taken.bytes,
+            bytes_before: self.dropped.bytes,
             bytes_after: text.len() as u64,
             output: None,
         };
         let inserted = |layout| splice(layout, PartId { message: before as u32, part: 0 }, 0);
         let appended =
             || last_text(conversation, self.head).map(|(at, leaf)| splice(&Layout::Appended, at, leaf));
-        let wanted = if *layout == Layout::Appended || (!self.is_turn && self.stays.is_none()) {
+        let wanted = if *layout == Layout::Appended || (!self.is_turn && self.question.is_none()) {
             appended()
         } else {
             Some(inserted(layout))
         };
         let others = [appended(), Some(inserted(&Layout::Answer)), Some(inserted(&Layout::User))];
-        let mut all = std::iter::once(wanted).chain(others).flatten();
-        all.find(|splice| {
+        std::iter::once(wanted).chain(others).flatten().find(|splice| {
             let plan = Plan { ops: splice.operations() };
             plan::check(conversation, &plan).is_ok()
         })
     }
 }
 
-/// Dropped messages.
+/// The messages that a cut drops.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Taken {
+struct Dropped {
     /// Disjoint ranges `first..end`, ascending.
     ranges: Vec<(u32, u32)>,
     /// Bytes of these messages that are text.
     bytes: u64,
 }
 
-impl Taken {
-    /// Adds a message behind all others.
+impl Dropped {
+    /// Adds a message, which must be behind all others.
     fn add(&mut self, conversation: &Conversation, message: usize) {
         self.bytes += conversation.messages[message].read_len() as u64;
         let at = message as u32;
@@ -123,18 +124,19 @@ impl Taken {
         }
     }
 
-    /// Removes a message, if it is one of them.
+    /// Keeps a message: removes it, if it is one of the dropped ones.
     fn keep(&mut self, conversation: &Conversation, message: usize) {
         let at = message as u32;
         let holds = |(first, end): &(u32, u32)| (*first..*end).contains(&at);
         let Some(range) = self.ranges.iter().position(holds) else { return };
         let (first, end) = self.ranges[range];
-        let apart = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
-        self.ranges.splice(range..=range, apart);
+        let rest = [(first, at), (at + 1, end)].into_iter().filter(|(first, end)| first < end);
+        self.ranges.splice(range..=range, rest);
         self.bytes -= conversation.messages[message].read_len() as u64;
     }
 
-    /// The gap right before a message that stays, and the role of the message before the gap.
+    /// The gap right before a message that stays, and the role of the message before the gap; `None` if there is no gap
+    /// there.
     fn gap(&self, conversation: &Conversation, stays: usize) -> Option<(Range<usize>, Role)> {
         let at = self.ranges.partition_point(|(_, end)| (*end as usize) < stays);
         let gap = self.ranges.get(at).map(|(first, end)| *first as usize..*end as usize)?;
@@ -143,11 +145,12 @@ impl Taken {
     }
 }
 
-/// The places where a history may be cut, in order. A new splice drops everything that the one in force, `since`, has
+/// The places where a history may be cut, in order. Each cut drops everything that the splice in force, `since`, has
 /// dropped.
 ///
-/// If the model's reasoning is `bound`, messages whose reasoning cannot be removed must be dropped too; there is no
-/// cut in front of one that stays. No place is behind message `sent`, nor within the step in progress.
+/// If the model's reasoning is `bound`, nothing in front of a message whose reasoning cannot be removed may change
+/// while that message is sent. Every cut therefore drops all such messages. No place is behind message `sent`, nor
+/// within the step in progress.
 pub fn cuts(
     conversation: &Conversation,
     since: Option<&Splice>,
@@ -164,13 +167,13 @@ pub fn cuts(
             continue;
         }
         walk.go_to(end);
-        if let Some(cut) = walk.cut().filter(|cut| cut.takes_all(&sealed)) {
-            ranges += cut.taken.ranges.len();
+        if let Some(cut) = walk.cut().filter(|cut| cut.drops_all(&sealed)) {
+            ranges += cut.dropped.ranges.len();
             cuts.push(cut);
         }
-        if ranges > RANGES {
+        if ranges > MAX_RANGES {
             thin_out(&mut cuts);
-            ranges = cuts.iter().map(|cut| cut.taken.ranges.len()).sum();
+            ranges = cuts.iter().map(|cut| cut.dropped.ranges.len()).sum();
         }
     }
     cuts
@@ -187,19 +190,19 @@ struct Walk<'c> {
     hosted: Hosted,
     /// The first message behind the head of the conversation.
     head: usize,
-    /// The user's last message before the step in progress.
-    newest: usize,
+    /// The user's last question before the step in progress.
+    newest_question: usize,
     /// The place that the walk has reached.
     at: usize,
     /// What a cut here would drop.
-    taken: Taken,
-    /// Dropped messages without which their neighbours could not follow each other: the text must be inserted in
-    /// their place. There is only one text.
-    parted: Option<Range<usize>>,
+    dropped: Dropped,
+    /// Dropped messages whose neighbours could not follow each other, so that the text must be inserted in their place.
+    /// There is only one text, hence at most one such gap.
+    text_gap: Option<Range<usize>>,
 }
 
 impl<'c> Walk<'c> {
-    /// `None` if there is nothing behind the head, or if what comes before is held by the provider.
+    /// `None` if there is nothing behind the head, or if the provider holds the history.
     fn new(conversation: &'c Conversation, since: Option<&'c Splice>, sealed: &'c [usize]) -> Option<Self> {
         let messages = &conversation.messages;
         let first_user = messages.iter().position(|message| message.index.starts_turn())?;
@@ -216,41 +219,42 @@ impl<'c> Walk<'c> {
             sealed,
             hosted: Hosted::of(conversation),
             head,
-            newest: newest.unwrap_or(first_user),
+            newest_question: newest.unwrap_or(first_user),
             at: head,
-            taken: Taken::default(),
-            parted: None,
+            dropped: Dropped::default(),
+            text_gap: None,
         })
     }
 
     /// Advances to the next place. The messages up to it are dropped or kept as a unit.
     fn go_to(&mut self, end: usize) {
-        let mut needed = self.unit(self.at..end);
+        let mut needed = self.drop_unit(self.at..end);
         if let Some(gone) = needed.take_if(|needed| self.must_go(needed)) {
-            (needed, self.parted) = self.said(gone.start..self.at);
+            (needed, self.text_gap) = self.place_text(gone.start..self.at);
         }
-        needed.into_iter().flatten().for_each(|at| self.taken.keep(self.conversation, at));
+        needed.into_iter().flatten().for_each(|at| self.dropped.keep(self.conversation, at));
         self.at = end;
     }
 
-    /// What is kept in place of needed messages that must be dropped, and where the text goes then: in their place,
-    /// unless an earlier gap needs it more.
-    fn said(&self, gone: Range<usize>) -> (Option<Range<usize>>, Option<Range<usize>>) {
-        let Some(earlier) = self.parted.clone() else { return (None, Some(gone)) };
-        if let answer @ Some(_) = self.answered(gone.clone()) {
+    /// Fills a gap whose neighbours cannot follow each other, although the messages needed between them must be
+    /// dropped: with the text or, if an earlier gap already has it, with an answer in one of the two gaps. Returns the
+    /// messages of that answer, and the gap where the text goes.
+    fn place_text(&self, gap: Range<usize>) -> (Option<Range<usize>>, Option<Range<usize>>) {
+        let Some(earlier) = self.text_gap.clone() else { return (None, Some(gap)) };
+        if let answer @ Some(_) = self.shortest_answer(gap.clone()) {
             return (answer, Some(earlier));
         }
-        (self.answered(earlier), Some(gone))
+        (self.shortest_answer(earlier), Some(gap))
     }
 
-    /// Whether one of these messages was dropped before: a dropped message never comes back.
-    fn comes_back(&self, needed: &Range<usize>) -> bool {
-        self.since.is_some_and(|since| needed.clone().any(|at| since.drops(at)))
+    /// Whether the splice in force has dropped one of these messages. A dropped message never comes back.
+    fn was_dropped(&self, messages: &Range<usize>) -> bool {
+        self.since.is_some_and(|since| messages.clone().any(|at| since.drops(at)))
     }
 
-    /// Whether one of these messages cannot be kept: it would come back, or it would freeze everything before it.
-    fn must_go(&self, needed: &Range<usize>) -> bool {
-        self.comes_back(needed) || needed.clone().any(|at| self.sealed.binary_search(&at).is_ok())
+    /// Whether one of these messages cannot be kept: it was dropped before, or nothing in front of it could change.
+    fn must_go(&self, messages: &Range<usize>) -> bool {
+        self.was_dropped(messages) || messages.clone().any(|at| self.sealed.binary_search(&at).is_ok())
     }
 
     /// The cut at the place reached, if one is allowed.
@@ -258,84 +262,95 @@ impl<'c> Walk<'c> {
         let (conversation, end) = (self.conversation, self.at);
         let is_turn = conversation.messages[end].index.starts_turn();
         let least = self.since.map_or(self.head, Splice::end);
-        // A finished turn is dropped as a whole or not at all; of the newest one, the question stays.
-        if end <= least || self.taken.ranges.is_empty() || (!is_turn && end < self.newest) {
+        // A finished turn is dropped as a whole or not at all. In the newest turn, the question stays.
+        if end <= least || self.dropped.ranges.is_empty() || (!is_turn && end < self.newest_question) {
             return None;
         }
-        let stays = (!is_turn && self.newest >= self.head).then_some(self.newest);
-        let mut taken = self.taken.clone();
-        if let Some(stays) = stays {
-            taken.keep(conversation, stays);
+        let question = (!is_turn && self.newest_question >= self.head).then_some(self.newest_question);
+        let mut dropped = self.dropped.clone();
+        if let Some(question) = question {
+            dropped.keep(conversation, question);
         }
-        let mut parted = self.parted.clone();
-        if parted.is_some() {
-            // The text is inserted elsewhere, and cannot separate a system note from the user.
-            let user = stays.unwrap_or(end);
-            let mut needed = self.instructed(user, &taken);
+        let mut text_gap = self.text_gap.clone();
+        if text_gap.is_some() {
+            // The text is inserted elsewhere, so it cannot separate a system note from the user message here.
+            let user = question.unwrap_or(end);
+            let mut needed = self.answer_after_note(user, &dropped);
             if let Some(gone) = needed.take_if(|needed| self.must_go(needed)) {
-                (needed, parted) = self.said(gone.start..user);
+                (needed, text_gap) = self.place_text(gone.start..user);
             }
-            needed.into_iter().flatten().for_each(|at| taken.keep(conversation, at));
+            needed.into_iter().flatten().for_each(|at| dropped.keep(conversation, at));
         }
-        let parted = parted.map(|gone| gone.end);
-        let cut = Cut { end, is_turn, taken, stays, parted, head: self.head };
-        Some(cut).filter(|cut| !cut.taken.ranges.is_empty())
+        if dropped.ranges.is_empty() {
+            return None;
+        }
+        let text_before = text_gap.map(|gap| gap.end);
+        Some(Cut { end, is_turn, dropped, question, text_before, head: self.head })
     }
 
-    /// Drops a unit: everything but system notes, or nothing if a part of it is not understood. What remains around a
-    /// gap must be a sequence that providers accept: no answer after an answer, no system note before a user message,
-    /// no system note after an answer. Returns the messages needed for that.
-    fn unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
+    /// Drops a unit: everything but system notes, or nothing if a part of it is not understood.
+    ///
+    /// What remains around a gap must be a sequence that providers accept: no answer after an answer, no system note
+    /// before a user message, no system note after an answer. Returns the messages that must be kept for that.
+    fn drop_unit(&mut self, messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
         let is_opaque = |at: usize| index(at).parts.iter().any(|part| part.kind() == PartKind::Opaque);
-        // What a splice has once dropped stays dropped.
+        // Tool definitions must stay, unless the splice in force has dropped them already.
         let has_tools = |at: usize| {
             index(at).parts.iter().any(Part::has_tools) && self.since.is_none_or(|since| !since.drops(at))
         };
-        if messages.clone().any(|at| is_opaque(at) || has_tools(at) || self.hosted.stuck[at]) {
-            return self.question(messages.start).or_else(|| self.instructed(messages.start, &self.taken));
+        if messages.clone().any(|at| is_opaque(at) || has_tools(at) || self.hosted.unpaired[at]) {
+            let question = self.question_between_answers(messages.start);
+            return question.or_else(|| self.answer_after_note(messages.start, &self.dropped));
         }
         for at in messages.clone().filter(|at| index(*at).role != Role::System) {
-            self.taken.add(self.conversation, at);
+            self.dropped.add(self.conversation, at);
         }
-        self.heard(messages)
+        self.words_before_note(messages)
     }
 
     /// The user's words before the first system note that stays, if the note would otherwise follow an answer.
-    fn heard(&self, mut messages: Range<usize>) -> Option<Range<usize>> {
+    fn words_before_note(&self, mut messages: Range<usize>) -> Option<Range<usize>> {
         let index = |at: usize| &self.conversation.messages[at].index;
         let note = messages.find(|at| index(*at).role == Role::System)?;
-        let (mut gap, before) = self.taken.gap(self.conversation, note)?;
-        let said = gap.rfind(|at| index(*at).starts_turn()).filter(|_| before == Role::Assistant)?;
-        Some(said..said + 1)
+        let (mut gap, before) = self.dropped.gap(self.conversation, note)?;
+        if before != Role::Assistant {
+            return None;
+        }
+        let words = gap.rfind(|at| index(*at).starts_turn())?;
+        Some(words..words + 1)
     }
 
     /// The user's question before an answer that stays, if the answer would otherwise follow another one.
-    fn question(&self, answer: usize) -> Option<Range<usize>> {
-        let (mut gap, before) = self.taken.gap(self.conversation, answer)?;
+    fn question_between_answers(&self, answer: usize) -> Option<Range<usize>> {
+        let (mut gap, before) = self.dropped.gap(self.conversation, answer)?;
         let index = |at: usize| &self.conversation.messages[at].index;
-        let is_alone = before == Role::Assistant && index(answer).role == Role::Assistant;
-        let question = gap.rfind(|at| index(*at).starts_turn()).filter(|_| is_alone)?;
+        if before != Role::Assistant || index(answer).role != Role::Assistant {
+            return None;
+        }
+        let question = gap.rfind(|at| index(*at).starts_turn())?;
         Some(question..question + 1)
     }
 
-    /// As few as possible of the messages after a system note that stays, if a user message would otherwise follow
-    /// it.
-    fn instructed(&self, user: usize, taken: &Taken) -> Option<Range<usize>> {
-        let (gap, before) = taken.gap(self.conversation, user)?;
+    /// The messages to keep after a system note that stays, as few as possible, if a user message would otherwise
+    /// follow it.
+    fn answer_after_note(&self, user: usize, dropped: &Dropped) -> Option<Range<usize>> {
+        let (gap, before) = dropped.gap(self.conversation, user)?;
         let role = |at: usize| self.conversation.messages[at].index.role;
         if before != Role::System || role(user) == Role::Assistant {
             return None;
         }
-        let first = gap.start..self.whole_to(&gap);
-        let shortest = if self.comes_back(&first) { None } else { self.answered(gap) };
+        let first = gap.start..self.unit_end(&gap);
+        let shortest = if self.was_dropped(&first) { None } else { self.shortest_answer(gap) };
         shortest.or(Some(first))
     }
 
-    /// The shortest answer among these messages that is still sent, with its results, if an answer is what is needed.
-    /// A message of reasoning alone does not count: bound reasoning is removed. One whose reasoning cannot be removed
-    /// is the last choice, because nothing before it could be changed if reasoning is bound.
-    fn answered(&self, gap: Range<usize>) -> Option<Range<usize>> {
+    /// The shortest answer among these messages that may be kept, with its results; `None` also if the messages do not
+    /// begin with an answer.
+    ///
+    /// A message of reasoning alone does not count, because bound reasoning is removed. An answer whose reasoning
+    /// cannot be removed is the last choice: if reasoning is bound, nothing before such an answer could change.
+    fn shortest_answer(&self, gap: Range<usize>) -> Option<Range<usize>> {
         let message = |at: usize| &self.conversation.messages[at];
         let is_answer = |at: usize| message(at).index.role == Role::Assistant;
         let says = |at: usize| message(at).index.parts.iter().any(|part| part.kind() != PartKind::Thinking);
@@ -343,22 +358,22 @@ impl<'c> Walk<'c> {
         if !is_answer(gap.start) {
             return None;
         }
-        let unit = |start: usize| (start < gap.end).then(|| start..self.whole_to(&(start..gap.end)));
+        let unit = |start: usize| (start < gap.end).then(|| start..self.unit_end(&(start..gap.end)));
         let units = std::iter::successors(unit(gap.start), |before| unit(before.end));
         let answers = units.filter_map(|mut unit| Some(unit.find(stands)?..unit.end));
         let bytes = |answer: &Range<usize>| answer.clone().map(|at| message(at).span.len()).sum::<usize>();
-        let is_stuck = |at: usize| {
+        let has_fixed_reasoning = |at: usize| {
             let mut parts = self.conversation.parts_of(at);
             parts.any(|(id, part)| part.kind() == PartKind::Thinking && !can_go(self.conversation, id))
         };
-        let least = |answer: &Range<usize>| (answer.clone().any(is_stuck), bytes(answer));
-        answers.filter(|answer| answer.clone().any(says) && !self.must_go(answer)).min_by_key(least)
+        let cost = |answer: &Range<usize>| (answer.clone().any(has_fixed_reasoning), bytes(answer));
+        answers.filter(|answer| answer.clone().any(says) && !self.must_go(answer)).min_by_key(cost)
     }
 
     /// The end of the unit that the first of these messages belongs to.
-    fn whole_to(&self, gap: &Range<usize>) -> usize {
-        let is_whole = |end: &usize| starts(self.conversation, *end) && !self.hosted.divides(*end);
-        (gap.start + 1..gap.end).find(is_whole).unwrap_or(gap.end)
+    fn unit_end(&self, messages: &Range<usize>) -> usize {
+        let is_end = |end: &usize| starts(self.conversation, *end) && !self.hosted.divides(*end);
+        (messages.start + 1..messages.end).find(is_end).unwrap_or(messages.end)
     }
 }
 
@@ -379,45 +394,42 @@ fn starts(conversation: &Conversation, at: usize) -> bool {
 
 /// Calls that the provider executes by itself.
 struct Hosted {
-    /// For each message, whether a call is open in front of it.
+    /// For each message, whether a call in front of it has its result in it or behind it.
     divided: Vec<bool>,
     /// For each message, whether it has a call without a result, or a result without a call.
-    stuck: Vec<bool>,
+    unpaired: Vec<bool>,
 }
 
 impl Hosted {
     fn of(conversation: &Conversation) -> Self {
         let count = conversation.messages.len();
-        let (mut stuck, mut open) = (vec![false; count], Vec::new());
-        // The number of calls that open and close at each message.
-        let (mut begin, mut end) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
+        let (mut unpaired, mut open) = (vec![false; count], Vec::new());
+        // For each message, how many calls become pending in front of it, and how many cease to be.
+        let (mut opened, mut closed) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
         for message in 0..count {
-            for (_, part) in
-                conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Hosted)
-            {
-                match (part.call_id(), part.tool()) {
-                    (Some(id), Some(_)) => open.push((id, message)),
-                    (Some(id), None) => match open.iter().rposition(|(known, _)| *known == id) {
-                        Some(at) => {
-                            let (_, call) = open.remove(at);
-                            begin[call + 1] += 1;
-                            end[message + 1] += 1;
-                        }
-                        None => stuck[message] = true,
-                    },
-                    (None, _) => {}
+            let parts = conversation.parts_of(message).map(|(_, part)| part);
+            for part in parts.filter(|part| part.kind() == PartKind::Hosted) {
+                let Some(id) = part.call_id() else { continue };
+                if part.tool().is_some() {
+                    open.push((id, message));
+                } else if let Some(at) = open.iter().rposition(|(call_id, _)| *call_id == id) {
+                    let (_, call) = open.remove(at);
+                    opened[call + 1] += 1;
+                    closed[message + 1] += 1;
+                } else {
+                    unpaired[message] = true;
                 }
             }
         }
         for (_, message) in open {
-            stuck[message] = true;
+            unpaired[message] = true;
         }
         let mut pending = 0;
-        let divided = begin.into_iter().zip(end).map(|(begin, end)| {
-            pending = pending + begin - end;
+        let divided = opened.into_iter().zip(closed).map(|(opened, closed)| {
+            pending = pending + opened - closed;
             pending > 0
         });
-        Self { divided: divided.collect(), stuck }
+        Self { divided: divided.collect(), unpaired }
     }
 
     /// Whether a cut in front of a message would separate a call from its result.

@@ -14,8 +14,8 @@ use super::room::MAX_PLACES;
 use super::splice::Splice;
 use super::{Policy, Recall, transcript};
 
-/// Bytes of text equivalent to the overhead of a message: about four tokens.
-const FRAME: u64 = 16;
+/// Bytes of text equivalent to the overhead of a message, which is about four tokens.
+const MESSAGE_OVERHEAD: u64 = 16;
 
 impl Before<'_> {
     /// The event that reduces the number of messages, if there are too many.
@@ -42,10 +42,11 @@ impl Before<'_> {
         self.unbound(change?)
     }
 
-    /// Drops as few of the oldest messages as leave no more than `most`, or else as many as possible.
+    /// The event that drops as few of the oldest messages as possible so that no more than `most` are left, or else as
+    /// many as possible.
     fn drop_oldest(&self, most: u32, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
         let cuts = self.cuts(policy);
-        // One note replaces them.
+        // A note replaces the dropped messages.
         let left = |cut: &Cut| (self.conversation.messages.len() - cut.count()) as u32 + 1;
         let enough = cuts.iter().filter(|cut| left(cut) <= most).take(MAX_PLACES);
         let mut places = enough.chain(cuts.iter().rev().take(MAX_PLACES));
@@ -54,7 +55,7 @@ impl Before<'_> {
         Some(Change { decided: Vec::new(), saves: save.into_iter().collect(), splice: Some(splice), event })
     }
 
-    /// A note at this cut that is shorter than what it replaces: short messages leave room for few words.
+    /// The longest of several notes at this cut that is shorter than the messages it replaces, which may be short.
     fn note_that_fits(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
         let shorter = |noted: &(Splice, Option<Save>)| self.is_shorter(&noted.0);
         let whole = self.note(cut, recall, usize::MAX).filter(shorter);
@@ -69,10 +70,9 @@ impl Before<'_> {
     /// Whether less is sent with a splice than without, counting the overhead of each message.
     fn is_shorter(&self, splice: &Splice) -> bool {
         let sizes = self.sizes();
-        let taken = splice.drops.iter().map(|(first, end)| sizes[*end as usize] - sizes[*first as usize]);
-        let (text, gone, stood) =
-            self.splice.map_or((0, 0, 0), |former| (former.bytes_after, former.dropped(), former.inserted()));
-        let fewer = (splice.dropped() + stood).saturating_sub(gone + splice.inserted());
-        taken.sum::<u64>() + text + FRAME * u64::from(fewer) > splice.bytes_after
+        let dropped = splice.drops.iter().map(|(first, end)| sizes[*end as usize] - sizes[*first as usize]);
+        let former_text = self.splice.map_or(0, |former| former.bytes_after);
+        let fewer = self.messages_with(self.splice).saturating_sub(self.messages_with(Some(splice)));
+        dropped.sum::<u64>() + former_text + MESSAGE_OVERHEAD * u64::from(fewer) > splice.bytes_after
     }
 }

@@ -1,7 +1,7 @@
-//! From stored decisions and shapers to a plan. Pure.
+//! Makes a plan from stored decisions, shapers and events. Pure.
 //!
-//! Old parts get exactly what was stored for them, unless the gate lets an event through. Newborn parts are
-//! decided here, once; the caller stores the decisions and saves the full texts before anything leaves, or drops
+//! Old parts are sent exactly as their stored decisions say, unless the gate lets an event through. Newborn parts are
+//! decided here, once. The caller stores the new decisions and saves the full texts before the request leaves, or drops
 //! both.
 
 mod action;
@@ -29,6 +29,7 @@ mod split;
 mod standing;
 mod transcript;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::conversation::{Carriers, Conversation, Part, PartId, PartKind};
@@ -70,14 +71,14 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The same for conversations that must not be marked.
+    /// The same policy for conversations that must not be marked.
     fn without_marks(&self) -> Self {
         let marks = marks::Settings { marks: false, anchors: false, ..self.marks };
         Self { marks, ..self.clone() }
     }
 }
 
-/// Looks up the decisions once made about each of some results; one call for all of them.
+/// Looks up the stored decisions about several results in one call; `None` for each result without one.
 pub type KnownDecisions<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>>>;
 
 /// What became of the end of the previous request.
@@ -112,13 +113,13 @@ pub struct Past<'a> {
     pub ready: Option<Splice>,
     /// Text to add below the user's first words, if the conversation begins with this request.
     pub opening: Option<&'a str>,
-    /// The number of messages in the last request to a model that binds its reasoning and refuses it if anything
-    /// before it has changed; 0 if there was none.
+    /// The number of messages in the last request to a model that refuses its own reasoning if anything before it has
+    /// changed; 0 if there was none.
     pub bound: usize,
 }
 
 impl Past<'_> {
-    /// Nothing is known.
+    /// The past of a request of which nothing is known.
     pub const fn nothing() -> Self {
         Self {
             sent: 0,
@@ -142,7 +143,7 @@ pub struct Outcome {
     pub plan: Plan,
     /// All decisions in force, the new ones last.
     pub applied: Vec<Applied>,
-    /// How many of them are new and must be stored.
+    /// How many of these are new and must be stored.
     pub fresh: usize,
     /// The full texts that new decisions refer to.
     pub saves: Vec<Save>,
@@ -184,7 +185,7 @@ impl Outcome {
             .map_or(is_full, |event| event.rung != Rung::Ready && (is_full || event.dropped > 0))
     }
 
-    /// Undoes the new decisions and the event with them; earlier decisions stay.
+    /// Undoes the new decisions and the event. Earlier decisions are in force again.
     pub fn forget_fresh(&mut self) {
         let old = self.applied.len() - std::mem::take(&mut self.fresh);
         self.applied.truncate(old);
@@ -226,19 +227,19 @@ impl Outcome {
     }
 
     /// Puts the event's decisions in place of those about the same parts, and its splice in place of the one in
-    /// force. Decisions about messages that a splice drops are set aside.
+    /// force. Decisions about messages that the splice drops are replaced too.
     fn put(&mut self, change: event::Change) {
         let event::Change { decided, saves, splice, event } = change;
-        let parts: std::collections::HashSet<PartId> = decided.iter().map(|applied| applied.part).collect();
-        let rests = |applied: &Applied| {
+        let parts: HashSet<PartId> = decided.iter().map(|applied| applied.part).collect();
+        let is_replaced = |applied: &Applied| {
             let message = applied.part.message as usize;
             parts.contains(&applied.part) || splice.as_ref().is_some_and(|splice| splice.drops(message))
         };
-        // Decisions of this very request that are decided differently now have never been sent.
+        // New decisions that are replaced have never been sent, so they need not be remembered.
         let old = self.applied.len() - self.fresh;
         let mut fresh = self.applied.split_off(old);
-        fresh.retain(|applied| !rests(applied));
-        (self.replaced, self.applied) = std::mem::take(&mut self.applied).into_iter().partition(rests);
+        fresh.retain(|applied| !is_replaced(applied));
+        (self.replaced, self.applied) = std::mem::take(&mut self.applied).into_iter().partition(is_replaced);
         self.fresh = fresh.len() + decided.len();
         self.applied.extend(fresh);
         self.applied.extend(decided);
@@ -253,7 +254,7 @@ impl Outcome {
 /// The sentence that tells a model where the full text with this id is.
 pub type Recall<'a> = &'a dyn Fn(&str) -> String;
 
-/// Plans one request.
+/// Plans one request: applies the stored decisions, decides newborn parts, and has an event made if one is due.
 pub fn plan(
     conversation: &Conversation,
     past: Past<'_>,
@@ -262,8 +263,8 @@ pub fn plan(
     recall: Recall<'_>,
 ) -> Outcome {
     let carriers = conversation.marks.as_ref().map(|marks| marks.carriers);
-    let own = (carriers == Some(Carriers::Nothing)).then(|| policy.without_marks());
-    let policy = own.as_ref().unwrap_or(policy);
+    let unmarked = (carriers == Some(Carriers::Nothing)).then(|| policy.without_marks());
+    let policy = unmarked.as_ref().unwrap_or(policy);
     let splice = past.splice.clone().filter(|splice| splice.fits(conversation));
     let mut outcome = Outcome { splice, ..Outcome::default() };
     for applied in past.applied {
@@ -274,24 +275,8 @@ pub fn plan(
     }
     reasoning::leave_out(conversation, past.applied, &mut outcome);
     split::place(conversation, &past, policy, &mut outcome);
-    let tail = conversation.tail();
-    apply_known(conversation, &past, past.sent..tail, &mut outcome);
-    let (old, saves) = (outcome.applied.len(), outcome.saves.len());
-    let mut view = newborn::View::new(past.applied);
-    for message in past.sent.max(tail)..conversation.messages.len() {
-        for (id, part) in conversation.parts_of(message) {
-            if part.kind() == PartKind::ToolResult {
-                newborn::decide(conversation, id, &policy.shape, recall, &mut view, &mut outcome);
-            }
-        }
-    }
-    let fresh = outcome.applied.len() - old;
-    let newborn = cache_minimum::Newborn { conversation, applied: &outcome.applied, fresh, facts };
-    if fresh > 0 && newborn.falls_short() {
-        outcome.applied.truncate(old);
-        outcome.saves.truncate(saves);
-        outcome.fresh -= fresh;
-    }
+    apply_known(conversation, &past, past.sent..conversation.tail(), &mut outcome);
+    decide_newborn(conversation, &past, policy, facts, recall, &mut outcome);
     let (sent, stable) = (past.sent, past.stable);
     if let Some(text) = past.opening.filter(|_| past.sent == 0) {
         outcome.applied.extend(opening::decide(conversation, text).inspect(|_| outcome.fresh += 1));
@@ -304,8 +289,36 @@ pub fn plan(
     outcome
 }
 
-/// Whether a decision still fits the part it names: the part must say what it said then, in a form that can be
-/// edited.
+/// Decides how the results that are new with the request are sent. Nothing is decided if the prompt would get too short
+/// for the provider's cache.
+fn decide_newborn(
+    conversation: &Conversation,
+    past: &Past<'_>,
+    policy: &Policy,
+    facts: &Facts,
+    recall: Recall<'_>,
+    outcome: &mut Outcome,
+) {
+    let (old, saves) = (outcome.applied.len(), outcome.saves.len());
+    let mut view = newborn::View::new(past.applied);
+    for message in past.sent.max(conversation.tail())..conversation.messages.len() {
+        for (id, part) in conversation.parts_of(message) {
+            if part.kind() == PartKind::ToolResult {
+                newborn::decide(conversation, id, &policy.shape, recall, &mut view, outcome);
+            }
+        }
+    }
+    let fresh = outcome.applied.len() - old;
+    let newborn = cache_minimum::Newborn { conversation, applied: &outcome.applied, fresh, facts };
+    if fresh > 0 && newborn.falls_short() {
+        outcome.applied.truncate(old);
+        outcome.saves.truncate(saves);
+        outcome.fresh -= fresh;
+    }
+}
+
+/// Whether a decision still fits the part that it names: the part must have the same content as when it was decided, in
+/// a form that can be edited.
 fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     conversation.part(applied.part).is_some_and(|part| match part.kind() {
         PartKind::ToolResult => {
@@ -319,20 +332,20 @@ fn fits(conversation: &Conversation, applied: &Applied) -> bool {
     })
 }
 
-/// Handles parts of a history that is not known as a whole, because the client has compacted or edited it. Earlier
-/// decisions about the very same results still apply; everything else there is old and stays as it is.
+/// Applies earlier decisions to parts of a history that is not known as a whole, because the client has compacted or
+/// edited it. Decisions about the very same results still apply. Everything else there is old and stays as it is.
 fn apply_known(
     conversation: &Conversation,
     past: &Past<'_>,
     messages: std::ops::Range<usize>,
     outcome: &mut Outcome,
 ) {
-    let keyed = |(id, part): (PartId, &Part)| {
+    let with_key = |(id, part): (PartId, &Part)| {
         let content = part.content().or_else(|| arguments::content(conversation, id));
         Some((id, PartKey::of(part.call_id(), content?)?))
     };
     let parts = messages.flat_map(|message| conversation.parts_of(message));
-    let (parts, keys): (Vec<PartId>, Vec<PartKey>) = parts.filter_map(keyed).unzip();
+    let (parts, keys): (Vec<PartId>, Vec<PartKey>) = parts.filter_map(with_key).unzip();
     if keys.is_empty() {
         return;
     }
@@ -340,8 +353,7 @@ fn apply_known(
         let Some(decision) = decision else { continue };
         let applied = Applied { part, decision };
         let stands = || {
-            applied.decision.stands_alone()
-                || newborn::points_to_what_is_there(conversation, outcome, &applied)
+            applied.decision.stands_alone() || newborn::points_to_readable(conversation, outcome, &applied)
         };
         if fits(conversation, &applied) && stands() {
             outcome.saves.extend(save(conversation, &applied));
@@ -351,13 +363,13 @@ fn apply_known(
     }
 }
 
-/// The full text that a known decision refers to, to be saved again: it may have expired.
+/// The full text that a known decision refers to. It is saved again, because the saved one may have expired.
 fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
     let id = applied.decision.output.clone()?;
     Some(Save { id, text: full_text(conversation, applied)? })
 }
 
-/// The arguments of a call as a decision about it has them sent.
+/// The arguments of a call as they are sent with this decision; `None` if they cannot be read.
 pub fn sent_arguments(conversation: &Conversation, applied: &Applied) -> Option<String> {
     arguments::sent(conversation, applied.part, &applied.decision.leaves)
 }
@@ -373,6 +385,7 @@ pub fn full_text(conversation: &Conversation, applied: &Applied) -> Option<Strin
     Some(if texts.len() > 1 && is_of_old() { texts.concat() } else { Save::of(&texts).text })
 }
 
+/// The operation that carries out a decision.
 fn operation(applied: &Applied) -> Op {
     if applied.decision.is_omission() {
         return Op::Omit { part: applied.part };

@@ -1,8 +1,8 @@
-//! Newborn parts: how results are sent that the model sees for the first time with this request.
+//! Newborn parts: how new results are sent, those that the model sees for the first time with this request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::conversation::{Conversation, Digest, Part, PartId};
@@ -13,8 +13,8 @@ use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::read_back::is_read_back;
 use super::{Outcome, Recall};
 
-/// A full text that is read back is cut again only beyond so many times the usual limit.
-const READ_BACK: usize = 4;
+/// A full text that is read back is cut again only if it is longer than the usual limit times this.
+const READ_BACK_FACTOR: usize = 4;
 
 /// Decides how a new result is sent. Nothing is decided if it is sent as it came.
 pub(super) fn decide(
@@ -29,31 +29,29 @@ pub(super) fn decide(
     let Some(content) = part.content() else { return };
     // A text that cannot be decoded cannot be shortened either.
     let Some(texts) = conversation.texts(id).filter(|texts| !texts.is_empty()) else { return };
-    let call = conversation.call_of(id);
-    let tool = part.tool().or_else(|| conversation.part(call?)?.tool());
-    let arguments = call.and_then(|call| conversation.arguments(call));
+    let arguments = conversation.call_of(id).and_then(|call| conversation.arguments(call));
     let output = decision::output_id(&texts);
     let subject = Subject {
         leaves: &texts,
         members: part.slots().is_none() && texts.len() > 1,
-        tool,
+        tool: conversation.tool_of(id),
         arguments: arguments.as_deref(),
         is_error: part.is_error(),
         recall: &recall(&output),
     };
-    let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK);
+    let most = settings.truncate.base.max_bytes.saturating_mul(READ_BACK_FACTOR);
     let full_text = |id: &str| view.full_text(conversation, outcome, id);
     let reads_back = arguments
         .as_deref()
         .is_some_and(|arguments| is_read_back(arguments, &texts, &output, most, full_text));
 
     let earlier = view.earlier(conversation, outcome, id, content, settings);
-    // What was cut is now read on purpose: a pointer back to the cut text would make it unreachable. What was read
-    // back earlier stands there whole.
+    // The agent reads a full text back because the result was cut. A pointer to a cut result would make the text
+    // unreachable, but one to a result that is sent whole, such as an earlier reading, does not.
     let is_whole = |earlier: PartId| !outcome.applied.iter().any(|applied| applied.part == earlier);
     let can_be_named = |earlier: &Earlier<'_>| all_text(part) && (!reads_back || is_whole(earlier.part));
-    let pointer = earlier.filter(can_be_named).and_then(|earlier| repeat(&subject, settings, &earlier));
-    if reads_back && pointer.is_none() && length(&texts) <= most {
+    let pointer = earlier.filter(can_be_named).and_then(|earlier| pointer_to(&earlier, &subject, settings));
+    if reads_back && pointer.is_none() && total_len(&texts) <= most {
         return;
     }
     let Some(shaped) = pointer.or_else(|| shape::shape(&subject, settings)) else { return };
@@ -65,7 +63,7 @@ pub(super) fn decide(
     outcome.fresh += 1;
 }
 
-/// The decision to send a result in this shape; `None` if that is no shorter. `output` is the id of its full text.
+/// The decision to send a result in this shape; `None` if that is not shorter. `output` is the id of the full text.
 fn decision_of(
     shaped: Shaped,
     part: &Part,
@@ -74,8 +72,8 @@ fn decision_of(
     output: String,
 ) -> Option<Decision> {
     let leaves = leaf_edits(shaped.leaves, part, texts);
-    // What replaces short texts may be as long as they were.
-    let bytes_after = sent(&leaves, texts);
+    // Replacements of short texts may be longer than the texts.
+    let bytes_after = sent_len(&leaves, texts);
     if leaves.is_empty() || bytes_after >= shaped.bytes_before {
         return None;
     }
@@ -90,15 +88,15 @@ fn decision_of(
     })
 }
 
-/// Whether a result is nothing but text: a pointer would hide an image.
+/// Whether a result consists only of text. A pointer in place of anything else would hide it.
 pub(super) fn all_text(part: &Part) -> bool {
     part.slots().is_none_or(|slots| slots.items.len() == part.leaves().len())
 }
 
-/// A pointer to an earlier result in place of this one; `None` if it is exempt, too short, or no pointer can stand for
-/// all its texts.
-fn repeat(subject: &Subject<'_>, settings: &Settings, earlier: &Earlier<'_>) -> Option<Shaped> {
-    let before = length(subject.leaves);
+/// A pointer to an earlier result in place of this one; `None` if the tool is exempt, the result is too short, or no
+/// pointer can stand for all its texts.
+fn pointer_to(earlier: &Earlier<'_>, subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
+    let before = total_len(subject.leaves);
     let exempt = subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool));
     let pointer = shape::pointer(earlier.tool.or(subject.tool), earlier.call_id, before, subject.recall);
     if exempt || before < settings.repeat_min_bytes || pointer.len() >= before || subject.members {
@@ -116,8 +114,8 @@ fn repeat(subject: &Subject<'_>, settings: &Settings, earlier: &Earlier<'_>) -> 
     })
 }
 
-/// The edits that shapers make to a result's texts, or to these and the images and documents behind them. A text that
-/// must not be removed, because its block cannot be or because the client has marked it, leaves something behind.
+/// The edits that carry out `leaves`, given for a result's texts or for its texts and media. A text that cannot be
+/// removed together with its block, or whose block the client has marked, is replaced by [`GONE`] if it is longer.
 pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
     let removed = |at: usize| match part.block(at)?.0 {
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
@@ -134,12 +132,12 @@ pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>])
 }
 
 /// Bytes of the texts as they came.
-fn length(texts: &[Cow<'_, str>]) -> usize {
+fn total_len(texts: &[Cow<'_, str>]) -> usize {
     texts.iter().map(|text| text.len()).sum()
 }
 
-/// Bytes of the texts as they are sent.
-pub(super) fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
+/// Bytes of the texts after these edits.
+pub(super) fn sent_len(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
     let mut sizes: Vec<usize> = texts.iter().map(|text| text.len()).collect();
     for (leaf, edit) in edits {
         if let Some(size) = sizes.get_mut(*leaf as usize) {
@@ -149,7 +147,7 @@ pub(super) fn sent(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usize {
     sizes.iter().sum()
 }
 
-/// What stands before new results.
+/// The history in front of the new results, as the model sees it.
 pub(super) struct View<'p> {
     /// The results that the model can still read, by content. Built when first needed.
     results: Option<HashMap<Digest, PartId>>,
@@ -164,30 +162,31 @@ impl<'p> View<'p> {
         Self { results: None, applied, full_texts: RefCell::default() }
     }
 
-    /// The full text with this id, if the body still holds the result, sent or not. A miss is not remembered, since
-    /// results are added.
+    /// The full text with this id, if the body still contains the result or the messages that it was made from.
     fn full_text(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<Rc<str>> {
         if let Some(known) = self.full_texts.borrow().get(id) {
             return Some(Rc::clone(known));
         }
-        let found: Rc<str> = self.find(conversation, outcome, id)?.into();
+        // A miss is not remembered, because later results may have the id.
+        let found: Rc<str> = self.find_full_text(conversation, outcome, id)?.into();
         self.full_texts.borrow_mut().insert(id.to_owned(), Rc::clone(&found));
         Some(found)
     }
 
-    fn find(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<String> {
+    fn find_full_text(&self, conversation: &Conversation, outcome: &Outcome, id: &str) -> Option<String> {
         let splice = outcome.splice.as_deref().filter(|splice| splice.output.as_deref() == Some(id));
         if let Some(splice) = splice {
             return Some(super::left_out(conversation, splice, self.applied));
         }
-        let is_of_it = |applied: &&Applied| {
+        let refers_to_it = |applied: &&Applied| {
             applied.decision.output.as_deref() == Some(id) && super::fits(conversation, applied)
         };
-        let decided = self.applied.iter().chain(&outcome.applied).find(is_of_it)?;
+        let decided = self.applied.iter().chain(&outcome.applied).find(refers_to_it)?;
         super::full_text(conversation, decided)
     }
 
-    /// An earlier result with the same content that is still in view.
+    /// The newest earlier result with the same content that the model can still read, if its call id leads to it. If
+    /// there is none, this result is remembered for later ones.
     fn earlier<'a>(
         &mut self,
         conversation: &'a Conversation,
@@ -201,7 +200,8 @@ impl<'p> View<'p> {
         }
         let seen =
             self.results.get_or_insert_with(|| results_before(conversation, outcome, id.message as usize));
-        let earlier = seen.get(&content).copied().filter(|earlier| is_the_last(conversation, *earlier, id));
+        let earlier =
+            seen.get(&content).copied().filter(|earlier| is_unambiguous(conversation, *earlier, id));
         let Some(earlier) = earlier else {
             seen.insert(content, id);
             return None;
@@ -218,12 +218,8 @@ struct Earlier<'a> {
     tool: Option<&'a str>,
 }
 
-/// Whether the result that a pointer names still stands before it and can be read.
-pub(super) fn points_to_what_is_there(
-    conversation: &Conversation,
-    outcome: &Outcome,
-    pointer: &Applied,
-) -> bool {
+/// Whether the result that a pointer names still precedes it and can be read.
+pub(super) fn points_to_readable(conversation: &Conversation, outcome: &Outcome, pointer: &Applied) -> bool {
     if conversation.hides_results {
         return false;
     }
@@ -247,28 +243,28 @@ pub(super) fn points_to_what_is_there(
     false
 }
 
-/// Whether a call id still leads from `end` back to this result: ids are reused, and no other result with this id may
-/// come in between.
-fn is_the_last(conversation: &Conversation, result: PartId, end: PartId) -> bool {
-    let Some(this) = conversation.part(result) else { return false };
+/// Whether the call id of a result leads from `end` back to its content. Ids are reused, so no result with the same id
+/// and another content may come in between.
+fn is_unambiguous(conversation: &Conversation, result: PartId, end: PartId) -> bool {
+    let Some(named) = conversation.part(result) else { return false };
     let parts = (result.message..=end.message).flat_map(|message| conversation.parts_of(message as usize));
     let mut between = parts.filter(|(id, _)| result < *id && *id < end);
     between.all(|(_, part)| {
-        part.content().is_none() || part.call_id() != this.call_id() || part.content() == this.content()
+        part.content().is_none() || part.call_id() != named.call_id() || part.content() == named.content()
     })
 }
 
-/// Whether a decision leaves nothing of a result's content.
+/// Whether a decision leaves nothing of a result's content: it clears the result or replaces it by a pointer.
 fn hides(applied: &Applied) -> bool {
     !applied.decision.stands_alone() || applied.decision.is_clearing()
 }
 
-/// The results in messages before `end`, the newest for each content. Pointers, cleared results and what stands
-/// before a summary of the provider's own are left out.
+/// The newest result with each content in the messages before `end`. Pointers, cleared results and results in front of
+/// a summary of the provider's own are left out.
 fn results_before(conversation: &Conversation, outcome: &Outcome, end: usize) -> HashMap<Digest, PartId> {
     let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
-    let unreadable: std::collections::HashSet<PartId> = hidden.collect();
-    let mut seen = std::collections::HashMap::new();
+    let unreadable: HashSet<PartId> = hidden.collect();
+    let mut seen = HashMap::new();
     let begin = conversation.beginning();
     for message in (begin.message as usize..end).filter(|message| !outcome.drops(*message)) {
         for (id, part) in conversation.parts_of(message).filter(|(id, _)| *id >= begin) {

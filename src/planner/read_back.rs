@@ -8,33 +8,34 @@ use memchr::memmem;
 use super::decision;
 use crate::json::{self, Kind, scan};
 
-/// Letters in the name of a full text.
-const NAME: usize = 32;
+/// The length of a full text's name, which is a number of hexadecimal digits.
+const NAME_LEN: usize = 32;
 
-/// How many names of full texts are checked in one call.
-const NAMES: usize = 8;
+/// How many names of full texts are looked up for one call.
+const MAX_NAMES: usize = 8;
 
 /// The most bytes that a tool may add above, below and around what it has read.
-const REMARK: usize = 1024;
+const MAX_REMARK: usize = 1024;
 
-/// Above and below a part, one byte in so many of it is the limit.
-const LITTLE: usize = 4;
+/// Remarks above and below a part of a text must also be no longer than that part divided by this.
+const REMARK_DIVISOR: usize = 4;
 
-/// The most bytes that may stand before a line number, spaces aside.
-const BEFORE: usize = 2;
+/// The most bytes that may precede a line number, not counting spaces.
+const MAX_BEFORE_NUMBER: usize = 2;
 
-/// The most characters that may stand between the number and its line.
-const BEHIND: usize = 3;
+/// The most characters between a line number and its line.
+const MAX_BEHIND_NUMBER: usize = 3;
 
 /// How many lines a tool may add above a text of which only the name is known.
-const HEAD: usize = 8;
+const MAX_HEAD_LINES: usize = 8;
 
 /// How many styles of line numbers are tried for one text.
-const WAYS: usize = 16;
+const MAX_STYLES: usize = 16;
 
-/// Whether a result is, or is part of, the full text that its call names by id. `output` is the result's own id. A
-/// result of more than `most` bytes counts only if it is the full text byte for byte. `full_text` looks up a text by
-/// its id.
+/// Whether a result is the full text that its call names by id, or a part of that text.
+///
+/// `output` is the id that the result itself has. `full_text` looks up a text by its id. A result of more than `most`
+/// bytes counts only if it is the full text byte for byte.
 pub(super) fn is_read_back<T: AsRef<str>>(
     arguments: &str,
     texts: &[Cow<'_, str>],
@@ -49,12 +50,13 @@ pub(super) fn is_read_back<T: AsRef<str>>(
         return false;
     };
     let beside = texts.iter().map(|text| text.len()).sum::<usize>() - text.len();
-    if beside > REMARK || !names(arguments).any(|_| true) {
+    if beside > MAX_REMARK || names(arguments).next().is_none() {
         return false;
     }
-    let inner = within(text);
+    let inner = text_in_document(text);
     let read = || [Some(&**text), inner.as_deref()].into_iter().flatten();
-    let mut exact: Vec<&str> = names(arguments).filter(|name| name.len() == NAME).take(NAMES).collect();
+    let mut exact: Vec<&str> =
+        names(arguments).filter(|name| name.len() == NAME_LEN).take(MAX_NAMES).collect();
     exact.sort_unstable();
     exact.dedup();
     let is_named = |text: &str| arguments.contains(&decision::output_id(&[text.into()]));
@@ -62,16 +64,16 @@ pub(super) fn is_read_back<T: AsRef<str>>(
         || read().any(|read| is_whole(read, is_named))
 }
 
-/// What may be names of full texts.
+/// The runs of hexadecimal digits that are long enough to contain the name of a full text.
 fn names(arguments: &str) -> impl Iterator<Item = &str> {
-    arguments.split(|letter: char| !letter.is_ascii_hexdigit()).filter(|letters| letters.len() >= NAME)
+    arguments.split(|letter: char| !letter.is_ascii_hexdigit()).filter(|digits| digits.len() >= NAME_LEN)
 }
 
-/// The text in a document that holds little else: `{"output": "…", "exit_code": 0}`.
-fn within(text: &str) -> Option<Cow<'_, str>> {
+/// The text in a JSON document that contains little else: `{"output": "…", "exit_code": 0}`.
+fn text_in_document(text: &str) -> Option<Cow<'_, str>> {
     let document = text.as_bytes();
     let mut value = scan::document(document).ok()?;
-    while text.len() - value.span.len() <= REMARK {
+    while text.len() - value.span.len() <= MAX_REMARK {
         let parts = match value.kind {
             Kind::String => return json::string::decode(value.span.of(document)),
             Kind::Object => {
@@ -89,31 +91,28 @@ fn within(text: &str) -> Option<Cow<'_, str>> {
 /// Whether all lines but a few at both ends occur consecutively in a full text, with line numbers or without.
 fn is_part(read: &str, full: &str) -> bool {
     let lines: Vec<&str> = read.lines().collect();
-    let little = REMARK.min(read.len() / LITTLE);
-    let (above, below) = (few(lines.iter(), little), few(lines.iter().rev(), little));
+    let remark = MAX_REMARK.min(read.len() / REMARK_DIVISOR);
+    let (above, below) = (count_within(lines.iter(), remark), count_within(lines.iter().rev(), remark));
     let lines = lines.get(above..lines.len() - below).unwrap_or_default();
     let full = if full.contains("\r\n") { full.replace("\r\n", "\n").into() } else { Cow::Borrowed(full) };
     let is_in = |lines: &[&str]| memmem::find(full.as_bytes(), lines.join("\n").as_bytes()).is_some();
-    // On an empty line, readers may shorten the separator behind its number.
-    let longest = lines.iter().max_by_key(|line| line.len());
-    longest.is_some_and(|longest| {
-        let mut ways = Numbering::of(longest);
-        is_in(lines)
-            || ways.any(|way| {
-                let lines: Option<Vec<&str>> = lines.iter().map(|line| way.without(line)).collect();
-                lines.is_some_and(|lines| is_in(&lines))
-            })
-    })
+    // The longest line shows the style of the numbers, because readers may shorten the separator on an empty line.
+    let Some(longest) = lines.iter().max_by_key(|line| line.len()) else { return false };
+    let is_in_without_numbers = |style: Numbering<'_>| {
+        let lines: Option<Vec<&str>> = lines.iter().map(|line| style.without(line)).collect();
+        lines.is_some_and(|lines| is_in(&lines))
+    };
+    is_in(lines) || Numbering::of(longest).any(is_in_without_numbers)
 }
 
 /// How many of the first lines fit into so many bytes.
-fn few<'l>(lines: impl Iterator<Item = &'l &'l str>, bytes: usize) -> usize {
+fn count_within<'l>(lines: impl Iterator<Item = &'l &'l str>, bytes: usize) -> usize {
     let mut left = bytes;
     let fits = |line: &&&str| left.checked_sub(line.len() + 1).map(|rest| left = rest).is_some();
     lines.take_while(fits).count()
 }
 
-/// Whether this is a named full text, possibly below remarks, or its lines with line numbers.
+/// Whether a text that was read is a named full text, possibly below remarks, or its lines with line numbers.
 fn is_whole(read: &str, is_named: impl Fn(&str) -> bool) -> bool {
     let is_text = |text: &str| {
         // Some readers leave out the end of the last line, or add something below.
@@ -121,42 +120,49 @@ fn is_whole(read: &str, is_named: impl Fn(&str) -> bool) -> bool {
         is_named(&format!("{trimmed}\n")) || is_named(trimmed) || is_named(text)
     };
     let is_any = |read: &str| {
-        is_text(read) || behind_a_head(read).any(&is_named) || numbered(read).any(|text| is_text(&text))
+        is_text(read) || without_head(read).any(&is_named) || without_numbers(read).any(|text| is_text(&text))
     };
     is_any(read) || read.contains("\r\n") && is_any(&read.replace("\r\n", "\n"))
 }
 
 /// The text without its first lines, for each number of them that may be a tool's remarks.
-fn behind_a_head(read: &str) -> impl Iterator<Item = &str> {
+fn without_head(read: &str) -> impl Iterator<Item = &str> {
     let ends = read.match_indices('\n').map(|(at, _)| at + 1);
-    ends.take(HEAD).take_while(|end| *end <= REMARK).map(|end| &read[end..])
+    ends.take(MAX_HEAD_LINES).take_while(|end| *end <= MAX_REMARK).map(|end| &read[end..])
 }
 
 /// The numbered lines of a text without their numbers, for each possible style of numbers. They must be consecutive,
 /// with no more than a remark above and below.
-fn numbered(read: &str) -> impl Iterator<Item = String> {
+fn without_numbers(read: &str) -> impl Iterator<Item = String> {
     let lines: Vec<&str> = read.split('\n').collect();
+    let styles = numbering_styles(&lines);
+    styles.into_iter().filter_map(move |(first, style)| {
+        // Blank lines above belong to the text, because `nl` does not number them.
+        let is_blank_above = lines[..first].iter().all(|line| line.trim_start_matches(' ').is_empty());
+        let numbered = &lines[if is_blank_above { 0 } else { first }..];
+        let texts: Vec<&str> = numbered.iter().map_while(|line| style.without(line)).collect();
+        let below: usize = numbered[texts.len()..].iter().map(|line| line.len() + 1).sum();
+        (below <= MAX_REMARK).then(|| texts.join("\n"))
+    })
+}
+
+/// The styles that the numbers of these lines may have, each with the index of the first line in it. Only lines below
+/// no more than a remark are looked at.
+fn numbering_styles<'l>(lines: &[&'l str]) -> Vec<(usize, Numbering<'l>)> {
+    let mut styles: Vec<(usize, Numbering<'_>)> = Vec::new();
     let mut above = 0;
-    let near = |line: &&str| {
-        let is_near = above <= REMARK;
+    for (at, line) in lines.iter().enumerate() {
+        if above > MAX_REMARK {
+            break;
+        }
         above += line.len() + 1;
-        is_near
-    };
-    let mut ways: Vec<(usize, Numbering<'_>)> = Vec::new();
-    for (at, line) in lines.iter().copied().take_while(near).enumerate() {
-        for way in Numbering::of(line) {
-            if ways.len() < WAYS && !ways.iter().any(|(_, known)| *known == way) {
-                ways.push((at, way));
+        for style in Numbering::of(line) {
+            if styles.len() < MAX_STYLES && !styles.iter().any(|(_, known)| *known == style) {
+                styles.push((at, style));
             }
         }
     }
-    ways.into_iter().filter_map(move |(at, way)| {
-        let is_first = lines[..at].iter().all(|line| line.trim_start_matches(' ').is_empty());
-        let numbered = &lines[if is_first { 0 } else { at }..];
-        let texts: Vec<&str> = numbered.iter().map_while(|line| way.without(line)).collect();
-        let below: usize = numbered[texts.len()..].iter().map(|line| line.len() + 1).sum();
-        (below <= REMARK).then(|| texts.join("\n"))
-    })
+    styles
 }
 
 /// A style of line numbers: what stands before and behind the number, as in `cat -n`, `nl`, `grep -n` and the readers
@@ -171,10 +177,12 @@ impl<'l> Numbering<'l> {
     /// The styles that a line may have.
     fn of(line: &'l str) -> impl Iterator<Item = Self> {
         let line = line.trim_start_matches(' ');
-        let digits = line.find(|letter: char| letter.is_ascii_digit()).filter(|digits| *digits <= BEFORE);
+        let digits =
+            line.find(|letter: char| letter.is_ascii_digit()).filter(|digits| *digits <= MAX_BEFORE_NUMBER);
         let (before, numbered) = line.split_at(digits.unwrap_or(line.len()));
         let rest = numbered.trim_start_matches(|letter: char| letter.is_ascii_digit());
-        let signs = rest.char_indices().take(BEHIND).take_while(|(_, sign)| !sign.is_alphanumeric());
+        let signs =
+            rest.char_indices().take(MAX_BEHIND_NUMBER).take_while(|(_, sign)| !sign.is_alphanumeric());
         let ends = signs.map(move |(at, sign)| &rest[..at + sign.len_utf8()]);
         ends.filter(|behind| !behind.trim_start_matches(' ').is_empty())
             .map(move |behind| Self { before, behind })
@@ -269,7 +277,7 @@ mod tests {
             (json(serde_json::json!({"stdout": text.trim_end(), "stderr": ""})), (true, true)),
             (json(serde_json::json!([{"type": "text", "text": text}])), (true, true)),
             (json(serde_json::json!({"output": page()})), (true, false)),
-            (json(serde_json::json!({"output": text, "other": remarks(REMARK)})), (false, false)),
+            (json(serde_json::json!({"output": text, "other": remarks(MAX_REMARK)})), (false, false)),
             (json(serde_json::json!({"output": 1})), (false, false)),
             ("{".repeat(200), (false, false)),
             // Readers of agents.
@@ -293,14 +301,14 @@ mod tests {
             (lines.iter().step_by(2).map(String::as_str).collect::<Vec<_>>().join("\n"), (false, false)),
             // Remarks above and below a text are short, and shorter for a short text.
             (format!("{}{text}{}", remarks(400), remarks(400)), (true, false)),
-            (format!("{}{text}", "x\n".repeat(HEAD)), (true, true)),
-            (format!("{}{text}", "x\n".repeat(HEAD + 1)), (true, false)),
-            (format!("{}\n{text}", "x".repeat(REMARK)), (false, false)),
+            (format!("{}{text}", "x\n".repeat(MAX_HEAD_LINES)), (true, true)),
+            (format!("{}{text}", "x\n".repeat(MAX_HEAD_LINES + 1)), (true, false)),
+            (format!("{}\n{text}", "x".repeat(MAX_REMARK)), (false, false)),
             (format!("{}{text}", remarks(900)), (true, true)),
             (format!("{}{text}", "x\n".repeat(450)), (false, false)),
             (format!("{text}{}", remarks(900)), (false, false)),
-            (format!("{}{}{}", remarks(REMARK), colons(1), remarks(REMARK - 1)), (true, true)),
-            (format!("{}{}", remarks(REMARK + 2), colons(1)), (false, false)),
+            (format!("{}{}{}", remarks(MAX_REMARK), colons(1), remarks(MAX_REMARK - 1)), (true, true)),
+            (format!("{}{}", remarks(MAX_REMARK + 2), colons(1)), (false, false)),
         ] {
             let texts = [Cow::Borrowed(&*read)];
             let own = decision::output_id(&texts);
@@ -310,7 +318,7 @@ mod tests {
                 let found = is_read_back(&call(&name), &texts, &own, 9000, full_text);
                 assert_eq!(found, expected, "{is_known} {read}");
                 assert!(!is_read_back(&call(&name), &texts, &own, 500, full_text), "{read}");
-                assert!(!is_read_back(&call(&"0".repeat(NAME)), &texts, &own, 9000, full_text), "{read}");
+                assert!(!is_read_back(&call(&"0".repeat(NAME_LEN)), &texts, &own, 9000, full_text), "{read}");
             }
         }
     }
@@ -320,7 +328,7 @@ mod tests {
     fn texts_beside_the_one_that_is_read_are_remarks() {
         let text = "a line\n".repeat(300);
         let call = format!("cat /o/{}.txt", decision::output_id(&[text.as_str().into()]));
-        for (beside, expected) in [(0, true), (REMARK, true), (REMARK + 1, false)] {
+        for (beside, expected) in [(0, true), (MAX_REMARK, true), (MAX_REMARK + 1, false)] {
             let beside = "x".repeat(beside);
             let texts = [Cow::Borrowed(&*beside), Cow::Borrowed(&*text)];
             let own = decision::output_id(&texts);

@@ -1,8 +1,9 @@
-//! Reasoning: what of it an event may leave out, and what it must.
+//! Reasoning: which blocks an event may leave out, and which it must.
 //!
 //! The reasoning of finished turns is left out as a whole, from the first block on, and only if that pays. A provider
-//! that binds reasoning to its prefix refuses a block behind a change, or behind a gap among the blocks: there a
-//! change takes all of it along, that of the present turn too, or is not made. Later reasoning stays.
+//! that binds reasoning to its prefix refuses a block behind a change or behind a block that is missing. With such a
+//! provider, an event removes all reasoning, that of the present turn too, or is not made. Reasoning of later requests
+//! stays.
 
 use std::collections::HashSet;
 
@@ -15,11 +16,12 @@ use super::Outcome;
 use super::decision::{Applied, Cause, Decision};
 use super::event::{Before, Change};
 
-/// Requests within which an event must have saved its cost where that is more than the gate has accounted for.
-const SOON: f64 = 5.0;
+/// If removing reasoning makes an event dearer than the gate has assumed, the event must save the difference within this
+/// many requests.
+const MAX_PAYBACK_REQUESTS: f64 = 5.0;
 
 impl Before<'_> {
-    /// A change extended by the removal of all reasoning that is bound to what it changes; `None` if that is not
+    /// The change, extended by the removal of all reasoning that is bound to what it changes; `None` if that is not
     /// possible.
     pub(super) fn unbound(&self, mut change: Change) -> Option<Change> {
         if self.facts.bound != Some(Binding::Refused) {
@@ -29,9 +31,8 @@ impl Before<'_> {
         let Some(changed) = change.first_said() else { return Some(change) };
         let began = change.first();
         let splice = change.splice.as_ref().or(self.splice);
-        let is_sent = |message: usize| splice.is_none_or(|splice| !splice.drops(message));
-        let thoughts: Vec<PartId> =
-            thoughts(self.conversation).filter(|id| is_sent(id.message as usize)).collect();
+        let is_sent = |id: &PartId| splice.is_none_or(|splice| !splice.drops(id.message as usize));
+        let thoughts: Vec<PartId> = thoughts(self.conversation).filter(is_sent).collect();
         if thoughts.last().is_none_or(|last| *last < changed) {
             return Some(change);
         }
@@ -47,8 +48,8 @@ impl Before<'_> {
         Some(change)
     }
 
-    /// The same if the reasoning is another model's, which may be asked again: this model does not read it. Only
-    /// reasoning of the turn in progress stays, and prevents changes that are not urgent.
+    /// The same for reasoning of another model, which may be asked again later; the present model does not read it.
+    /// Reasoning of the turn in progress stays, and prevents changes that the window does not demand.
     fn unbound_from_others(&self, mut change: Change) -> Option<Change> {
         let Some(changed) = change.first_said().filter(|_| self.bound > 0) else { return Some(change) };
         let began = change.first();
@@ -64,23 +65,23 @@ impl Before<'_> {
             return Some(change);
         }
         let turn = turn_in_progress(self.conversation);
-        let may = |id: &&PartId| (id.message as usize) < turn && can_go(self.conversation, **id);
-        // None stays before one that is removed.
-        let may: Vec<PartId> = thoughts.iter().take_while(may).copied().collect();
-        if may.len() < thoughts.len() && change.event.reason != Reason::Window {
+        let may_go = |id: &&PartId| (id.message as usize) < turn && can_go(self.conversation, **id);
+        // No block may stay in front of one that is removed.
+        let removed: Vec<PartId> = thoughts.iter().take_while(may_go).copied().collect();
+        if removed.len() < thoughts.len() && change.event.reason != Reason::Window {
             return None;
         }
-        change.event.reasoning += may.len() as u32;
-        change.decided.extend(may.into_iter().filter_map(|part| omission(self.conversation, part)));
-        let priced = change.event.rewritten_bytes;
+        change.event.reasoning += removed.len() as u32;
+        change.decided.extend(removed.into_iter().filter_map(|part| omission(self.conversation, part)));
+        let assumed = change.event.rewritten_bytes;
         self.begin_before(began, &mut change);
-        let more = (change.event.rewritten_bytes - priced) as f64 * self.rates.rewrite();
+        let more = (change.event.rewritten_bytes - assumed) as f64 * self.rates.rewrite();
         let is_priced = matches!(change.event.reason, Reason::BreakEven | Reason::Budget);
         let saved = change.event.freed_bytes as f64 * self.rates.read;
-        (!is_priced || more <= SOON * saved).then_some(change)
+        (!is_priced || more <= MAX_PAYBACK_REQUESTS * saved).then_some(change)
     }
 
-    /// The reasoning of earlier turns that is sent, as one candidate for removal. Its cost so far is what reading it
+    /// The reasoning of earlier turns that is still sent, as a single candidate for removal. Its rent is what reading it
     /// has cost since those turns were over.
     pub(super) fn old_reasoning(&self, settings: &clear::Settings) -> Option<Candidate> {
         if !self.facts.reads_reasoning || !settings.reasoning {
@@ -97,7 +98,7 @@ impl Before<'_> {
         })
     }
 
-    /// The same if it is bound to nothing, and all of it can be removed from its messages.
+    /// The same, if reasoning is bound to nothing and `may` holds for every message with such reasoning.
     pub(super) fn unbound_reasoning(
         &self,
         settings: &clear::Settings,
@@ -107,12 +108,12 @@ impl Before<'_> {
         self.past_thoughts().all(|id| may(id.message as usize)).then_some(thoughts)
     }
 
-    /// The decisions that remove it.
+    /// The decisions that remove the reasoning of earlier turns.
     pub(super) fn without_reasoning(&self) -> impl Iterator<Item = Applied> + '_ {
         self.past_thoughts().filter_map(|part| omission(self.conversation, part))
     }
 
-    /// The reasoning of earlier turns that is sent, up to the first block that must stay.
+    /// The reasoning of earlier turns that is still sent, up to the first block that must stay.
     fn past_thoughts(&self) -> impl Iterator<Item = PartId> + '_ {
         let (gone, history) = (self.omitted(), self.history());
         let is_sent = |message: usize| self.splice.is_none_or(|splice| !splice.drops(message));
@@ -136,26 +137,30 @@ pub(super) fn bound(conversation: &Conversation, asked: usize) -> usize {
     if asked > 0 { asked + answer } else { 0 }
 }
 
-/// The first message of the turn in progress, as providers see it. They join consecutive messages of one side: what
-/// the user says right behind results continues the turn of those results.
+/// The first message of the turn in progress, as providers see it. Providers join consecutive messages of the same
+/// side, so words of the user right behind results continue the turn of those results.
 pub fn turn_in_progress(conversation: &Conversation) -> usize {
     let messages = &conversation.messages;
     let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
     let mut end = messages.len();
     loop {
+        // The messages of the client between two answers, from the newest ones back.
         let begin = (0..end).rev().find(is_answer).map_or(0, |answer| answer + 1);
-        let said = &messages[begin..end];
-        let spoken = said.iter().rposition(|message| message.index.starts_turn());
-        match spoken.filter(|_| !said.iter().any(|message| message.index.has_results())) {
-            Some(spoken) => return begin + spoken,
-            None if begin == 0 => return 0,
-            None => end = (0..begin).rev().find(|at| !is_answer(at)).map_or(0, |at| at + 1),
+        let between = &messages[begin..end];
+        if !between.iter().any(|message| message.index.has_results())
+            && let Some(words) = between.iter().rposition(|message| message.index.starts_turn())
+        {
+            return begin + words;
         }
+        if begin == 0 {
+            return 0;
+        }
+        end = (0..begin).rev().find(|at| !is_answer(at)).map_or(0, |at| at + 1);
     }
 }
 
-/// The length of the shortest history in which all turns are over whose reasoning `applied` leaves out; 0 if it
-/// leaves out that of the turn in progress too, as bound reasoning may require.
+/// The number of messages after which all turns are over whose reasoning `applied` leaves out; 0 if reasoning of the
+/// turn in progress is left out too, as bound reasoning may require.
 pub fn over_in(conversation: &Conversation, applied: &[Applied]) -> usize {
     let omissions = applied.iter().filter(|applied| applied.decision.is_omission());
     let Some(last) = omissions.map(|applied| applied.part.message as usize).max() else { return 0 };
@@ -163,10 +168,10 @@ pub fn over_in(conversation: &Conversation, applied: &[Applied]) -> usize {
     if turn <= last {
         return 0;
     }
-    // Of consecutive user messages, the first one has ended the turn before.
-    let row = conversation.messages[..turn].iter().rev();
-    let earlier = row.take_while(|message| message.index.role != Role::Assistant);
-    let first = earlier.enumerate().filter(|(_, message)| message.index.starts_turn()).last();
+    // The first of several consecutive user messages has ended the turn before.
+    let earlier = conversation.messages[..turn].iter().rev();
+    let consecutive = earlier.take_while(|message| message.index.role != Role::Assistant);
+    let first = consecutive.enumerate().filter(|(_, message)| message.index.starts_turn()).last();
     turn + 1 - first.map_or(0, |(back, _)| back + 1)
 }
 
@@ -175,9 +180,9 @@ pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
     conversation.part(id).is_some_and(|part| part.kind() == PartKind::Thinking)
 }
 
-/// Clients may send less reasoning than before, and what is left is then elsewhere in its message. Up to where
-/// reasoning was left out once, none is sent; if one block there cannot be removed in its present form, all of it is
-/// sent.
+/// Leaves out all reasoning up to the last message from which reasoning was left out before. Blocks are not recognised
+/// one by one, because a client may send fewer of them than before, at other positions in their message. From the first
+/// block on that cannot be removed in its present form, all reasoning is sent.
 pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: &mut Outcome) {
     let omissions = past.iter().filter(|applied| applied.decision.is_omission());
     let Some(last) = omissions.map(|applied| applied.part.message).max() else { return };
@@ -196,13 +201,13 @@ pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: 
     }
 }
 
-/// The messages with reasoning that is bound to its prefix and cannot be removed.
+/// The messages with reasoning that is bound to its prefix and cannot be removed, ascending.
 pub(super) fn sealed(conversation: &Conversation, bound: Option<Binding>) -> Vec<usize> {
     if bound != Some(Binding::Refused) {
         return Vec::new();
     }
-    let stuck = thoughts(conversation).filter(|id| !can_go(conversation, *id));
-    stuck.map(|id| id.message as usize).collect()
+    let fixed = thoughts(conversation).filter(|id| !can_go(conversation, *id));
+    fixed.map(|id| id.message as usize).collect()
 }
 
 /// All reasoning of a history.

@@ -104,7 +104,7 @@ impl Before<'_> {
             content,
             key: PartKey::of(part.call_id(), content),
             bytes_before: shaped.bytes_before as u64,
-            bytes_after: super::newborn::sent(&leaves, &texts) as u64,
+            bytes_after: super::newborn::sent_len(&leaves, &texts) as u64,
             output: Some(output),
             leaves,
         };

@@ -1,8 +1,8 @@
-//! The cache mark behind the frame, and instructions that are split in two where they stop being the same in every
-//! conversation: the stable text carries the mark.
+//! The cache mark behind the frame, and the split of instructions into two texts, where they stop being the same in
+//! every conversation. The first, stable text then carries the mark.
 //!
-//! The split is decided with the first request of a conversation or never, stored under its first message, and
-//! applied for as long as the instructions begin the same way. The model reads the same text.
+//! The split is decided with the first request of a conversation or never, stored under its first message, and applied
+//! for as long as the instructions begin the same way. The model reads the same text as without it.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::strategy::system::Expected;
 use super::decision::{Applied, Cause, Decision};
 use super::{Facts, Outcome, Past, Policy, Stable};
 
-/// Parts numbered from here on are not parts of a message.
-const FRAME: u32 = 1 << 31;
+/// Part numbers from here on stand for parts of the frame, not of a message.
+const FRAME_PARTS: u32 = 1 << 31;
 
 /// Applies a stored split, or decides about one. A split that no longer fits is not applied.
 pub(super) fn place(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome: &mut Outcome) {
@@ -37,11 +37,12 @@ fn fits(conversation: &Conversation, decision: &Decision) -> bool {
 
 /// Splits the instructions of a new conversation, if it is known where and the client sets no marks.
 fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome: &mut Outcome) {
-    let unmarked = conversation.marks.as_ref().is_some_and(|marks| marks.free() == Marks::MOST);
+    let is_unmarked = conversation.marks.as_ref().is_some_and(|marks| marks.free() == Marks::MOST);
     let is_wanted = policy.marks.split && policy.marks.marks;
-    let wanted = is_wanted && unmarked && conversation.continues.is_none();
-    let stable = past.stable.and_then(|stable| stable.bytes);
-    let (true, 0, Some(stable)) = (wanted, past.sent, stable) else { return };
+    if !is_wanted || !is_unmarked || conversation.continues.is_some() || past.sent > 0 {
+        return;
+    }
+    let Some(stable) = past.stable.and_then(|stable| stable.bytes) else { return };
     let text = conversation.instructions();
     let Some(first) = text.as_deref().and_then(|text| text.get(..stable as usize)) else { return };
     let content = Digest::of(&[first.as_bytes()]);
@@ -55,16 +56,16 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
         bytes_after: u64::from(stable),
         output: None,
     };
-    // Conversations that begin with the same words have a decision each.
-    let part = PartId { message: 0, part: FRAME | u32::from_le_bytes([a, b, c, d]) };
+    // The number depends on the text, so that conversations with the same first message have separate decisions.
+    let part = PartId { message: 0, part: FRAME_PARTS | u32::from_le_bytes([a, b, c, d]) };
     if fits(conversation, &decision) {
         outcome.applied.push(Applied { part, decision: decision.into() });
         outcome.fresh += 1;
     }
 }
 
-/// The mark behind the frame or between the two texts. It is set if a mark is free, and what it marks is read, or
-/// written anyway, or likely to be read soon.
+/// Sets the mark behind the frame or between the two texts, if a mark is free and what is in front of it is read from
+/// the cache, or written anyway, or likely to be read soon.
 pub(super) fn mark(
     conversation: &Conversation,
     sent: usize,
@@ -73,9 +74,9 @@ pub(super) fn mark(
     outcome: &mut Outcome,
 ) {
     let Some(marks) = &conversation.marks else { return };
-    // If the instructions are split, the mark goes there or nowhere. Otherwise it needs a frame that is stable as a
-    // whole, since an unstable one was sent unsplit before. A text becomes a list to carry a mark, which may count as
-    // a changed prefix where reasoning is bound to it.
+    // If the instructions are split, the mark goes between the two texts or nowhere. Otherwise the frame must be stable
+    // as a whole, since an unstable one was sent unsplit before. To carry a mark, a text becomes a list, which may count
+    // as a changed prefix if reasoning is bound to it.
     let may_change = conversation.system.is_none() || facts.bound.is_none();
     let is_same = stable.is_some_and(|stable| stable.bytes.is_none());
     let is_whole = || is_same && may_change && conversation.frame_end.is_some();
@@ -94,7 +95,7 @@ pub(super) fn mark(
     }
 }
 
-/// The operation on the frame.
+/// The operation on the frame: a split, a mark or both.
 pub(super) fn operation(decision: Option<&Decision>, mark: Option<Hold>) -> Option<Op> {
     let bytes = |decision: &Decision| u32::try_from(decision.bytes_before).unwrap_or(u32::MAX);
     match decision {

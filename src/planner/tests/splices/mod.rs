@@ -258,7 +258,7 @@ fn an_answer_stays_that_binds_nothing() {
         let conversation = chat.index(&Bytes::from(body), &NoMemo).unwrap();
         for (bound, stays) in [(None, &stays), (Some(Binding::Refused), &bound)] {
             let cut = cuts(&conversation, None, bound, usize::MAX).pop().unwrap();
-            let left: Vec<usize> = (2..6).filter(|at| !cut.takes_all(&[*at])).collect();
+            let left: Vec<usize> = (2..6).filter(|at| !cut.drops_all(&[*at])).collect();
             assert_eq!((cut.end, &left), (8, stays), "{first} {second}");
             let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer).unwrap();
             // In the place of what was done, before what the user says next; else it can stand at the head only.
@@ -427,8 +427,8 @@ proptest! {
             prop_assert_eq!(cut.total(&before), gone.iter().map(|at| *at as u64 + 1).sum::<u64>());
             let some: Vec<usize> = (0..count).filter(|at| asked[*at]).collect();
             let held: Vec<usize> = some.iter().copied().filter(|at| gone.contains(at)).collect();
-            prop_assert_eq!(cut.takes_all(&some), held.len() == some.len());
-            prop_assert!(cut.takes_all(&held));
+            prop_assert_eq!(cut.drops_all(&some), held.len() == some.len());
+            prop_assert!(cut.drops_all(&held));
             let end = cut.end as u32;
             prop_assert!(pairs.iter().all(|(call, result)| end <= *call || *result < end), "{pairs:?} {end}");
         }
