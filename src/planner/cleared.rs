@@ -8,8 +8,8 @@ use crate::strategy::clear;
 use super::Recall;
 use super::decision::{Applied, Cause, Decision, PartKey, Save};
 
-/// Whether a placeholder can stand for everything in a result: it consists of text and of known images and documents,
-/// and there is a place for the placeholder.
+/// Whether a placeholder can replace everything in a result: the result consists of text and of known images and
+/// documents, and there is a place for the placeholder.
 pub(super) fn can_go(part: &Part) -> bool {
     if place(part).is_none() {
         return false;
@@ -17,15 +17,15 @@ pub(super) fn can_go(part: &Part) -> bool {
     part.media_list().map_or_else(|| super::newborn::all_text(part), |media| !media.blocks.is_empty())
 }
 
-/// The leaf that the placeholder replaces: a text or, without one, the first image or document. Those are counted
-/// behind the texts.
+/// The leaf that the placeholder replaces: a text or, without one, the first image or document. Images and documents
+/// are counted behind the texts.
 fn place(part: &Part) -> Option<usize> {
     let texts = part.leaves().len();
-    let in_place_of = || part.text_for_media().filter(|_| !part.media().is_empty()).map(|_| texts);
-    part.leaves().iter().position(|leaf| !leaf.stays_blank).or_else(in_place_of)
+    let first_media = || part.text_for_media().filter(|_| !part.media().is_empty()).map(|_| texts);
+    part.leaves().iter().position(|leaf| !leaf.stays_blank).or_else(first_media)
 }
 
-/// The size that the images and documents of a result count for, in bytes, however their encodings are spelled.
+/// The bytes that the images and documents of a result count as, whatever escapes their encodings are written with.
 fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     let length = |literal: &[u8]| match literal.len() {
         // No spelling of a character is longer than six bytes.
@@ -35,8 +35,9 @@ fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     part.media().iter().map(|block| length(conversation.bytes_of(id.message, block.span))).sum()
 }
 
-/// The decision that replaces a result by a placeholder, and its full text if it has one. `None` if the placeholder
-/// would be longer than what is sent now: the text, or the `sent` bytes that a decision left of it.
+/// The decision that replaces a result by a placeholder, and the full text to save if the result has text. `None` if the
+/// result cannot be cleared, or the placeholder would not be shorter than what is sent now: the text, or the `sent`
+/// bytes that a decision has left of it.
 pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
@@ -51,27 +52,27 @@ pub(super) fn decide(
     let content = part.content()?;
     let texts = conversation.texts(id)?;
     let tool = conversation.tool_of(id).unwrap_or("a tool");
-    let said: usize = texts.iter().map(|text| text.len()).sum();
+    let text_len: usize = texts.iter().map(|text| text.len()).sum();
     let media = media_len(conversation, id, part);
-    let save = (said > 0).then(|| Save::of(&texts));
+    let save = (text_len > 0).then(|| Save::of(&texts));
     let recall = save.as_ref().map(|save| recall(&save.id));
     let arguments = conversation.call_of(id).and_then(|call| conversation.arguments(call));
-    let runs = super::action::may_run(tool, arguments.as_deref().unwrap_or_default());
-    let text = clear::placeholder(&clear::Cleared {
+    let placeholder = clear::placeholder(&clear::Cleared {
         tool,
         texts: &texts,
         media: part.media().len(),
         is_error: part.is_error(),
-        may_run: runs,
+        may_run: super::action::may_run(tool, arguments.as_deref().unwrap_or_default()),
         recall: recall.as_deref(),
     });
-    let (at, length) = (place(part)?, text.len());
+    let (at, placeholder_len) = (place(part)?, placeholder.len());
     let mut shaped: Vec<Leaf> = texts.iter().map(|_| Leaf::Remove).collect();
     shaped.extend(part.media().iter().map(|_| Leaf::Remove));
-    *shaped.get_mut(at)? = Leaf::Replace(text);
+    *shaped.get_mut(at)? = Leaf::Replace(placeholder);
     let leaves = super::newborn::leaf_edits(shaped, part, &texts);
-    let after = super::newborn::sent_len(&leaves, &texts) + if at < texts.len() { 0 } else { length };
-    if after as u64 >= sent.unwrap_or(u64::MAX).min(said as u64) + media as u64 {
+    let in_media = if at < texts.len() { 0 } else { placeholder_len };
+    let after = super::newborn::sent_len(&leaves, &texts) + in_media;
+    if after as u64 >= sent.unwrap_or(u64::MAX).min(text_len as u64) + media as u64 {
         return None;
     }
     let decision = Decision {
@@ -79,7 +80,7 @@ pub(super) fn decide(
         leaves,
         content,
         key: PartKey::of(part.call_id(), content),
-        bytes_before: (said + media) as u64,
+        bytes_before: (text_len + media) as u64,
         bytes_after: after as u64,
         output: save.as_ref().map(|save| save.id.clone()),
     };

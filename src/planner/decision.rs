@@ -91,13 +91,13 @@ pub struct Decision {
     pub leaves: Vec<(u32, LeafEdit)>,
     /// The content of the part when it was decided.
     pub content: Digest,
-    /// Identifies the part outside of its history.
+    /// Identifies the part outside of its history; `None` if it has no call id.
     pub key: Option<PartKey>,
-    /// Bytes of the original text, plus the size that media removed with it counts for.
+    /// Bytes of the original text, plus those that media removed with it counts as.
     pub bytes_before: u64,
     /// Bytes of the text that is sent.
     pub bytes_after: u64,
-    /// The id of the saved full text.
+    /// The id of the saved full text, if one was saved.
     pub output: Option<String>,
 }
 
@@ -174,18 +174,18 @@ pub struct Save {
 impl Save {
     /// The full text of a result.
     pub fn of(texts: &[Cow<'_, str>]) -> Self {
-        Self { id: output_id(texts), text: lines(texts).concat() }
+        Self { id: output_id(texts), text: line_pieces(texts).concat() }
     }
 }
 
 /// The id of a result's full text: a digest of it.
 pub fn output_id(texts: &[Cow<'_, str>]) -> String {
-    let pieces: Vec<&[u8]> = lines(texts).into_iter().map(str::as_bytes).collect();
+    let pieces: Vec<&[u8]> = line_pieces(texts).into_iter().map(str::as_bytes).collect();
     Digest::of(&pieces).to_string()
 }
 
-/// The lines of some texts, each text beginning a line of its own.
-fn lines<'t>(texts: &'t [Cow<'_, str>]) -> Vec<&'t str> {
+/// The pieces of the texts joined so that each begins on a line of its own.
+fn line_pieces<'t>(texts: &'t [Cow<'_, str>]) -> Vec<&'t str> {
     let mut pieces: Vec<&str> = Vec::with_capacity(texts.len());
     for text in texts.iter().filter(|text| !text.is_empty()) {
         if pieces.last().is_some_and(|last| !last.ends_with('\n')) {

@@ -32,14 +32,15 @@ pub struct Level {
     pub clearable_bytes: u64,
     /// The number of messages as they would be sent.
     pub messages: u32,
-    /// The client has the provider make room itself, so only what the window forces is done.
+    /// The client has the provider make room itself, so the gateway makes room only if the window forces it to.
     pub defers: bool,
-    /// The prompt may be much shorter than its estimate, and the provider reports it if it is too long: until then
-    /// nothing is removed that would be missed.
+    /// The prompt may be much shorter than its estimate, and the provider will refuse it if it is too long. Until then
+    /// no message is dropped and no new result cut.
     pub waits: bool,
-    /// Room is not made yet: it would cost more than the thread may lose, and the prompt fits.
+    /// An event that would make room is postponed: the prompt fits, and the event costs more than the thread may lose or
+    /// loses what a summary may still preserve.
     pub can_wait: bool,
-    /// Making room may wait until there is none left, if it is dear or a summary may still come.
+    /// Whether an event that would make room may be postponed at all.
     pub patient: bool,
     /// What the thread has cost, the gateway's own calls included.
     pub account: Account,
@@ -57,35 +58,41 @@ impl Level {
     }
 }
 
-/// Bytes that a token may have whatever has been learned: escaped text has as many.
-const MANY_BYTES: f64 = 8.0;
-/// How many times longer than learned a token may be: white space and lists take fewer tokens than other text.
-const MANY_TIMES: f64 = 2.0;
-/// One part in so many of the window may be new, and only estimated, for the size of the prompt to count as known.
-const LITTLE: u64 = 20;
+/// A token may have this many bytes whatever has been learned, as in escaped text.
+const MAX_BYTES_PER_TOKEN: f64 = 8.0;
+/// A token may have this many times the bytes that have been learned: white space and lists take fewer tokens than
+/// other text.
+const MAX_LEARNED_FACTOR: f64 = 2.0;
+/// The size of a prompt counts as known if no more than the window divided by this is estimated.
+const ESTIMATED_DIVISOR: u64 = 20;
 
-/// A part's decided texts, by leaf.
-type Leaves<'a> = HashMap<PartId, &'a [(u32, LeafEdit)]>;
+/// The edits that decisions make to the leaves of parts.
+type Edits<'a> = HashMap<PartId, &'a [(u32, LeafEdit)]>;
 
 impl Before<'_> {
     /// The fewest tokens that so many bytes may have.
     pub(super) fn least_tokens(&self, bytes: u64) -> u64 {
-        (bytes as f64 / (self.facts.bytes_per_token * MANY_TIMES).max(MANY_BYTES)) as u64
+        let most = (self.facts.bytes_per_token * MAX_LEARNED_FACTOR).max(MAX_BYTES_PER_TOKEN);
+        (bytes as f64 / most) as u64
     }
 
-    /// Whether to wait for the provider to refuse the prompt as too long: much of it is only estimated by its bytes,
+    /// Whether to wait for the provider to refuse the prompt as too long: much of it is only estimated from its bytes,
     /// and it may not have reached the trigger at all. Does not apply to a window that the user has set or that was
-    /// guessed, nor to a count that the user has chosen, since those are not the provider's.
+    /// guessed, nor to a count that the user has chosen, because the provider does not enforce those.
     pub(super) fn waits(&self, level: &Level, settings: &window::Settings) -> bool {
-        let is_told = self.facts.refuses && self.facts.overflow.is_none();
-        let gauge = level.gauge.filter(|gauge| is_told && self.facts.window == Some(gauge.window));
-        let Some(gauge) = gauge.filter(|_| settings.count == Estimate::Usage) else { return false };
+        let may_refuse = self.facts.refuses && self.facts.overflow.is_none();
+        if !may_refuse || settings.count != Estimate::Usage {
+            return false;
+        }
+        let Some(gauge) = level.gauge.filter(|gauge| self.facts.window == Some(gauge.window)) else {
+            return false;
+        };
         let estimated = match self.known_figure() {
             Some((_, exact)) if !self.facts.measured_elsewhere => level.prompt_tokens.saturating_sub(exact),
             _ => level.prompt_tokens,
         };
         let reaches = |prompt| Gauge { prompt, ..gauge }.reaches(settings.trigger, settings);
-        estimated > gauge.window / LITTLE && reaches(gauge.prompt) && !reaches(level.least_tokens)
+        estimated > gauge.window / ESTIMATED_DIVISOR && reaches(gauge.prompt) && !reaches(level.least_tokens)
     }
 
     /// The number of messages of the request if it is sent with this splice, or without one.
@@ -100,8 +107,7 @@ impl Before<'_> {
         if estimate == Estimate::Usage {
             return None;
         }
-        let decided = self.applied.iter();
-        let decided: Leaves<'_> = decided.map(|one| (one.part, &*one.decision.leaves)).collect();
+        let decided: Edits<'_> = self.applied.iter().map(|one| (one.part, &*one.decision.leaves)).collect();
         let mut sum = Sum::new(estimate);
         for at in 0..self.conversation.messages.len() {
             if !self.splice.is_some_and(|splice| splice.drops(at)) {
@@ -115,7 +121,8 @@ impl Before<'_> {
     }
 }
 
-fn add(conversation: &Conversation, at: usize, decided: &Leaves<'_>, sum: &mut Sum) {
+/// Adds a message to an estimate, as it would be sent.
+fn add(conversation: &Conversation, at: usize, decided: &Edits<'_>, sum: &mut Sum) {
     let role = match conversation.messages[at].index.role {
         Role::System => "system",
         Role::User => "user",

@@ -201,7 +201,7 @@ impl Before<'_> {
         let needs_summary = may_change && self.needs_summary(change.as_ref(), policy, &level);
         let cut = change.as_ref().map_or(next, |change| Some(change.first()));
         let event = change.map(|mut change| {
-            let uncached_from = self.read_until(&mut change);
+            let uncached_from = self.uncached_from(&mut change);
             DueEvent { change, uncached_from }
         });
         Due { level, event, cut, needs_summary }

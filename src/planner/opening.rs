@@ -1,6 +1,6 @@
-//! Text that a conversation begins with, added below the user's first words.
+//! The opening: text that is added below the user's first words.
 //!
-//! It is decided with the first request, like the form of a newborn result, and sent with every later one.
+//! Like the form of a newborn result, it is decided with the first request, and sent with every later one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::plan::{LeafEdit, Op};
 use super::decision::{Applied, Cause, Decision};
 use super::splice::last_text;
 
-/// Whether there are words of the user before any answer, below which a text can stand.
+/// Whether the user says anything before the first answer, so that an opening can be added below it.
 pub fn has_place(conversation: &Conversation) -> bool {
     place(conversation).is_some()
 }
@@ -21,18 +21,18 @@ fn place(conversation: &Conversation) -> Option<(PartId, u32)> {
     last_text(conversation, messages.take_while(|message| message.index.role != Role::Assistant).count())
 }
 
-/// The decision to begin a conversation with `text`; `None` if part of it was sent before, or there is no place for
-/// the text.
+/// The decision to add `text` as the opening of a conversation; `None` if the provider holds the beginning of the
+/// conversation, or there is no place for the text.
 pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied> {
     if conversation.continues.is_some() || text.trim().is_empty() {
         return None;
     }
     let (part, leaf) = place(conversation)?;
-    let said = conversation.text(part, leaf as usize)?;
+    let words = conversation.text(part, leaf as usize)?;
     let text = format!("\n\n{text}");
     let decision = Decision {
         cause: Cause::Opened,
-        content: Digest::of(&[said.as_bytes()]),
+        content: Digest::of(&[words.as_bytes()]),
         key: None,
         bytes_before: 0,
         bytes_after: text.len() as u64,
@@ -44,11 +44,11 @@ pub(super) fn decide(conversation: &Conversation, text: &str) -> Option<Applied>
 
 /// Whether the user's words that the text was added to are still the same.
 pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
-    let said = of(&applied.decision).and_then(|(leaf, _)| conversation.text(applied.part, leaf as usize));
-    said.is_some_and(|said| Digest::of(&[said.as_bytes()]) == applied.decision.content)
+    let words = of(&applied.decision).and_then(|(leaf, _)| conversation.text(applied.part, leaf as usize));
+    words.is_some_and(|words| Digest::of(&[words.as_bytes()]) == applied.decision.content)
 }
 
-/// Where a decision adds text, and which.
+/// The leaf below which a decision adds an opening, and the text; `None` for any other decision.
 pub(super) fn of(decision: &Decision) -> Option<(u32, Arc<str>)> {
     match decision.leaves.first() {
         Some((leaf, LeafEdit::Replace(text))) if decision.is_opening() => Some((*leaf, Arc::clone(text))),

@@ -1,8 +1,8 @@
-//! The cost of a cut: how much the provider has to write to its cache again.
+//! The cost of a cut: an estimate of how many bytes the provider has to write to its cache again.
 //!
-//! An estimate, in bytes. A provider caches no prefix below a minimum size. A cut that leaves less than that in front
-//! of it has the whole prompt paid anew; one that leaves less in total has it paid anew each time. If cache entries
-//! depend on whether there are images, removing the last image has all messages written again.
+//! A provider caches no prefix below a minimum size. If a cut leaves less than that in front of it, the whole prompt is
+//! written again; if it leaves less in total, the whole prompt is paid in full with every later request. If cache
+//! entries depend on whether the prompt has images, all messages are written again after the last image is removed.
 
 use std::collections::HashSet;
 
@@ -16,60 +16,61 @@ use super::event::{Before, Change};
 const FIRST: PartId = PartId { message: 0, part: 0 };
 
 impl Before<'_> {
-    /// The first item that the provider writes again after a cut before `item`; `None`: it writes the whole prompt.
+    /// The first item that the provider writes again after a cut before `item`; `None` if it writes the whole prompt.
     fn fallback(&self, item: usize) -> Option<usize> {
         if self.conversation.marks.is_none() {
             return Some(item);
         }
         let items = self.history().items();
-        let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
-        let entry = self.standing.kept.entries().before(items[item].part, now, ttl).filter(|_| self.anchored);
-        let kept = entry.map(|entry| items.partition_point(|item| item.part <= entry));
+        let first_behind = |part: PartId| items.partition_point(|item| item.part <= part);
+        if self.anchored {
+            let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
+            if let Some(entry) = self.standing.kept.entries().before(items[item].part, now, ttl) {
+                return Some(first_behind(entry));
+            }
+        }
         // Marked instructions among the messages are cached like those before them.
-        let framed = || {
-            let leading = self.conversation.leading_mark();
-            let behind = leading.map_or(0, |mark| items.partition_point(|item| item.part <= mark));
-            behind.min(items.len() - 1)
-        };
-        kept.or_else(|| self.keeps_frame.then(framed))
+        let leading = self.conversation.leading_mark();
+        self.keeps_frame.then(|| leading.map_or(0, first_behind).min(items.len() - 1))
     }
 
-    /// Bytes sent before that the provider writes again after a cut before `item`: what stands in front is read only
-    /// if it is long enough to be cached.
+    /// How many of the bytes that were sent before the provider writes again after a cut before `item`. It reads what
+    /// is in front only if that is long enough to be cached. `tails` is as returned by [`Self::tails`].
     pub(super) fn written_again(&self, item: usize, tails: &[u64]) -> u64 {
         let whole = tails[0] + self.conversation.frame_bytes() as u64 + self.facts.hidden_bytes;
         let behind = self.fallback(item).map(|item| tails[item]);
         behind.filter(|behind| whole - behind >= self.least_bytes()).unwrap_or(whole)
     }
 
-    /// The same after a cut that removes everything removable from `item` on. A cut at or before `images` removes the
-    /// last image.
+    /// The same for an event that clears all candidates from `item` on. If it clears the item at `images` too, no image
+    /// remains: see [`Self::images_among`].
     pub(super) fn written_by(&self, item: usize, images: Option<usize>, tails: &[u64]) -> u64 {
         self.written_again(if images.is_some_and(|first| item <= first) { 0 } else { item }, tails)
     }
 
-    /// The place of the first image that cache entries depend on, if all such images may be removed.
+    /// The place of the first image that cache entries depend on, if all such images are among the candidates.
     pub(super) fn images_among(&self, candidates: &[Candidate]) -> Option<usize> {
         let may_go: HashSet<usize> = candidates.iter().map(|candidate| candidate.item).collect();
         let place = |image: &PartId| self.history().place(*image).filter(|at| may_go.contains(at));
         let images = self.images();
         let places: Option<Vec<usize>> = images.iter().map(place).collect();
-        places.filter(|_| self.are_read(&images))?.into_iter().min()
+        places.filter(|_| self.any_was_sent(&images))?.into_iter().min()
     }
 
-    /// Whether removing these parts leaves none of the images that cache entries depend on.
+    /// Whether none of the images that cache entries depend on is left after the parts are removed for which `goes`
+    /// holds.
     pub(super) fn takes_images(&self, goes: impl Fn(PartId) -> bool) -> bool {
         let images = self.images();
-        self.are_read(&images) && images.into_iter().all(goes)
+        self.any_was_sent(&images) && images.into_iter().all(goes)
     }
 
-    /// Whether any of these images was sent before.
-    fn are_read(&self, images: &[PartId]) -> bool {
+    /// Whether any of these images, in order, was sent before.
+    fn any_was_sent(&self, images: &[PartId]) -> bool {
         images.first().is_some_and(|first| (first.message as usize) < self.sent)
     }
 
-    /// The parts with images among those that would be sent, in messages whose cache entries depend on images. A
-    /// document beside an image counts as one.
+    /// The parts with images that would be sent, in messages whose cache entries depend on images. Documents in such
+    /// messages count as images.
     fn images(&self) -> Vec<PartId> {
         let is_sent = |at: &usize| !self.splice.is_some_and(|splice| splice.drops(*at));
         let messages = &self.conversation.messages;
@@ -87,9 +88,9 @@ impl Before<'_> {
         images
     }
 
-    /// The part from which on nothing can be read from the provider's cache after a change. What must be written
-    /// again because of that is added to the change's record.
-    pub(super) fn read_until(&self, change: &mut Change) -> PartId {
+    /// The first part that can no longer be read from the provider's cache after a change. What must be written again
+    /// because of that is added to the record of the change.
+    pub(super) fn uncached_from(&self, change: &mut Change) -> PartId {
         let cleared = change.decided.iter().filter(|applied| applied.decision.is_clearing());
         let cleared: HashSet<PartId> = cleared.map(|applied| applied.part).collect();
         let splice = change.splice.as_ref();
@@ -103,8 +104,8 @@ impl Before<'_> {
         FIRST
     }
 
-    /// Tells whether a prompt shortened by so many bytes is still long enough to be cached, or else costs no more in
-    /// full than it costs now.
+    /// A predicate for the bytes by which the prompt may be shortened: it is still long enough to be cached, or else
+    /// costs no more in full than it costs now.
     pub(super) fn stays_cached(&self) -> impl Fn(u64) -> bool {
         let late = self.conversation.late_bytes() as u64;
         let whole = (self.sent_bytes() + self.facts.hidden_bytes).saturating_sub(late);
@@ -115,8 +116,8 @@ impl Before<'_> {
         }
     }
 
-    /// The results that may be cleared: all of them, or as many as leave the prompt long enough to be cached, if it
-    /// is now.
+    /// The candidates that may be cleared: all of them or, if the prompt would then be too short to be cached and is not
+    /// now, as many as leave it long enough.
     pub(super) fn within_cache(&self, candidates: &[Candidate]) -> Vec<Candidate> {
         let all = candidates.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let stays_cached = self.stays_cached();
@@ -131,11 +132,12 @@ impl Before<'_> {
         candidates.iter().filter(goes).copied().collect()
     }
 
+    /// The fewest bytes of a prefix that the provider caches.
     fn least_bytes(&self) -> u64 {
         (self.facts.min_prefix_tokens as f64 * self.facts.bytes_per_token) as u64
     }
 
-    /// Bytes sent before that the provider writes again when this part changes.
+    /// How many of the bytes that were sent before the provider writes again if this part changes.
     pub(super) fn rewritten_from(&self, part: PartId) -> u64 {
         let changed = self.history().items().partition_point(|item| item.part < part);
         let tails = self.tails(&self.cleared());

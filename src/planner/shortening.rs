@@ -12,10 +12,10 @@ use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::event::Before;
 use super::{Policy, Recall};
 
-/// The shortest that a new result is cut to, in bytes.
-const FLOOR: u64 = 2048;
-/// Approximate bytes of a marker.
-const MARK: u64 = 256;
+/// New results are not cut to fewer bytes than this.
+const MIN_RESULT: u64 = 2048;
+/// Approximate bytes of the marker in a cut result.
+const MARKER: u64 = 256;
 
 /// A result that was not sent before.
 pub(super) struct NewResult {
@@ -33,8 +33,8 @@ pub(super) struct Shortened {
 }
 
 impl Before<'_> {
-    /// Results with text that were not sent before: those of earlier steps that the client adds, and those of the step
-    /// in progress.
+    /// The results with text that were not sent before: first those in earlier steps, which the client has added, then
+    /// those of the step in progress.
     pub(super) fn new_results(&self) -> [Vec<NewResult>; 2] {
         let (tail, sent) = (self.conversation.tail(), self.sent_sizes());
         [self.sent.min(tail)..tail, tail..self.conversation.messages.len()].map(|messages| {
@@ -54,14 +54,14 @@ impl Before<'_> {
         recall: Recall<'_>,
     ) -> Vec<Shortened> {
         let sizes: Vec<u64> = results.iter().map(|result| result.size).collect();
-        let shares = ladder::shares(&sizes, missing, FLOOR);
+        let shares = ladder::shares(&sizes, missing, MIN_RESULT);
         let larger = results.iter().zip(shares).filter(|(result, share)| *share < result.size);
         larger
-            .filter_map(|(result, share)| self.shorten(result, share.saturating_sub(MARK), policy, recall))
+            .filter_map(|(result, share)| self.shorten(result, share.saturating_sub(MARKER), policy, recall))
             .collect()
     }
 
-    /// Bytes of a result's text as it would be sent; `sent` are those left by decisions.
+    /// Bytes of a result's text as it would be sent; `sent` are the bytes that decisions leave of their parts.
     pub(super) fn size(&self, id: PartId, sent: &HashMap<PartId, u64>) -> u64 {
         let leaves = self.conversation.part(id).map_or(0, |part| part.leaves().len());
         let text = |leaf| self.conversation.text(id, leaf).map_or(0, |text| text.len() as u64);

@@ -2,8 +2,8 @@
 //!
 //! A splice is decided once, in an event, and stored under the history of exactly the messages up to its end. It
 //! applies to every history that continues the request it was made for. It never drops the head of a conversation
-//! (the first words of the user), the newest words of the user, the step in progress, half of a pair, reasoning
-//! without what it led to, or anything that no dialect understands.
+//! (the first words of the user), the newest words of the user, the step in progress, one half of a call and its result,
+//! reasoning without the answer that it led to, or anything that no dialect understands.
 
 use std::sync::Arc;
 
@@ -39,9 +39,9 @@ pub struct Splice {
     pub drops: Box<[(u32, u32)]>,
     /// How the text is placed.
     pub layout: Layout,
-    /// Where: before this message or, if appended, behind this part's text.
+    /// Where the text is placed: before this message or, if appended, behind a text of this part.
     pub at: PartId,
-    /// Which of the part's texts, if appended.
+    /// The index of that text, if appended.
     pub leaf: u32,
     /// The text.
     pub text: Arc<str>,
@@ -59,7 +59,7 @@ impl Splice {
         self.drops.first().map_or(0, |(first, _)| *first as usize)
     }
 
-    /// The end of what it replaces: nothing from here on is touched.
+    /// The first message behind those that it replaces. Nothing from here on is changed.
     pub fn end(&self) -> usize {
         self.drops.last().map_or(0, |(_, end)| *end as usize)
     }
@@ -105,8 +105,7 @@ impl Splice {
         std::mem::size_of::<Self>() + self.text.len() + self.drops.len() * 8
     }
 
-    /// Whether it can be applied to a conversation at all. Whether it stands for the right messages, only their chain
-    /// tells.
+    /// Whether it can be applied to a conversation at all. Only the chain tells whether it replaces the right messages.
     pub(super) fn fits(&self, conversation: &Conversation) -> bool {
         let end = self.end();
         end > 0 && end < conversation.messages.len() && conversation.continues.is_none()

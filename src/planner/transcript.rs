@@ -1,6 +1,6 @@
-//! Dropped messages as readable text: in full for a file, and in short for the model.
+//! Dropped messages as readable text: in full for a file, and as a short note for the model.
 //!
-//! Both are functions of the messages and the decisions about them, so that they can be reproduced.
+//! Both are functions of the messages and the decisions about them alone, so that they can be reproduced.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -15,14 +15,15 @@ use crate::strategy::summary::wrapper::is_wrapped;
 use super::decision::{Applied, Decision};
 use super::splice::Splice;
 
-/// How many bytes of the conversation a note repeats: one in so many of what it replaces, within bounds, and a limit
-/// for each message.
-const SAID_OF: usize = 50;
-const SAID_LEAST: usize = 4096;
-const SAID_MOST: usize = 16_384;
-const SAID_EACH: usize = 300;
-/// With less room than this, no part of a plan is repeated.
-const PLAN_LEAST: usize = 200;
+/// A note repeats as many bytes of the messages that it replaces as these have, divided by `QUOTES_DIVISOR`, within the
+/// two bounds.
+const QUOTES_DIVISOR: usize = 50;
+const MIN_QUOTES: usize = 4096;
+const MAX_QUOTES: usize = 16_384;
+/// The most bytes that a note repeats of one message.
+const MAX_QUOTE: usize = 300;
+/// The plan is not repeated if there is room for fewer bytes of it than this.
+const MIN_PLAN: usize = 200;
 
 /// The messages that a splice drops, in full.
 pub fn left_out(conversation: &Conversation, splice: &Splice, applied: &[Applied]) -> String {
@@ -40,7 +41,7 @@ pub(super) fn whole(
         applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
     let mut out = String::new();
     for at in messages {
-        let role = who(conversation.messages[at].index.role);
+        let role = speaker(conversation.messages[at].index.role);
         let _ = writeln!(out, "=== message {at}: {role} ===");
         for (id, part) in conversation.parts_of(at) {
             let tool = part.tool().unwrap_or_default();
@@ -67,19 +68,19 @@ pub(super) fn whole(
     out
 }
 
-/// What a result showed when it was new, line by line.
+/// The lines that a result showed when it was new.
 pub(super) fn lines(conversation: &Conversation, id: PartId, decision: Option<&Decision>) -> Lines {
     let mut out = String::new();
     texts(conversation, id, decision.filter(|decision| !decision.is_clearing()), &mut out);
     Lines::of(&out)
 }
 
-/// The texts of a part as they were sent.
+/// Appends the texts of a part as they were sent.
 fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, out: &mut String) {
     let Some(part) = conversation.part(id) else { return };
     let (leaves, media) = (part.leaves().len(), part.media().len());
     for leaf in 0..leaves + media {
-        let edit = decision.and_then(|one| one.leaves.iter().find(|(at, _)| *at as usize == leaf));
+        let edit = decision.and_then(|decision| decision.leaves.iter().find(|(at, _)| *at as usize == leaf));
         match edit {
             Some((_, LeafEdit::Replace(text))) => out.push_str(text),
             Some((_, LeafEdit::Remove)) => continue,
@@ -90,9 +91,9 @@ fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, o
     }
 }
 
-/// The note that replaces messages: how many there were, where they can be read, the beginnings of what user and
-/// model said in them, and up to `most` bytes of the agent's last plan if it is among them. If there is too much,
-/// binding statements come first, then the newest.
+/// The note that replaces messages: it says how many there were and where they can be read, and repeats the beginnings
+/// of what user and model said in them. If they contain the agent's last plan, up to `most` bytes of it follow. Not
+/// everything may fit: binding statements take precedence, then the newest messages.
 pub(super) fn note(
     conversation: &Conversation,
     messages: &[usize],
@@ -109,15 +110,15 @@ pub(super) fn note(
     if let Some(recall) = recall {
         let _ = write!(out, "; {recall}");
     }
-    let said = said(conversation, messages, (bytes / SAID_OF).clamp(SAID_LEAST, SAID_MOST));
-    if !said.is_empty() {
+    let quotes = quotes(conversation, messages, (bytes / QUOTES_DIVISOR).clamp(MIN_QUOTES, MAX_QUOTES));
+    if !quotes.is_empty() {
         out.push_str("; what was said in them begins so:");
-        for line in said {
+        for quote in quotes {
             out.push('\n');
-            out.push_str(&line);
+            out.push_str(&quote);
         }
     }
-    let plan = (most >= PLAN_LEAST).then(|| last_plan(conversation, messages, PLAN.min(most)));
+    let plan = (most >= MIN_PLAN).then(|| last_plan(conversation, messages, PLAN.min(most)));
     if let Some(plan) = plan.flatten() {
         let _ = write!(out, "{} the last plan: {plan}", if out.contains('\n') { "\n-" } else { ";" });
     }
@@ -133,7 +134,8 @@ pub(super) fn short_note(messages: &[usize], recall: Option<&str>) -> String {
     format!("[plimsoll: {count} message{plural} removed{place}]")
 }
 
-/// How much depends on a message: demands of the user most, then decisions, then anything else the user said.
+/// How important a message is, the most important first: demands of the user, decisions, anything else that the user
+/// said, all other messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Demand,
@@ -142,41 +144,46 @@ enum Rank {
     Other,
 }
 
-/// What was said in messages, one line each, in order, as much as fits into `most` bytes; repetitions are left out.
-/// Neither demands nor decisions crowd out the other: each may use half of the room, as far as it needs it.
-fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
-    let lines =
-        messages.iter().filter_map(|at| line(conversation, *at).map(|(rank, line)| (rank, *at, line)));
-    let mut open: Vec<(Rank, usize, String)> = lines.collect();
-    open.sort_by_key(|(rank, at, _)| (*rank, Reverse(*at)));
+/// A line that a note repeats of a message.
+struct Quote {
+    rank: Rank,
+    message: usize,
+    line: String,
+}
+
+/// What was said in messages, one line each, in order, as much as fits into `most` bytes. Repetitions are left out.
+/// Demands and decisions may each use half of the room, so that neither crowds out the other. What they leave is used
+/// for all messages.
+fn quotes(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
+    let mut open: Vec<Quote> = messages.iter().filter_map(|message| quote(conversation, *message)).collect();
+    open.sort_by_key(|quote| (quote.rank, Reverse(quote.message)));
     let mut known = HashSet::new();
-    open.retain(|(.., line)| known.insert(line.clone()));
+    open.retain(|quote| known.insert(quote.line.clone()));
     let (mut kept, mut left) = (Vec::new(), most);
     for (rank, share) in [(Rank::Demand, most / 2), (Rank::Decision, most / 2), (Rank::Other, most)] {
         let mut room = share.min(left);
-        let fits = |(of, _, line): &mut (Rank, usize, String)| {
-            let fits = (*of == rank || rank == Rank::Other) && line.len() <= room;
-            room -= if fits { line.len() } else { 0 };
+        let fits = |quote: &mut Quote| {
+            let fits = (quote.rank == rank || rank == Rank::Other) && quote.line.len() <= room;
+            room -= if fits { quote.line.len() } else { 0 };
             fits
         };
         let taken: Vec<_> = open.extract_if(.., fits).collect();
-        left -= taken.iter().map(|(.., line)| line.len()).sum::<usize>();
+        left -= taken.iter().map(|quote| quote.line.len()).sum::<usize>();
         kept.extend(taken);
     }
-    kept.sort_by_key(|(_, at, _)| *at);
-    kept.into_iter().map(|(.., line)| line).collect()
+    kept.sort_by_key(|quote| quote.message);
+    kept.into_iter().map(|quote| quote.line).collect()
 }
 
-/// A message as one line, with its rank: its first decision if there is one, else its beginning; `None` if it says
-/// nothing.
-fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
-    let texts = conversation.parts_of(at).filter(|(_, part)| part.kind() == PartKind::Text);
+/// What a note repeats of a message: its first decision if there is one, else its beginning; `None` if it says nothing.
+fn quote(conversation: &Conversation, message: usize) -> Option<Quote> {
+    let texts = conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Text);
     let leaves = texts.flat_map(|(id, part)| (0..part.leaves().len()).map(move |leaf| (id, leaf)));
     let texts: Vec<_> = leaves
         .filter_map(|(id, leaf)| conversation.text(id, leaf))
         .filter(|text| !is_wrapped(text.trim()))
         .collect();
-    let role = conversation.messages[at].index.role;
+    let role = conversation.messages[message].index.role;
     let mut lines = texts.iter().flat_map(|text| text.lines());
     let decision = lines.clone().position(says_a_decision);
     let rank = match role {
@@ -185,36 +192,40 @@ fn line(conversation: &Conversation, at: usize) -> Option<(Rank, String)> {
         Role::User => Rank::User,
         _ => Rank::Other,
     };
-    if let (Some(before), false) = (decision.and_then(|at| at.checked_sub(1)), role == Role::User) {
-        lines.nth(before);
+    if role != Role::User
+        && let Some(last_before) = decision.and_then(|at| at.checked_sub(1))
+    {
+        // Skips the lines in front of the decision.
+        lines.nth(last_before);
     }
-    let said = beginning(lines.flat_map(str::split_whitespace))?;
-    Some((rank, format!("- {}: {said}", who(role))))
+    let words = beginning(lines.flat_map(str::split_whitespace))?;
+    Some(Quote { rank, message, line: format!("- {}: {words}", speaker(role)) })
 }
 
-/// The beginning of one message that a note repeats; `None` if it has no words. Of a long word, such as a URL or text
-/// written without spaces, as much as there is room for.
+/// The first of these words, up to [`MAX_QUOTE`] bytes; `None` if there are none. A long word that does not fit, such as
+/// a URL or text written without spaces, is cut; a shorter one is left out.
 fn beginning<'t>(words: impl Iterator<Item = &'t str>) -> Option<String> {
-    let mut said = String::new();
+    let mut text = String::new();
     for word in words {
-        let space = if said.is_empty() { "" } else { " " };
-        let room = SAID_EACH.saturating_sub(said.len());
+        let space = if text.is_empty() { "" } else { " " };
+        let room = MAX_QUOTE.saturating_sub(text.len());
         if word.len() <= room {
-            said.extend([space, word]);
+            text.extend([space, word]);
             continue;
         }
-        let most = if word.len() > SAID_EACH / 2 { room } else { 0 };
+        let most = if word.len() > MAX_QUOTE / 2 { room } else { 0 };
         let end = boundary::floor(word, most);
         if end > 0 {
-            said.extend([space, &word[..end]]);
+            text.extend([space, &word[..end]]);
         }
-        said.push_str(" …");
+        text.push_str(" …");
         break;
     }
-    (!said.is_empty()).then_some(said)
+    (!text.is_empty()).then_some(text)
 }
 
-const fn who(role: Role) -> &'static str {
+/// The name of a message's speaker.
+const fn speaker(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Assistant => "model",
