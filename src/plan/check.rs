@@ -5,7 +5,7 @@
 //!   the last of them are never dropped.
 //! - Nothing of the step in progress is dropped, and nothing that is not understood is changed.
 //! - Reasoning is never changed, and is left out only from the first block on.
-//! - No message may stand where some provider refuses it.
+//! - The order of messages must be one that every provider accepts.
 //! - No operation may name what does not exist, and no two may name the same thing.
 
 use std::collections::{HashMap, HashSet};
@@ -29,16 +29,16 @@ pub enum Refusal {
     #[error("the plan changes a protected part")]
     Protected,
     /// A call would lose its result or a result its call, something would come between them, or reasoning would lose
-    /// what it led to.
+    /// the answer that it led to.
     #[error("the plan separates a call from its result, or reasoning from what it led to")]
     Pairing,
     /// The history is a single text, so nothing can be inserted.
     #[error("the plan inserts a message into a history that is a single text")]
     NoList,
-    /// A message would stand where some provider refuses it.
+    /// Some provider would refuse the order of messages.
     #[error("the plan leaves an order of messages that providers refuse")]
     Order,
-    /// It removes a leaf without a block of its own.
+    /// It removes a leaf that has no block of its own.
     #[error("the plan removes a text that can only be replaced")]
     NotRemovable,
     /// It replaces an image or a document in a place where no text may stand.
@@ -63,14 +63,14 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     let dropped = dropped(conversation, plan)?;
     let mut changes = Changes { moves: dropped.contains(&true), ..Changes::default() };
     for op in &plan.ops {
-        changes.take(conversation, op, &dropped)?;
+        changes.add(conversation, op, &dropped)?;
     }
-    let Changes { omitted, marked, split_mark, moves, .. } = changes;
+    let Changes { omitted, marked, frame_mark, moves, .. } = changes;
     if !omitted.is_empty() {
         check_omitted(conversation, &omitted, &dropped)?;
     }
-    if !marked.is_empty() || split_mark.is_some() {
-        check_marks(conversation, &marked, split_mark)?;
+    if !marked.is_empty() || frame_mark.is_some() {
+        check_marks(conversation, &marked, frame_mark)?;
         check_marked_texts(conversation, plan, &marked)?;
     }
     if moves {
@@ -81,7 +81,7 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the operations of a plan do, once each has been checked by itself.
+/// What the operations of a plan do together, noted when each is checked by itself.
 #[derive(Default)]
 struct Changes {
     /// Parts whose text changes.
@@ -90,17 +90,17 @@ struct Changes {
     omitted: HashSet<PartId>,
     /// Parts that get a mark.
     marked: Vec<(PartId, Hold)>,
-    /// Whether the instructions are sent as two texts.
-    is_split: bool,
-    /// The mark on the first of these, if there is one.
-    split_mark: Option<Hold>,
+    /// Whether the instructions are sent as two texts, or the frame is marked.
+    changes_frame: bool,
+    /// The mark on the first of the two texts or behind the frame, if there is one.
+    frame_mark: Option<Hold>,
     /// Whether a message follows another one than before.
     moves: bool,
 }
 
 impl Changes {
     /// Checks an operation by itself, and notes what it does.
-    fn take(&mut self, conversation: &Conversation, op: &Op, dropped: &[bool]) -> Result<(), Refusal> {
+    fn add(&mut self, conversation: &Conversation, op: &Op, dropped: &[bool]) -> Result<(), Refusal> {
         let is_dropped = |part: &PartId| dropped[part.message as usize];
         let is_new = match op {
             Op::Drop { .. } => true,
@@ -128,20 +128,20 @@ impl Changes {
             }
             Op::Split { bytes, mark } => {
                 check_split(conversation, *bytes)?;
-                self.split_mark = *mark;
-                !std::mem::replace(&mut self.is_split, true)
+                self.frame_mark = *mark;
+                !std::mem::replace(&mut self.changes_frame, true)
             }
             Op::MarkFrame { hold } => {
                 conversation.frame_end.ok_or(Refusal::Missing)?;
-                self.split_mark = Some(*hold);
-                !std::mem::replace(&mut self.is_split, true)
+                self.frame_mark = Some(*hold);
+                !std::mem::replace(&mut self.changes_frame, true)
             }
         };
         if is_new { Ok(()) } else { Err(Refusal::Conflict) }
     }
 }
 
-/// An insertion must go beside the messages of a list, and must not be a result.
+/// A message can be inserted only into a list of messages. It must say something, and must not be a result.
 fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Role) -> Result<(), Refusal> {
     if before > conversation.messages.len() || role == Role::Tool {
         return Err(Refusal::Missing);
@@ -290,7 +290,8 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
             LeafEdit::Replace(_) => {}
         }
     }
-    // Not every provider accepts a list without blocks. A list beside the content may be empty, as it may be absent.
+    // Not every provider accepts an empty list of blocks. A list of media beside the content may be empty, because it
+    // may be absent.
     if part.slots().is_some_and(|slots| slots.items.len() == removed) {
         return Err(Refusal::EmptyText);
     }
@@ -326,14 +327,14 @@ fn check_pairs(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
     Ok(())
 }
 
-/// Whether a message of the model's remains between an insertion and a result whose call is not in the body: that
-/// message refers to the call, or to what it belongs to.
+/// Whether a message of the model remains between an insertion and a result whose call is not in the body. Such a
+/// message refers to the call, or to the answer that contains the call.
 fn is_answered(conversation: &Conversation, dropped: &[bool], mut between: Range<usize>) -> bool {
     between.any(|at| !dropped[at] && conversation.messages[at].index.role == Role::Assistant)
 }
 
-/// A message of reasoning alone stays or goes with the answer behind it, and nothing comes between them. Without an
-/// answer, it may go alone.
+/// A message of reasoning alone must stay or go with the answer behind it, and nothing may come between them. If no
+/// answer follows it, it may go alone.
 fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let inserted = plan.ops.iter().filter_map(|op| match op {
         Op::Insert { before, .. } => Some(*before),
@@ -342,14 +343,14 @@ fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -
     let inserted: HashSet<usize> = inserted.collect();
     for (at, message) in conversation.messages.iter().enumerate() {
         let parts = &message.index.parts;
-        let only = !parts.is_empty() && parts.iter().all(|part| part.kind() == PartKind::Thinking);
+        let is_reasoning = !parts.is_empty() && parts.iter().all(|part| part.kind() == PartKind::Thinking);
         let is_answer = |at: usize| conversation.messages[at].index.role == Role::Assistant;
         let separated = match dropped.get(at + 1) {
             Some(false) if dropped[at] => is_answer(at + 1),
             Some(next) => *next != dropped[at],
             None => false,
         };
-        if only && (separated || (!dropped[at] && inserted.contains(&(at + 1)))) {
+        if is_reasoning && (separated || (!dropped[at] && inserted.contains(&(at + 1)))) {
             return Err(Refusal::Pairing);
         }
     }
@@ -376,15 +377,15 @@ impl Pairs {
         for message in 0..conversation.messages.len() {
             for (_, part) in conversation.parts_of(message) {
                 match (part.kind(), part.call_id()) {
-                    (PartKind::ToolCall, Some(id)) => calls.made(id, message),
+                    (PartKind::ToolCall, Some(id)) => calls.add(id, message),
                     (PartKind::ToolCall, None) => pairs.open.push(message),
                     // Its result may come with a later answer.
-                    (PartKind::Hosted, Some(id)) if part.tool().is_some() => hosted.made(id, message),
-                    (PartKind::Hosted, Some(id)) => match hosted.answered(id) {
+                    (PartKind::Hosted, Some(id)) if part.tool().is_some() => hosted.add(id, message),
+                    (PartKind::Hosted, Some(id)) => match hosted.answer(id) {
                         Some(call) => pairs.hosted.push((call, message)),
                         None => pairs.open.push(message),
                     },
-                    (PartKind::ToolResult, id) => match id.and_then(|id| calls.answered(id)) {
+                    (PartKind::ToolResult, id) => match id.and_then(|id| calls.answer(id)) {
                         Some(call) => pairs.answered.push((call, message)),
                         None => pairs.orphans.push(message),
                     },
@@ -399,11 +400,11 @@ impl Pairs {
 
 /// Calls by id; ids may be reused.
 #[derive(Default)]
-struct Calls<'c>(HashMap<&'c str, Same>);
+struct Calls<'c>(HashMap<&'c str, CallsOfId>);
 
-/// The messages of calls with the same id.
+/// The messages of the calls that have the same id.
 #[derive(Default)]
-struct Same {
+struct CallsOfId {
     /// Those without a result so far.
     open: Vec<usize>,
     /// The one that was answered last.
@@ -411,25 +412,27 @@ struct Same {
 }
 
 impl<'c> Calls<'c> {
-    fn made(&mut self, id: &'c str, message: usize) {
+    /// Adds a call in this message.
+    fn add(&mut self, id: &'c str, message: usize) {
         self.0.entry(id).or_default().open.push(message);
     }
 
-    /// The call that a result with this id answers: the nearest open one, so that as many calls are answered as there
-    /// are results; else the one that was answered last.
-    fn answered(&mut self, id: &str) -> Option<usize> {
-        let same = self.0.get_mut(id)?;
-        same.answered = same.open.pop().or(same.answered);
-        same.answered
+    /// Answers a call with this id, and returns its message. The nearest call without a result is answered, so that as
+    /// many calls are answered as there are results; otherwise the one that was answered last.
+    fn answer(&mut self, id: &str) -> Option<usize> {
+        let calls = self.0.get_mut(id)?;
+        calls.answered = calls.open.pop().or(calls.answered);
+        calls.answered
     }
 
+    /// The messages of calls without a result.
     fn open(self) -> impl Iterator<Item = usize> {
-        self.0.into_values().flat_map(|same| same.open)
+        self.0.into_values().flat_map(|calls| calls.open)
     }
 }
 
-/// A message may come to stand in a new place only if every provider accepts it there: the user first and last, only
-/// the user behind an answer, instructions only before an answer or at the end.
+/// Where the order of messages changes, it must be one that every provider accepts: the user comes first, an inserted
+/// answer is not last, only the user follows an answer, and only an answer or more instructions follow instructions.
 fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let count = conversation.messages.len();
     let mut inserted: Vec<Vec<Role>> = vec![Vec::new(); count + 1];
@@ -448,8 +451,8 @@ fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Re
     let starts_well = order.first().is_none_or(|(at, role)| *at == Some(0) || *role == Role::User);
     let ends_well = order.last().is_none_or(|(at, role)| at.is_some() || *role != Role::Assistant);
     let follows_well = |pair: &[(Option<usize>, Role)]| {
-        let stood_so = matches!((pair[0].0, pair[1].0), (Some(one), Some(next)) if next == one + 1);
-        stood_so
+        let is_unchanged = matches!((pair[0].0, pair[1].0), (Some(one), Some(next)) if next == one + 1);
+        is_unchanged
             || match (pair[0].1, pair[1].1) {
                 (Role::Assistant, next) => next == Role::User,
                 (Role::System, next) => matches!(next, Role::Assistant | Role::System),

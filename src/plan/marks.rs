@@ -1,4 +1,4 @@
-//! The rules of marks for the provider's cache, and of instructions that become two texts for one.
+//! The rules for cache marks, and for instructions that are split into two texts to carry one.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use crate::conversation::{Carriers, Conversation, Hold, PartId, PartKind};
 use super::check::Refusal;
 use super::{LeafEdit, Op, Plan};
 
-/// A part can carry a mark if it is understood, is not reasoning, has a place for one, and is not an empty text.
+/// A part can be marked if it is understood, is not reasoning, has a place for a mark, and is not an empty text.
 pub(super) fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     match part.kind() {
@@ -18,7 +18,7 @@ pub(super) fn check_mark(conversation: &Conversation, id: PartId) -> Result<(), 
     }
 }
 
-/// If the dialect puts marks on texts, a result that gets one must keep all its texts, and none may become empty.
+/// If the dialect puts marks on texts, a result that is marked must keep all its texts, and none may become empty.
 pub(super) fn check_marked_texts(
     conversation: &Conversation,
     plan: &Plan,
@@ -44,8 +44,8 @@ pub(super) fn check_split(conversation: &Conversation, bytes: u32) -> Result<(),
     if first.trim().is_empty() || second.trim().is_empty() { Err(Refusal::EmptyText) } else { Ok(()) }
 }
 
-/// All marks of a request together: none is added twice, there are no more than a request may have, and long-lived ones
-/// come first. `split` is the one on the instructions.
+/// All marks of a request together: none may be added twice, there may be no more than a request can have, and those
+/// with the long lifetime must come first. `split` is the mark on the instructions or behind the frame.
 pub(super) fn check_marks(
     conversation: &Conversation,
     marked: &[(PartId, Hold)],
@@ -66,8 +66,7 @@ pub(super) fn check_marks(
     if !fits_split || !marked.iter().all(fits_frame) {
         return Err(Refusal::Conflict);
     }
-    // Long-lived ones come first. The order of the client's own marks is not checked: one part may have several, on
-    // blocks within it.
+    // The order of the client's own marks is not checked, because a part may have several, on blocks within it.
     let fits = |at: usize| {
         let (part, hold) = marked[at];
         own.parts.iter().chain(&marked[..at]).all(|(other, other_hold)| match other.cmp(&part) {

@@ -42,7 +42,7 @@ pub enum Op {
         /// The time to live to ask for.
         hold: Hold,
     },
-    /// Leaves out reasoning. All reasoning before it must go too: none may stand behind a gap.
+    /// Leaves out reasoning. All reasoning before it must be left out too, because none may follow a gap.
     Omit {
         /// The part.
         part: PartId,
@@ -75,7 +75,7 @@ pub enum Op {
         /// Its text.
         text: Arc<str>,
     },
-    /// Appends to a text of the user's own, which stays word for word.
+    /// Appends to one of the user's own texts, which stays word for word.
     Append {
         /// The part.
         part: PartId,

@@ -1,7 +1,7 @@
 //! The reference semantics of a plan, message by message and leaf by leaf.
 //!
-//! [`verify`] compares an edited request with the plan applied to the original. It compares their indexes, and does not
-//! depend on how the bytes were made, so that a mistake in lowering or splicing shows up here.
+//! [`verify`] compares an edited request with the plan applied to the original. It compares their indexes and does not
+//! depend on how the bytes were made, so it detects mistakes in lowering or splicing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
                 }
             }
             Expected::Edited(original, edits) => {
-                if !is_edited_so(before, *original, edits, after, at) {
+                if !is_edited(before, *original, edits, after, at) {
                     return Err(Mismatch::Wrong(at));
                 }
             }
@@ -86,11 +86,11 @@ struct MessageEdits<'a> {
 
 /// A message of the edited request, as the plan says.
 enum Expected<'a> {
-    /// This one of the original, unchanged.
+    /// This message of the original, unchanged.
     Same(&'a Message),
-    /// The one with this index in the original, edited.
+    /// The message with this index in the original, edited.
     Edited(usize, MessageEdits<'a>),
-    /// A new one with this text.
+    /// A new message with this text.
     Inserted(Role, &'a str),
 }
 
@@ -155,7 +155,7 @@ fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
 }
 
 /// Whether message `at` of `after` is message `original` of `before` with these edits.
-fn is_edited_so(
+fn is_edited(
     before: &Conversation,
     original: usize,
     edits: &MessageEdits<'_>,
@@ -179,7 +179,7 @@ fn is_edited_so(
         })
 }
 
-/// Whether the marks are the planned ones and those of the original whose parts stay.
+/// Whether the marks in `after` are the planned ones and those of the original on parts that stay.
 fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
     let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
         return before.marks.is_none() && after.marks.is_none();
@@ -199,24 +199,24 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
         Some((PartId { message, part: id.part - before }, hold))
     };
-    // A part may have several, on blocks within a result, in the order of the bytes.
+    // A result may have several marks, on blocks within it, in the order of the bytes.
     let mut expected: Vec<_> = old.parts.iter().copied().chain(planned).filter_map(moved).collect();
     let mut found = new.parts.clone();
     expected.sort_unstable();
     found.sort_unstable();
-    // A mark on a removed block goes with it.
+    // A mark on a removed block is removed with it. Which marks remain on such a part is not compared.
     let fewer: Vec<PartId> =
-        losing(before, plan).filter_map(|part| Some(moved((part, Hold::Short))?.0)).collect();
+        losing_marks(before, plan).filter_map(|part| Some(moved((part, Hold::Short))?.0)).collect();
     if !fewer.is_empty() && found.len() <= expected.len() {
-        let is_whole = |(part, _): &(PartId, Hold)| !fewer.contains(part);
-        expected.retain(is_whole);
-        found.retain(is_whole);
+        let is_compared = |(part, _): &(PartId, Hold)| !fewer.contains(part);
+        expected.retain(is_compared);
+        found.retain(is_compared);
     }
     let is_framed = |op: &&Op| matches!(op, Op::Split { mark: Some(_), .. } | Op::MarkFrame { .. });
     old.frame + plan.ops.iter().filter(is_framed).count() == new.frame && expected == found
 }
 
-/// The new place of each message, if it stays.
+/// The index in the edited request of each original message; `None` if the message is dropped.
 fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
     let count = before.messages.len();
     let (mut dropped, mut inserted) = (vec![false; count], vec![0_u32; count + 1]);
@@ -243,7 +243,7 @@ fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
 }
 
 /// The parts that lose a block with a mark.
-fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = PartId> + 'a {
+fn losing_marks<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = PartId> + 'a {
     plan.ops.iter().filter_map(|op| {
         let Op::Text { part, leaves } = op else { return None };
         let of = before.part(*part)?;
@@ -255,6 +255,7 @@ fn losing<'a>(before: &'a Conversation, plan: &'a Plan) -> impl Iterator<Item = 
     })
 }
 
+/// Whether two parts have the same kind, ids and names.
 fn same_head(old: &Part, new: &Part) -> bool {
     let [old, new] = [old, new].map(|part| (part.kind(), part.call_id(), part.tool(), part.is_error()));
     old == new
@@ -277,9 +278,8 @@ fn same_arguments(old: Side<'_>, edits: &[(u32, LeafEdit)], new: Side<'_>) -> bo
         && (0..old.len()).all(|at| new.get(at).is_some_and(|now| Some(now) == planned(at)))
 }
 
-/// Whether the leaves of the part `new` are those of `old` with these edits and appended texts, and whether its media
-/// are those of `old` that are not edited. Leaves that do not change need not be written alike: those with the same
-/// decoded text count as the same.
+/// Whether the leaves of the part `new` are those of `old` with these edits and appended texts, and its media are those
+/// of `old` that are not edited. Unchanged leaves need not be spelled alike, but must have the same decoded text.
 fn same_texts(
     old: Side<'_>,
     edits: &[(u32, LeafEdit)],
@@ -298,7 +298,7 @@ fn same_texts(
         Some(edit) => *edit != LeafEdit::Remove,
     };
     let mut stay: Vec<usize> = (0..count + old.part.media().len()).filter(is_text).collect();
-    // A text that replaces an image stands in its place.
+    // A text that replaces an image takes its place in the order.
     stay.sort_by_key(|at| old.part.block(*at).and_then(|(block, _)| block.slot));
     let same = |(leaf, now): (usize, usize)| match edit(leaf) {
         Some(LeafEdit::Replace(text)) => new.text(now).as_deref() == Some(text),
@@ -338,15 +338,15 @@ fn same_frame(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         _ => None,
     });
     let (old, new) = (&before.body, &after.body);
-    match change.map(|(at, said)| (at.map(json::Span::range), said)) {
+    match change.map(|(at, text)| (at.map(json::Span::range), text)) {
         None => old[..head] == new[..new_head] && old[tail..] == new[new_tail..],
-        Some((Some(at), Some(said))) if at.end <= head => {
-            let said = [&old[..at.start], said.as_bytes(), &old[at.end..head]].concat();
-            said == new[..new_head] && old[tail..] == new[new_tail..]
+        Some((Some(at), Some(text))) if at.end <= head => {
+            let expected = [&old[..at.start], text.as_bytes(), &old[at.end..head]].concat();
+            expected == new[..new_head] && old[tail..] == new[new_tail..]
         }
-        Some((Some(at), Some(said))) => {
-            let said = [&old[tail..at.start], said.as_bytes(), &old[at.end..]].concat();
-            old[..head] == new[..new_head] && said == new[new_tail..]
+        Some((Some(at), Some(text))) => {
+            let expected = [&old[tail..at.start], text.as_bytes(), &old[at.end..]].concat();
+            old[..head] == new[..new_head] && expected == new[new_tail..]
         }
         Some(_) => false,
     }

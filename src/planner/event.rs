@@ -7,11 +7,9 @@ use std::collections::HashSet;
 use crate::conversation::{Conversation, PartId};
 use crate::strategy::gate::{self, Account, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
-use crate::strategy::window::{self, Gauge};
 use crate::strategy::{History, clear};
 
 use super::decision::{Applied, Save};
-use super::level::Level;
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
 use super::{Facts, Policy, Recall, arguments, cleared, reasoning};
@@ -156,16 +154,6 @@ struct Verdict {
     next: Option<PartId>,
 }
 
-/// The estimated size of a prompt, in tokens.
-struct PromptSize {
-    tokens: u64,
-    /// A lower bound.
-    least_tokens: u64,
-    /// Whether the provider has reported the size of an earlier prompt of the thread. Only what came since is
-    /// estimated then.
-    is_measured: bool,
-}
-
 impl Before<'_> {
     pub(super) fn history(&self) -> &History {
         self.standing.history()
@@ -177,64 +165,6 @@ impl Before<'_> {
         Account { paid: account.paid + self.facts.spent, ..account }
     }
 
-    /// How full the window is.
-    pub(super) fn level(&self, settings: &window::Settings) -> Level {
-        let size = self.prompt_size();
-        let level = Level {
-            prompt_tokens: size.tokens,
-            least_tokens: size.least_tokens,
-            gauge: self.gauge(&size, settings),
-            reading: None,
-            growth: None,
-            clearable_bytes: 0,
-            messages: self.messages_with(self.splice),
-            defers: self.conversation.asks_for_edits,
-            waits: false,
-            can_wait: false,
-            patient: false,
-            account: self.account(),
-        };
-        Level { waits: self.waits(&level, settings), ..level }
-    }
-
-    /// The estimated size of the prompt before its event.
-    fn prompt_size(&self) -> PromptSize {
-        let bytes = |from: usize| -> u64 {
-            self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
-        };
-        let measured = self.known_figure();
-        let (exact, rest) = match measured {
-            Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
-            None => (0, self.sent_bytes()),
-        };
-        let least_tokens = match measured {
-            Some(_) if !self.facts.measured_elsewhere => exact + self.least_tokens(rest),
-            _ => self.least_tokens(self.sent_bytes()),
-        };
-        let rest = (rest as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
-        PromptSize { tokens: exact + rest, least_tokens, is_measured: measured.is_some() }
-    }
-
-    /// The prompt in the model's window. If the window is unknown but the provider has refused the prompt as too long,
-    /// the window is taken to be as large as the prompt; otherwise `None`.
-    fn gauge(&self, size: &PromptSize, settings: &window::Settings) -> Option<Gauge> {
-        let known = settings.window(self.facts.window, self.facts.max_output);
-        let refused = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(size.tokens));
-        let window = known.or(refused)?;
-        let gauge = Gauge::new(size.tokens, window, self.facts.max_output, settings);
-        Some(match self.estimated(settings.count) {
-            // The count that the settings ask for does not hide that the prompt is too long.
-            Some(prompt) if gauge.prompt < gauge.usable() => Gauge { prompt, ..gauge },
-            _ if size.is_measured => gauge,
-            _ => gauge.estimated(),
-        })
-    }
-
-    /// The provider's figure for the last prompt of this thread, unless it covers more messages than there are.
-    pub(super) fn known_figure(&self) -> Option<(usize, u64)> {
-        self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len())
-    }
-
     /// Bytes that the model reads of the request as it would be sent before its event.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
@@ -242,12 +172,6 @@ impl Before<'_> {
         let inserted = self.splice.map_or(0, |splice| splice.bytes_after);
         let read = self.conversation.body.len() - self.conversation.encoded(|_| true) - dropped;
         (read as u64 + inserted).saturating_sub(spared)
-    }
-
-    /// Bytes that decisions save in this message and the later ones.
-    fn spared_from(&self, message: usize) -> u64 {
-        let later = self.applied.iter().filter(|applied| applied.part.message as usize >= message);
-        later.map(|applied| applied.decision.bytes_spared()).sum()
     }
 
     /// The event that applies a prepared splice, if that is possible and frees anything.

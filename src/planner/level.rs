@@ -1,7 +1,8 @@
-//! How full the window is with a request, and the prompt's size as known agents estimate it.
+//! How full the window is with a request, and the size of its prompt: as the provider has reported it as far as it has,
+//! else estimated, or as known agents estimate it.
 //!
-//! Such an estimate walks the whole history, so it is made only where a setting asks for it. It does not count what
-//! stands outside the messages.
+//! An estimate as of a known agent walks the whole history, so it is made only where a setting asks for it. It does not
+//! count anything outside the messages.
 
 use std::collections::HashMap;
 
@@ -69,9 +70,83 @@ const ESTIMATED_DIVISOR: u64 = 20;
 /// The edits that decisions make to the leaves of parts.
 type Edits<'a> = HashMap<PartId, &'a [(u32, LeafEdit)]>;
 
+/// The estimated size of a prompt, in tokens.
+struct PromptSize {
+    tokens: u64,
+    /// A lower bound.
+    least_tokens: u64,
+    /// Whether the provider has reported the size of an earlier prompt of the thread. Only what came since is
+    /// estimated then.
+    is_measured: bool,
+}
+
 impl Before<'_> {
+    /// How full the window is.
+    pub(super) fn level(&self, settings: &window::Settings) -> Level {
+        let size = self.prompt_size();
+        let level = Level {
+            prompt_tokens: size.tokens,
+            least_tokens: size.least_tokens,
+            gauge: self.gauge(&size, settings),
+            reading: None,
+            growth: None,
+            clearable_bytes: 0,
+            messages: self.messages_with(self.splice),
+            defers: self.conversation.asks_for_edits,
+            waits: false,
+            can_wait: false,
+            patient: false,
+            account: self.account(),
+        };
+        Level { waits: self.waits(&level, settings), ..level }
+    }
+
+    /// The estimated size of the prompt before its event.
+    fn prompt_size(&self) -> PromptSize {
+        let bytes = |from: usize| -> u64 {
+            self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
+        };
+        let measured = self.known_figure();
+        let (exact, rest) = match measured {
+            Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
+            None => (0, self.sent_bytes()),
+        };
+        let least_tokens = match measured {
+            Some(_) if !self.facts.measured_elsewhere => exact + self.least_tokens(rest),
+            _ => self.least_tokens(self.sent_bytes()),
+        };
+        let rest = (rest as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
+        PromptSize { tokens: exact + rest, least_tokens, is_measured: measured.is_some() }
+    }
+
+    /// The prompt in the model's window. If the window is unknown but the provider has refused the prompt as too long,
+    /// the window is taken to be as large as the prompt; otherwise `None`.
+    fn gauge(&self, size: &PromptSize, settings: &window::Settings) -> Option<Gauge> {
+        let known = settings.window(self.facts.window, self.facts.max_output);
+        let refused = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(size.tokens));
+        let window = known.or(refused)?;
+        let gauge = Gauge::new(size.tokens, window, self.facts.max_output, settings);
+        Some(match self.estimated(settings.count) {
+            // The count that the settings ask for does not hide that the prompt is too long.
+            Some(prompt) if gauge.prompt < gauge.usable() => Gauge { prompt, ..gauge },
+            _ if size.is_measured => gauge,
+            _ => gauge.estimated(),
+        })
+    }
+
+    /// The provider's figure for the last prompt of this thread, unless it covers more messages than there are.
+    pub(super) fn known_figure(&self) -> Option<(usize, u64)> {
+        self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len())
+    }
+
+    /// Bytes that decisions save in this message and the later ones.
+    fn spared_from(&self, message: usize) -> u64 {
+        let later = self.applied.iter().filter(|applied| applied.part.message as usize >= message);
+        later.map(|applied| applied.decision.bytes_spared()).sum()
+    }
+
     /// The fewest tokens that so many bytes may have.
-    pub(super) fn least_tokens(&self, bytes: u64) -> u64 {
+    fn least_tokens(&self, bytes: u64) -> u64 {
         let most = (self.facts.bytes_per_token * MAX_LEARNED_FACTOR).max(MAX_BYTES_PER_TOKEN);
         (bytes as f64 / most) as u64
     }
@@ -79,7 +154,7 @@ impl Before<'_> {
     /// Whether to wait for the provider to refuse the prompt as too long: much of it is only estimated from its bytes,
     /// and it may not have reached the trigger at all. Does not apply to a window that the user has set or that was
     /// guessed, nor to a count that the user has chosen, because the provider does not enforce those.
-    pub(super) fn waits(&self, level: &Level, settings: &window::Settings) -> bool {
+    fn waits(&self, level: &Level, settings: &window::Settings) -> bool {
         let may_refuse = self.facts.refuses && self.facts.overflow.is_none();
         if !may_refuse || settings.count != Estimate::Usage {
             return false;
@@ -103,7 +178,7 @@ impl Before<'_> {
 
     /// The tokens of the messages as they would be sent, by a fixed estimate; `None` if the provider's figures are to
     /// be used.
-    pub(super) fn estimated(&self, estimate: Estimate) -> Option<u64> {
+    fn estimated(&self, estimate: Estimate) -> Option<u64> {
         if estimate == Estimate::Usage {
             return None;
         }

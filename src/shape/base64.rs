@@ -11,8 +11,8 @@ use super::marker::{one_line, thousands};
 const MIN_RUN: usize = 512;
 /// The fewest bytes of a run that is removed if nothing declares it.
 const MIN_UNDECLARED: usize = 4096;
-/// How far behind a run the end line of a PEM block may be, in bytes: a checksum may come first.
-const NEAR: usize = 80;
+/// How far behind a run the end line of a PEM block may be, in bytes. A checksum may precede it.
+const PEM_END_DISTANCE: usize = 80;
 /// Widths of wrapped lines.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=76;
 /// A last line with fewer characters is not part of a run: it might be a word.
@@ -53,12 +53,12 @@ pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
 fn is_credential(text: &str, run: &std::ops::Range<usize>) -> bool {
     let (before, encoded, after) = (&text[..run.start], &text[run.clone()], &text.as_bytes()[run.end..]);
     let is_token = before.ends_with('.') || encoded.starts_with("eyJ") && after.starts_with(b".");
-    // The length of the algorithm's name, and the beginning of the name: `ssh-` or `ecdsa-`.
+    // `AAAA` encodes the length of the algorithm's name; the rest encodes the beginning of the name, `ssh-` or `ecdsa-`.
     let is_ssh = encoded.starts_with("AAAA")
         && (encoded[4..].starts_with("B3NzaC1")
             || encoded[4..].starts_with("C3NzaC1")
             || encoded[4..].starts_with("E2VjZHNh"));
-    let near = &after[..after.len().min(NEAR)];
+    let near = &after[..after.len().min(PEM_END_DISTANCE)];
     is_token
         || is_ssh
         || before.trim_end().ends_with("-----")
@@ -72,7 +72,8 @@ fn note(bytes: usize, recall: &str) -> String {
 /// The next maximal stretch of at least [`MIN_RUN`] bytes that may be base64, wrapped or not.
 fn next_stretch(bytes: &[u8], from: usize) -> Option<std::ops::Range<usize>> {
     let mut start = from;
-    // Any long enough stretch covers the probe, so text without one is only touched in a few places.
+    // A long enough stretch from `start` on contains all bytes up to the probe. These are searched backwards, so that
+    // everything up to the last byte that cannot be part of a stretch is skipped, mostly without looking at it.
     while let Some(probe) = start.checked_add(MIN_RUN - 1).filter(|&probe| probe < bytes.len()) {
         let Some(offset) = bytes[start..=probe].iter().rposition(|&byte| !may_wrap(byte)) else {
             let more = count(&bytes[probe + 1..], may_wrap);
@@ -115,7 +116,7 @@ impl Iterator for Runs<'_> {
             }
             if line.is_full() {
                 let end = self.wrapped(start, &line);
-                // `wrapped` has passed the whole block, long enough or not.
+                // `wrapped` has skipped the whole block, whether it is long enough or not.
                 if end - start >= MIN_RUN {
                     return Some(start..end);
                 }
@@ -126,7 +127,7 @@ impl Iterator for Runs<'_> {
 }
 
 impl Runs<'_> {
-    /// Passes the lines of the same width as the first, and a shorter last one. Returns where they end.
+    /// Skips the lines of the same width as the first, and a shorter last one. Returns where they end.
     fn wrapped(&mut self, start: usize, first: &Line) -> usize {
         let mut end = first.end;
         while self.at < self.stretch.len() {
@@ -199,8 +200,8 @@ fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
     bytes.iter().position(|&byte| !matches(byte)).unwrap_or(bytes.len())
 }
 
-/// Whether a run has what encoded data has and hex, names and paths lack: digits and letters of both cases, many
-/// different symbols, and few stretches of one kind.
+/// Whether a run looks like encoded data, unlike hex, names and paths: it has digits and letters of both cases, many
+/// different symbols, and few long stretches of one kind.
 fn looks_encoded(run: &str) -> bool {
     let (mut upper, mut lower, mut digits, mut changes, mut symbols) = (0, 0, 0, 0, 0_usize);
     let mut seen = 0_u128;

@@ -1,7 +1,7 @@
 //! Splits shell scripts into commands, and tells whether they do nothing but print files.
 //!
-//! This is not a shell: it understands words, quotes, pipes, lists and harmless redirections. A script with anything
-//! else is read as far as possible and counts as one that may do anything.
+//! This is not a shell: it understands words, quotes, pipes, lists and harmless redirections. A script that contains
+//! anything else is read as far as possible, and is assumed to do anything.
 
 /// Commands that print files as they are, in lower case.
 pub const VIEWERS: &[&str] =
@@ -28,6 +28,7 @@ pub(super) fn words_only_print_files(words: &[&str]) -> bool {
     command_effect(&words, MAX_DEPTH) == Effect::Prints
 }
 
+/// What a command or a script does; the greatest of several effects counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     /// Nothing relevant.
@@ -80,7 +81,7 @@ fn command_effect(words: &[String], depth: usize) -> Effect {
     }
 }
 
-/// `sed -n` with nothing but printed line ranges, which writes no file.
+/// Whether `sed` only prints ranges of lines: `sed -n` with a script of nothing else.
 fn sed_only_prints(arguments: &[String]) -> bool {
     let is_quiet = |flag: &String| matches!(flag.as_str(), "-n" | "--quiet" | "--silent");
     let prints = |word: &String| {
@@ -96,7 +97,7 @@ fn sed_only_prints(arguments: &[String]) -> bool {
         && words.first().is_some_and(|script| prints(script))
 }
 
-/// `git show REVISION:PATH`.
+/// Whether `git` is called as `git show REVISION:PATH`.
 fn git_shows_a_file(arguments: &[String]) -> bool {
     let is_file = |word: &String| !word.starts_with('-') && word.contains(':');
     matches!(arguments, [show, file] if show == "show" && is_file(file))

@@ -1,8 +1,8 @@
 //! Where to cut a sequence of texts so that its beginning or end fits a budget.
 //!
-//! Whole lines are kept. Only a line longer than the whole budget is cut inside: never within a character, a `\r\n` or,
-//! as far as that is cheap to see, what a reader takes for one character; and between words, numbers and items of a
-//! list if there is such a place nearby, because half a number is a different number.
+//! Whole lines are kept. Only a line that is longer than the whole budget is cut inside: never within a character, a
+//! `\r\n` or, as far as that is cheap to see, a sequence that is displayed as one character. Such a cut is made between
+//! words, numbers or items of a list if there is such a place nearby, because half a number is a different number.
 
 use std::borrow::Cow;
 
@@ -97,8 +97,8 @@ pub(super) fn tail(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> Place 
     Place { text: 0, at: 0 }
 }
 
-/// Where to end the beginning of a text that is too large, before the last line end. A line longer than `whole` bytes
-/// could never be kept whole.
+/// Where to end the beginning of a text that does not fit `left`: at the last line end that fits. Only a line of more
+/// than `whole` bytes, which could never be kept whole, is cut inside.
 fn head_of(text: &str, left: Size, whole: usize) -> usize {
     let bytes = text.as_bytes();
     if left.lines == 0 || left.bytes == 0 {
@@ -122,7 +122,7 @@ fn head_of(text: &str, left: Size, whole: usize) -> usize {
     last_end.map_or(0, |end| before_carriage_return(bytes, end))
 }
 
-/// Where to start the end of a text that is too large.
+/// Where to start the end of a text that does not fit `left`. `whole` is as in [`head_of`].
 fn tail_of(text: &str, left: Size, whole: usize, lines: Lines) -> usize {
     let bytes = text.as_bytes();
     if left.lines == 0 || left.bytes == 0 {
@@ -154,28 +154,28 @@ fn before_carriage_return(bytes: &[u8], end: usize) -> usize {
     if end > 0 && bytes.get(end) == Some(&b'\n') && bytes[end - 1] == b'\r' { end - 1 } else { end }
 }
 
-/// How many places are examined to keep together what belongs together.
-const LOOK: usize = 8;
+/// How many places are examined to find one that does not separate characters that are displayed as one.
+const MAX_PLACES: usize = 8;
 
 /// The last good place to cut at or before `at`; `line` if there is none after it.
 fn floor(text: &str, line: usize, at: usize) -> usize {
     let places = (line + 1..=at).rev().filter(|&place| text.is_char_boundary(place));
     let last = places.clone().next().unwrap_or(line);
-    places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(last)
+    places.take(MAX_PLACES).find(|&place| !joins(text, place)).unwrap_or(last)
 }
 
 /// The first good place to cut at or after `at`; `end` if there is none before it.
 fn ceil(text: &str, at: usize, end: usize) -> usize {
     let places = (at..end).filter(|&place| text.is_char_boundary(place));
     let first = places.clone().next().unwrap_or(end);
-    places.take(LOOK).find(|&place| !joins(text, place)).unwrap_or(first)
+    places.take(MAX_PLACES).find(|&place| !joins(text, place)).unwrap_or(first)
 }
 
-/// The most bytes to give up for a better place to cut a line, of the `kept` that could stay.
+/// The most of the `kept` bytes of a line that are given up for a better place to cut it.
 const fn near(kept: usize) -> usize {
-    const MOST: usize = 128;
-    const PART: usize = 8;
-    if kept / PART < MOST { kept / PART } else { MOST }
+    const MAX: usize = 128;
+    const DIVISOR: usize = 8;
+    if kept / DIVISOR < MAX { kept / DIVISOR } else { MAX }
 }
 
 /// The first of these places that is between two items of a list; otherwise the first that does not divide a word or a

@@ -1,9 +1,9 @@
 //! Removes terminal escapes, backspaces and carriage-return progress: what a screen would no longer show.
 //!
-//! In a text with escapes or backspaces, which was written for a terminal, what follows a carriage return overwrites the
-//! line character by character, as it does there: what it does not reach stays, unless an escape erases it. In other
-//! texts the last state of an overwritten line stays, and only if it is recognised as progress. `\r\n` line ends and all
-//! other control characters stay as they are; nothing is ever added.
+//! A text with escapes or backspaces was written for a terminal. There the characters after a carriage return overwrite
+//! the line one by one; those that they do not reach stay, unless an escape erases them. In any other text, earlier
+//! states of an overwritten line are removed only if they are recognised as progress. `\r\n` line ends and all other
+//! control characters stay as they are. Nothing is ever added.
 
 use std::mem;
 
@@ -15,8 +15,8 @@ const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const BACKSPACE: u8 = 0x08;
 
-/// Stand for the sequences that erase the rest of a line, and the whole of it, while lines are put together: this
-/// character, which no text has any more then, and one of those.
+/// While lines are put together, `ERASED` followed by `REST` or `WHOLE` stands for a sequence that erases the rest of a
+/// line or all of it. The text itself no longer contains `ERASED` at that point.
 const ERASED: char = '\u{1b}';
 const REST: char = '0';
 const WHOLE: char = '2';
@@ -39,8 +39,8 @@ pub(super) fn strip(text: &str) -> Option<String> {
     stripped
 }
 
-/// Everything but the escape sequences. An incomplete sequence only loses its introducer. Where one erased something,
-/// [`ERASED`] stands.
+/// The text without its escape sequences. An incomplete sequence only loses its introducer. A sequence that erases
+/// something is replaced by [`ERASED`] and what it erases.
 fn without_sequences(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
@@ -86,7 +86,7 @@ fn string_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// What of its line a sequence erases: the rest, behind the cursor, or the whole.
+/// Whether a sequence erases the rest of its line, behind the cursor, or the whole line; `None` if it erases nothing.
 fn erased(sequence: &[u8]) -> Option<char> {
     match sequence {
         b"\x1b[K" | b"\x1b[0K" | b"\x1b[J" | b"\x1b[0J" => Some(REST),
@@ -113,7 +113,7 @@ fn is_overwritten(text: &str) -> bool {
     false
 }
 
-/// The text with `push` writing each of its lines, of which it gets what is visible.
+/// The text with each line written by `push`, which gets the visible part of the line.
 fn lines(text: &str, push: impl Fn(&mut String, &str)) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -128,7 +128,7 @@ fn lines(text: &str, push: impl Fn(&mut String, &str)) -> String {
     out
 }
 
-/// A line up to the carriage return behind its last character: erasures behind that would leave nothing of it.
+/// A line up to the first carriage return behind its last character. Erasures behind that would leave nothing of it.
 fn visible(line: &str) -> &str {
     let mut end = line.len();
     let mut rest = line;
@@ -145,7 +145,7 @@ fn visible(line: &str) -> &str {
     }
 }
 
-/// Appends the states of a line that are not progress, or the last of it.
+/// Appends the states of a line that are not progress, and the last state of each progress.
 fn push_lasting(out: &mut String, line: &str) {
     if memchr::memchr(b'\r', line.as_bytes()).is_none() {
         return out.push_str(line);
@@ -156,9 +156,10 @@ fn push_lasting(out: &mut String, line: &str) {
     }
 }
 
-/// Appends a line as a terminal finally shows it: a carriage return moves the cursor to its beginning, a backspace to
-/// the left, and what follows overwrites. A line is erased as a whole only if it is drawn again afterwards, and so is
-/// progress, which sloppy programs overwrite by something shorter.
+/// Appends a line as a terminal finally shows it: a carriage return moves the cursor to the beginning of the line, a
+/// backspace one character to the left, and the characters that follow overwrite others. A line is erased as a whole
+/// only if it is drawn again afterwards. Progress is erased as well, because sloppy programs overwrite it by something
+/// shorter.
 fn push_shown(out: &mut String, line: &str) {
     if memchr3(b'\r', BACKSPACE, ESC, line.as_bytes()).is_none() {
         return out.push_str(line);
@@ -188,7 +189,7 @@ fn push_shown(out: &mut String, line: &str) {
             }
         }
     }
-    // Blanks that have wiped something leave nothing to see.
+    // Blanks at the end that have overwritten something show nothing.
     while cells.len() > cursor && cells.last() == Some(&' ') {
         cells.pop();
     }

@@ -1,8 +1,8 @@
-//! The text where something was cut: filled from a template, and recognised again.
+//! Markers: the text in place of what was cut, which is filled from a template and recognised again.
 //!
-//! A text that contains our own marker was shaped before, by a gateway in front of this one or because the agent sent
-//! it back. Recognition is structural: the fixed parts must be where we would put them, and the figures must add up.
-//! Tool output cannot pass for a marker by accident.
+//! A text that contains our own marker was shaped before, by a gateway in front of this one or because the agent has sent
+//! it back. Recognition is structural: the fixed parts of the template must be where we would put them, and the figures
+//! must add up. Tool output cannot pass for a marker by accident.
 
 use std::borrow::Cow;
 
@@ -18,6 +18,7 @@ pub(super) struct Template<'a> {
     pub(super) newlines: usize,
 }
 
+/// A part of a template: literal text or a placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part<'a> {
     Literal(&'a str),
@@ -55,6 +56,7 @@ pub(super) struct Marker {
 }
 
 impl<'a> Template<'a> {
+    /// Parses a template. Braces that do not name a placeholder are literal text.
     pub(super) fn parse(template: &'a str) -> Self {
         let places = [
             ("{removed}", Part::Removed(Digits::Grouped)),
@@ -131,6 +133,7 @@ impl<'a> Template<'a> {
         memmem::find_iter(text.as_bytes(), first.as_bytes()).filter_map(move |start| self.at(text, start))
     }
 
+    /// The marker that starts at this place of a text, if there is one.
     fn at(&self, text: &str, start: usize) -> Option<Marker> {
         if start > 0 && !text[..start].ends_with(GAP) {
             return None;
@@ -147,7 +150,8 @@ impl<'a> Template<'a> {
 
 type Figures = (Option<usize>, Option<usize>);
 
-/// Matches the whole of `text`; there is at most one [`Part::Recall`], and a literal after every other placeholder.
+/// The figures in `text` if all of it matches the parts. There is at most one [`Part::Recall`], and a literal after every
+/// other placeholder.
 fn match_all(parts: &[Part<'_>], mut text: &str, mut figures: Figures) -> Option<Figures> {
     for (index, part) in parts.iter().enumerate() {
         match part {

@@ -1,8 +1,8 @@
 //! Shapers: how a newborn tool result is shortened.
 //!
 //! Each shaper is one file and a pure function of the text. [`shape`] runs them in a fixed order. Nothing here knows a
-//! protocol, a store or a clock. The same input and settings always give the same output, which is shorter, and which
-//! is left alone if it comes back as the result of another call.
+//! protocol, a store or a clock. The same input and settings always give the same output, which is shorter than the
+//! input. If an output comes back as the result of another call, it is left alone.
 
 mod base64;
 pub mod command;
@@ -79,8 +79,8 @@ pub struct Shaped {
     pub lossy: bool,
 }
 
-/// The fewest bytes that a result must shrink by: a decision has to be stored, and an agent that works on the very
-/// thing that is stripped should rather see it.
+/// The fewest bytes that a result must shrink by. A smaller gain is not worth storing a decision, nor hiding what is
+/// stripped from an agent that may be working on it.
 const MIN_GAIN: usize = 64;
 /// How many times the shapers may enable one another before a text is left as it is.
 const MAX_PASSES: usize = 4;
@@ -117,9 +117,9 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         let truncation = Truncation { recall, ..truncation };
         if subject.members { members::apply(truncation, &texts) } else { truncation.apply(&texts) }
     };
-    // A marker that also tells what was condensed is longer, and a cut may not be worth it. Then the plain one is
-    // tried: if the condensed text came back in a later request, it would be cut with that one.
-    let cut = condensed(subject, rules).and_then(|recall| cut_with(&recall));
+    // A marker that also tells the size before condensing is longer, so the cut may not be worth it. Then the plain
+    // marker is tried, with which the condensed text would be cut if it came back in a later request.
+    let cut = recall_of_condensed(subject, rules).and_then(|recall| cut_with(&recall));
     let cut = cut.or_else(|| cut_with(subject.recall));
     let was_cut = || {
         if subject.members {
@@ -135,8 +135,8 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         rules.insert(Rule::Truncate);
     }
     let leaves = leaves(texts, cut);
-    // What is sent may come back, and must then be left alone. A marker of the user's own that cannot be recognised is
-    // only used if the other shapers leave the text with it alone.
+    // The output may come back, and must then be left alone. If the user's own marker cannot be recognised again, it is
+    // used only if the other shapers do not change the text that contains it.
     let is_settled = |leaf: &Leaf| match leaf {
         Leaf::Replace(text) => condense(text, settings, subject.recall).is_none(),
         Leaf::Keep | Leaf::Remove => true,
@@ -144,12 +144,12 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     if !is_verbatim && !template.is_recognisable() && !leaves.iter().all(is_settled) {
         return None;
     }
-    shaped(subject, leaves, rules)
+    worthwhile(subject, leaves, rules)
 }
 
-/// What a marker says about the full text if it was condensed before the cut: the size of the full text, since the
-/// other figures in the marker are those of the condensed one. `None` if nothing was condensed.
-fn condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
+/// The phrase in a marker that says where the full text is, extended by its size, since the other figures in the marker
+/// are those of the condensed text. `None` if nothing was condensed.
+fn recall_of_condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
     let bytes = || thousands(subject.leaves.iter().map(|leaf| leaf.len()).sum());
     (!rules.is_empty()).then(|| format!("condensed from {} bytes; {}", bytes(), subject.recall))
 }
@@ -186,6 +186,7 @@ fn condense(text: &str, settings: &Settings, recall: &str) -> Option<(String, Ru
     None
 }
 
+/// Applies every shaper but truncation once; `None` if nothing changes.
 fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)> {
     let mut rules = Rules::NONE;
     let mut current = Cow::Borrowed(text);
@@ -197,7 +198,8 @@ fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)
         }
     };
     apply(Rule::Escapes, settings.escapes, &escapes::strip);
-    // Before folding: a folded document is no longer one, and a minified one has no lines to fold.
+    // Documents are minified before lines are folded, because a document with folded lines is no longer valid, and a
+    // minified one has no lines to fold.
     apply(Rule::Minify, settings.minify, &minify::minify);
     apply(Rule::Fold, settings.fold, &fold::fold);
     apply(Rule::Base64, settings.base64, &|text| base64::elide(text, recall));
@@ -207,7 +209,7 @@ fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)
     }
 }
 
-/// What becomes of each text, combining what was condensed with the cut.
+/// What becomes of each text: the cut decides, and texts that it keeps are sent condensed.
 fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Leaf>>) -> Vec<Leaf> {
     let condensed = |text: Cow<'_, str>| match text {
         Cow::Borrowed(_) => Leaf::Keep,
@@ -218,7 +220,8 @@ fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Leaf>>) -> Vec<Leaf> {
     both.map(|(text, leaf)| if leaf == Leaf::Keep { condensed(text) } else { leaf }).collect()
 }
 
-fn shaped(subject: &Subject<'_>, leaves: Vec<Leaf>, rules: Rules) -> Option<Shaped> {
+/// The shortened result; `None` if it is not at least [`MIN_GAIN`] bytes shorter.
+fn worthwhile(subject: &Subject<'_>, leaves: Vec<Leaf>, rules: Rules) -> Option<Shaped> {
     let before = subject.leaves.iter().map(|leaf| leaf.len());
     let after = subject.leaves.iter().zip(&leaves).map(|(before, leaf)| match leaf {
         Leaf::Keep => before.len(),

@@ -1,8 +1,8 @@
 //! Which states of an overwritten line can be dropped in favour of a later one.
 //!
-//! Progress on a terminal is one line drawn again and again after carriage returns. A file whose lines end with
-//! carriage returns looks the same, and must not lose any. So only what can be recognised as progress is treated as
-//! such: states with the same label that say how far something is, none of which goes back.
+//! Progress on a terminal is one line that is drawn again and again after carriage returns. A file whose lines end with
+//! carriage returns looks the same, and must not lose any line. So states are dropped only if they are recognised as
+//! progress: they have the same label and say how far something is, and none of them goes back.
 
 use memchr::memmem;
 
@@ -24,8 +24,8 @@ pub(super) fn lasting(line: &str) -> Vec<&str> {
     kept
 }
 
-/// How many of the first states belong to one progress, and whether none of them goes back; 1 if the first is not
-/// progress.
+/// How many of the first states belong to the same progress, and whether none of them goes back. The number is 1 if the
+/// first state is not progress.
 fn run(states: &[&str]) -> (usize, bool) {
     let Some(mut last) = states.first().and_then(|state| Progress::of(state)) else { return (1, true) };
     let (mut length, mut goes_on) = (1, true);
@@ -41,8 +41,8 @@ fn run(states: &[&str]) -> (usize, bool) {
     (length, goes_on)
 }
 
-/// Whether a state of a line that was written for a terminal says how far something is; a bar may just have begun:
-/// `[>      ]`.
+/// Whether a state of a line that was written for a terminal says how far something is. A bar that has just begun
+/// counts, too: `[>      ]`.
 pub(super) fn is_progress(state: &str) -> bool {
     let begins = || {
         let (_, rest) = state.split_once("[>")?;

@@ -1,7 +1,7 @@
 //! Which tools read files and which run commands, judging by their names and arguments.
 //!
-//! The only list of both, so that what is not condensed and what is worth keeping are decided alike. In any case a
-//! guess; nothing here looks at the answer of a tool.
+//! These lists are the only ones, so that decisions on what may be condensed and on what is worth keeping agree. They
+//! are a guess in any case. Nothing here looks at the answer of a tool.
 
 use std::sync::LazyLock;
 
@@ -80,7 +80,7 @@ pub const PARTS: &[&str] = &[
     "cell_id",
 ];
 /// Arguments that do not affect which lines are shown.
-const ASIDE: &[&str] = &[
+const IRRELEVANT: &[&str] = &[
     "description",
     "explanation",
     "reason",
@@ -95,8 +95,8 @@ const ASIDE: &[&str] = &[
     "branch",
 ];
 
-/// Words in the names of tools that do anything else with a file.
-const OTHERWISE: &[&str] = &[
+/// Words in the names of tools that do something other than show a file.
+const OTHER_USES: &[&str] = &[
     "list",
     "dir",
     "tree",
@@ -177,7 +177,7 @@ const OTHERWISE: &[&str] = &[
     "watch",
 ];
 /// Extensions of files that are not text.
-const NO_TEXT: &[&str] =
+const BINARY_EXTENSIONS: &[&str] =
     &["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "svgz", "pdf", "mp3", "mp4", "wav", "mov", "zip"];
 
 static READERS: LazyLock<NamePatterns> = LazyLock::new(|| patterns(VIEWS));
@@ -213,20 +213,21 @@ pub fn reads_files(tool: &str, arguments: &Map<String, Value>) -> bool {
 
 /// Whether the name does not suggest anything else, and the arguments are a file and at most which lines of it to show.
 pub(super) fn is_given_a_file(name: &str, arguments: &Map<String, Value>) -> bool {
-    let is_range =
-        |key: &str| [FIRST, LAST, COUNT, TAIL, AROUND, PAIRS, ASIDE].iter().any(|keys| keys.contains(&key));
+    let is_range = |key: &str| {
+        [FIRST, LAST, COUNT, TAIL, AROUND, PAIRS, IRRELEVANT].iter().any(|keys| keys.contains(&key))
+    };
     let mut others = arguments.keys().filter(|key| !is_range(key.as_str()));
     others.next().is_some_and(|key| PATHS.contains(&key.as_str()))
         && others.next().is_none()
         && path(arguments).is_some_and(|path| is_text(path) && has_ending(path))
-        && !OTHERWISE.iter().any(|word| name.contains(word))
+        && !OTHER_USES.iter().any(|word| name.contains(word))
         && !runs_commands(name)
 }
 
-/// Whether the name of a tool says that it does something other than show a file.
-pub fn does_otherwise(tool: &str) -> bool {
+/// Whether the name of a tool suggests that it does something other than show a file.
+pub fn suggests_other_use(tool: &str) -> bool {
     let name = bare(tool);
-    OTHERWISE.iter().any(|word| name.contains(word))
+    OTHER_USES.iter().any(|word| name.contains(word))
 }
 
 fn path(arguments: &Map<String, Value>) -> Option<&str> {
@@ -240,7 +241,7 @@ fn ending(path: &str) -> Option<&str> {
 
 /// Whether a file may contain text, by the ending of its name.
 pub fn is_text(path: &str) -> bool {
-    !ending(path).is_some_and(|ending| NO_TEXT.contains(&ending.to_ascii_lowercase().as_str()))
+    !ending(path).is_some_and(|ending| BINARY_EXTENSIONS.contains(&ending.to_ascii_lowercase().as_str()))
 }
 
 /// Whether the name of a file has an ending.

@@ -30,8 +30,8 @@ pub(super) struct Truncation<'a> {
 impl Truncation<'_> {
     /// What becomes of each text; `None` if all stay as they are.
     pub(super) fn apply(&self, texts: &[Cow<'_, str>]) -> Option<Vec<Leaf>> {
-        if self.fit(texts, self.budget) || (self.fit(texts, self.roomy()) && notice::is_cut_by_client(texts))
-        {
+        let fit_with_notice = || self.fit(texts, self.budget_with_notice());
+        if self.fit(texts, self.budget) || (fit_with_notice() && notice::is_cut_by_client(texts)) {
             return None;
         }
         let total = texts.iter().map(|text| text.len()).sum::<usize>() + self.beside;
@@ -45,7 +45,8 @@ impl Truncation<'_> {
         (estimate::worth(cut.removed(texts), &added) && !leaves.iter().any(is_blank)).then_some(leaves)
     }
 
-    /// Whether the texts are a result of [`Self::apply`]: our marker, figures that add up, the rest within budget.
+    /// Whether the texts are a result of [`Self::apply`]: they contain a marker whose figures add up, and the rest is
+    /// within the budget.
     pub(super) fn was_applied(&self, texts: &[Cow<'_, str>]) -> bool {
         if !self.template.is_recognisable() {
             return false;
@@ -83,19 +84,20 @@ impl Truncation<'_> {
 
     fn fit(&self, texts: &[Cow<'_, str>], budget: Size) -> bool {
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        // A text has at most one line more than bytes: most need not be counted.
+        // A text has at most one line more than bytes, so the lines of a short text need not be counted.
         bytes <= budget.bytes && (bytes + texts.len() <= budget.lines || self.size(texts).fits(budget))
     }
 
-    const fn roomy(&self) -> Size {
+    /// The budget for a result that the client has cut, which contains the client's notice.
+    const fn budget_with_notice(&self) -> Size {
         Size {
             lines: self.budget.lines.saturating_add(notice::ROOM.lines),
             bytes: self.budget.bytes.saturating_add(notice::ROOM.bytes),
         }
     }
 
-    /// The budget for what is kept. A marker that could not be told from other text is deducted from it, so that the
-    /// result fits.
+    /// The budget for what is kept; `None` if not even the marker fits. A marker that cannot be recognised again is
+    /// deducted from the budget, so that the result fits.
     fn marked_budget(&self, total: usize) -> Option<Size> {
         if self.template.is_recognisable() {
             return Some(self.budget);
@@ -105,14 +107,14 @@ impl Truncation<'_> {
         if beside.fits(self.budget) {
             return Some(self.budget.minus(beside));
         }
-        // It stands alone if there is room for nothing else.
+        // The marker stands alone if there is room for nothing else.
         self.lines.size(&marker).fits(self.budget).then_some(Size { lines: 0, bytes: 0 })
     }
 }
 
 impl Truncate {
-    /// The fewest lines and bytes that its marker takes of the limits, whatever it is filled with: if they are less,
-    /// nothing is cut. `None`: the marker comes on top of the limits.
+    /// The fewest lines and bytes that the marker takes, whatever it is filled with. Under lower limits nothing is cut.
+    /// `None` if the marker is not counted against the limits.
     pub fn least_of_marker(&self) -> Option<(usize, usize)> {
         let template = Template::parse(&self.marker);
         let Size { lines, bytes } = self.lines().size(&template.fill(0, 0, ""));
@@ -147,7 +149,7 @@ impl Cut {
         let to = if tail == none {
             Place { text: texts.len(), at: 0 }
         } else {
-            // The second half takes what the first one left.
+            // The end may use what the beginning has left of the budget.
             cut::tail(texts, tail.minus(used), lines)
         };
         let cut = Self { from, to };
@@ -166,6 +168,7 @@ impl Cut {
         if self.from.at == 0 && self.to.at > 0 { self.to.text } else { self.from.text }
     }
 
+    /// What the cut removes of each text.
     fn removed<'t>(self, texts: &'t [Cow<'_, str>]) -> impl Iterator<Item = &'t str> {
         texts.iter().enumerate().map(move |(index, text)| {
             let start = if index == self.from.text { self.from.at } else { 0 };
@@ -174,6 +177,7 @@ impl Cut {
         })
     }
 
+    /// What becomes of each text.
     fn leaves(self, texts: &[Cow<'_, str>], marker: &str) -> Vec<Leaf> {
         let leaf = |(index, text): (usize, &Cow<'_, str>)| {
             let head = if index == self.from.text { &text[..self.from.at] } else { "" };
@@ -184,7 +188,7 @@ impl Cut {
                 (true, ..) => Leaf::Replace(marked(head, marker, tail)),
                 _ if is_whole => Leaf::Keep,
                 (false, "", "") => Leaf::Remove,
-                // One of the two: a text with both has the marker.
+                // One of the two is empty, because a text with both has the marker.
                 (false, ..) => Leaf::Replace(format!("{head}{tail}")),
             }
         };

@@ -37,7 +37,7 @@ pub(super) fn action(tool: &str, arguments: &Map<String, Value>) -> Option<Actio
     let (files, others): (Vec<&str>, Vec<&str>) = texts().partition(|text| is_file(text));
     let files: Vec<Box<str>> = files.into_iter().map(paths::normal).collect();
     match (files.as_slice(), others.as_slice()) {
-        ([_], _) if tools::does_otherwise(tool) => None,
+        ([_], _) if tools::suggests_other_use(tool) => None,
         // The lines shown are unknown, so this view never counts as containing another one.
         ([file], []) => Some(Action {
             class: Class::View,
