@@ -91,7 +91,7 @@ struct Changes {
     /// Parts that get a mark.
     marked: Vec<(PartId, Hold)>,
     /// Whether the instructions are sent as two texts, or the frame is marked.
-    changes_frame: bool,
+    is_frame_changed: bool,
     /// The mark on the first of the two texts or behind the frame, if there is one.
     frame_mark: Option<Hold>,
     /// Whether a message follows another one than before.
@@ -129,12 +129,12 @@ impl Changes {
             Op::Split { bytes, mark } => {
                 check_split(conversation, *bytes)?;
                 self.frame_mark = *mark;
-                !std::mem::replace(&mut self.changes_frame, true)
+                !std::mem::replace(&mut self.is_frame_changed, true)
             }
             Op::MarkFrame { hold } => {
                 conversation.frame_end.ok_or(Refusal::Missing)?;
                 self.frame_mark = Some(*hold);
-                !std::mem::replace(&mut self.changes_frame, true)
+                !std::mem::replace(&mut self.is_frame_changed, true)
             }
         };
         if is_new { Ok(()) } else { Err(Refusal::Conflict) }

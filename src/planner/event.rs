@@ -389,26 +389,26 @@ impl Before<'_> {
     pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
         let sent = self.sent_sizes();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
-        choice.parts.retain(|(part, _)| {
-            if reasoning::is_thought(self.conversation, *part) {
+        for (part, frees) in std::mem::take(&mut choice.parts) {
+            if reasoning::is_thought(self.conversation, part) {
                 let before = decided.len();
                 decided.extend(self.without_reasoning());
                 choice.reasoning = (decided.len() - before) as u32;
-                return true;
-            }
-            let is_call = arguments::is_call(self.conversation, *part);
-            let made = if is_call {
-                arguments::decide(self.conversation, *part, recall).map(|(made, save)| (made, Some(save)))
+            } else if arguments::is_call(self.conversation, part) {
+                let abridged = arguments::decide(self.conversation, part, recall);
+                let Some((applied, save)) = abridged else { continue };
+                choice.abridged += 1;
+                decided.push(applied);
+                saves.push(save);
             } else {
-                cleared::decide(self.conversation, *part, sent.get(part).copied(), recall)
-            };
-            choice.abridged += u32::from(is_call && made.is_some());
-            made.is_some_and(|(applied, save)| {
+                let bytes = sent.get(&part).copied();
+                let cleared = cleared::decide(self.conversation, part, bytes, recall);
+                let Some((applied, save)) = cleared else { continue };
                 decided.push(applied);
                 saves.extend(save);
-                true
-            })
-        });
+            }
+            choice.parts.push((part, frees));
+        }
         choice.freed = choice.parts.iter().map(|(_, frees)| u64::from(*frees)).sum();
         (decided, saves)
     }

@@ -1,8 +1,8 @@
-//! How full the window is with a request, and the size of its prompt: as the provider has reported it as far as it has,
-//! else estimated, or as known agents estimate it.
+//! How full the window is with a request.
 //!
-//! An estimate as of a known agent walks the whole history, so it is made only where a setting asks for it. It does not
-//! count anything outside the messages.
+//! As far as the provider has reported the size of the prompt, its figure counts; the rest is estimated. A setting may ask
+//! for the estimate of a known agent instead, which walks the whole history and does not count anything outside the
+//! messages.
 
 use std::collections::HashMap;
 
