@@ -7,17 +7,17 @@ use super::{Arguments, Conversation, Digest, PartId};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{self, Edit, Edits, Span, string};
 
-/// Arguments of fewer bytes are always sent as received. However a call is spelled, it is no shorter than its texts.
+/// Arguments of fewer bytes are always sent as received. However a call is spelled, it is not shorter than its texts.
 pub const LONG: usize = 1024;
 
-/// How many nested lists and objects a text may be in, the outermost object included.
-const DEPTH: usize = 4;
+/// Texts in more nested lists and objects than this, the outermost object included, are not looked for.
+const MAX_DEPTH: usize = 4;
 
 /// The arguments of a call: JSON, or one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts<'a> {
     /// The JSON or the text.
-    said: Cow<'a, str>,
+    source: Cow<'a, str>,
     /// The string literals of its texts, in order; `None` if it is not JSON but one text.
     literals: Option<Vec<Span>>,
 }
@@ -50,21 +50,19 @@ impl Conversation {
     }
 
     /// The texts in the arguments of a call; `None` if there are no arguments, or if they are neither an object nor a
-    /// text. Arguments that look like JSON but cannot be read as an object are not taken for a text, since a less
-    /// strict parser may read them.
+    /// text. Arguments that look like JSON but cannot be read as an object do not count as a text, because a less strict
+    /// parser may read them.
     pub fn argument_texts(&self, id: PartId) -> Option<Texts<'_>> {
-        let said = self.arguments(id)?;
-        let object = scan::document(said.as_bytes()).ok().filter(|root| root.kind == Kind::Object);
-        let literals = match object {
-            Some(root) => {
-                let mut found = Vec::new();
-                Some(gather(said.as_bytes(), root, DEPTH, &mut found).then_some(found)?)
-            }
-            None if looks_like_json(&said) => return None,
-            None => None,
-        };
-        let is_readable = literals.is_some() || matches!(self.part(id)?.arguments()?, Arguments::Encoded(_));
-        is_readable.then_some(Texts { said, literals })
+        let source = self.arguments(id)?;
+        let object = scan::document(source.as_bytes()).ok().filter(|root| root.kind == Kind::Object);
+        if let Some(root) = object {
+            let mut literals = Vec::new();
+            let is_readable = gather(source.as_bytes(), root, MAX_DEPTH, &mut literals);
+            return is_readable.then_some(Texts { source, literals: Some(literals) });
+        }
+        let is_text =
+            matches!(self.part(id)?.arguments()?, Arguments::Encoded(_)) && !looks_like_json(&source);
+        is_text.then_some(Texts { source, literals: None })
     }
 }
 
@@ -102,8 +100,8 @@ impl Texts<'_> {
     /// A text; `None` if there is none with this index, or if its literal is not valid text.
     pub fn get(&self, at: usize) -> Option<Cow<'_, str>> {
         match &self.literals {
-            Some(literals) => string::decode(literals.get(at)?.of(self.said.as_bytes())),
-            None => (at == 0).then_some(Cow::Borrowed(&*self.said)),
+            Some(literals) => string::decode(literals.get(at)?.of(self.source.as_bytes())),
+            None => (at == 0).then_some(Cow::Borrowed(&*self.source)),
         }
     }
 
@@ -112,20 +110,20 @@ impl Texts<'_> {
         self.literals.is_some() || !looks_like_json(text)
     }
 
-    /// Everything other than the texts, piece by piece.
+    /// Everything around the texts, piece by piece; nothing if the arguments are not JSON but one text.
     pub fn beside(&self) -> Vec<&str> {
         let (mut pieces, mut from) = (Vec::new(), 0);
         for literal in self.literals.iter().flatten() {
-            pieces.push(self.said.get(from..literal.range().start).unwrap_or_default());
+            pieces.push(self.source.get(from..literal.range().start).unwrap_or_default());
             from = literal.range().end;
         }
-        pieces.extend(self.literals.is_some().then(|| self.said.get(from..).unwrap_or_default()));
+        pieces.extend(self.literals.is_some().then(|| self.source.get(from..).unwrap_or_default()));
         pieces
     }
 
     /// The edits that replace these texts; `None` if one of them does not exist.
     pub fn edits<'t>(&self, texts: impl IntoIterator<Item = (usize, &'t str)>) -> Option<Vec<Edit>> {
-        let whole = Span::new(0, self.said.len());
+        let whole = Span::new(0, self.source.len());
         let edit = |(at, text): (usize, &str)| match &self.literals {
             Some(literals) => Some(Edit::replace(*literals.get(at)?, string::encode(text))),
             None => (at == 0).then(|| Edit::replace(whole, text)),
@@ -136,7 +134,7 @@ impl Texts<'_> {
     /// The arguments with these texts replaced; `None` if one of them does not exist or is given twice.
     pub fn with<'t>(&self, texts: impl IntoIterator<Item = (usize, &'t str)>) -> Option<String> {
         let edits = Edits::new(self.edits(texts)?).ok()?;
-        String::from_utf8(edits.apply(self.said.as_bytes())).ok()
+        String::from_utf8(edits.apply(self.source.as_bytes())).ok()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Images and documents in places that are not examined: results of the provider's own tools, and members that only
 //! some servers have.
 //!
-//! They are recognised by their form, since nobody knows all names: a literal that is a `data:` URL, or nothing but
-//! base64. Sealed members are different: they hold reasoning or search results, which the provider decrypts and reads
-//! as text.
+//! They are recognised by their form, since their names cannot all be known: the literal is a `data:` URL, or consists
+//! of base64. Literals in sealed members are not counted as such: they contain reasoning or search results, which the
+//! provider decrypts and reads as text.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -11,14 +11,14 @@ use super::media::MEDIA;
 use super::{MessageIndex, PartKind};
 use crate::json::{Span, string};
 
-/// Bytes of a literal within which a `data:` URL says what it contains.
-const NEAR: usize = 200;
+/// How many bytes of a `data:` URL are searched for the end of its media type.
+const URL_HEAD: usize = 200;
 /// Parts of the names of sealed members, in lower case.
 const SEALED: [&[u8]; 2] = [b"encrypted", b"signature"];
 
 impl MessageIndex {
-    /// Notes the encodings in parts of which only the place is known, and outside of all parts. `raw` is the message
-    /// that the index was read from.
+    /// Counts the encodings in parts whose contents are not examined, and outside of all parts. `raw` is the message that
+    /// the index was read from.
     #[must_use]
     pub fn with_encodings(mut self, raw: &[u8]) -> Self {
         if raw.len() <= MEDIA {
@@ -78,6 +78,7 @@ fn is_name(behind: &[u8]) -> bool {
     behind.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
+/// Whether this is the name of a sealed member.
 fn names_sealed(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     SEALED.iter().any(|word| memmem::find(&name, word).is_some())
@@ -85,20 +86,20 @@ fn names_sealed(name: &[u8]) -> bool {
 
 /// Whether a literal encodes something other than text.
 fn is_encoding(literal: &[u8]) -> bool {
-    let said = &literal[1..literal.len() - 1];
+    let inner = &literal[1..literal.len() - 1];
     if !string::begins_with(literal, "data:") {
-        return is_base64(said);
+        return is_base64(inner);
     }
     let mark = b";base64,";
-    let data = memmem::find(&said[..said.len().min(NEAR)], mark).map(|at| &said[at + mark.len()..]);
+    let data = memmem::find(&inner[..inner.len().min(URL_HEAD)], mark).map(|at| &inner[at + mark.len()..]);
     !string::begins_with(literal, "data:text/") && data.is_some_and(is_base64)
 }
 
-/// Whether a text, as written, consists of base64 characters, including those for URLs. Some programs escape slashes,
-/// others other signs. A text with line ends may be a list of names or some output.
-fn is_base64(said: &[u8]) -> bool {
+/// Whether a text, as written, consists of base64 characters, including those for URLs. Some programs escape slashes or
+/// other characters. A text with line ends does not count, because it may be a list of names or some output.
+fn is_base64(written: &[u8]) -> bool {
     let is_symbol = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
-    let mut rest = said;
+    let mut rest = written;
     while let Some(at) = rest.iter().position(|byte| !is_symbol(*byte)) {
         match &rest[at..] {
             [b'\\', b'/' | b'u', behind @ ..] => rest = behind,

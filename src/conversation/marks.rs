@@ -1,4 +1,4 @@
-//! What a provider's prompt cache keeps of a request, and what its entries depend on.
+//! Cache marks: which prefixes of a request the provider's cache keeps, and what its entries depend on.
 
 use super::model::{Conversation, Message, PartId, Role};
 use super::part::{Part, PartData, PartKind, Slots};
@@ -20,13 +20,13 @@ pub enum Carriers {
     /// The block that a part is, or can be turned into.
     #[default]
     Blocks,
-    /// A block with text, in a message or as the only text of a result: for servers that pass marks on where they read
-    /// them.
+    /// A block with text, in a message or as the only text of a result. For servers that pass marks on from where they
+    /// read them.
     Texts,
-    /// A block with text in a message, or the message that is a result: for servers that pass the contents of a result
-    /// on as they are, where Claude's provider accepts no mark.
+    /// A block with text in a message, or the message that is a result. For servers that pass on the contents of a
+    /// result unchanged, where Claude's provider accepts no mark.
     TextsAndResults,
-    /// Nothing: the marked prefix would not be the beginning of the next prompt.
+    /// Nothing, because the marked prefix would not be the beginning of the next prompt.
     Nothing,
 }
 
@@ -39,7 +39,7 @@ pub struct Marks {
     pub frame_short: bool,
     /// The marks on parts, in order.
     pub parts: Vec<(PartId, Hold)>,
-    /// How many of `parts`, from the first, are on instructions that precede all other messages.
+    /// How many of the first `parts` are on instructions that precede all other messages.
     pub leading: usize,
     /// Whether any mark, wherever it is, asks for the long lifetime.
     pub long: bool,
@@ -65,8 +65,8 @@ impl Marks {
         Self::MOST.saturating_sub(self.frame + self.parts.len())
     }
 
-    /// Whether any mark is before the messages. The one that the provider sets itself is counted in `frame`, but is
-    /// not.
+    /// Whether any mark is before the messages. The mark that the provider sets itself is counted in `frame`, but is at
+    /// the end of the prompt.
     pub fn are_before_messages(&self) -> bool {
         self.frame > usize::from(self.end.is_some()) || self.leading > 0
     }
@@ -81,7 +81,7 @@ impl Marks {
         self.end.is_some() || !self.in_history().is_empty()
     }
 
-    /// Whether any message is cached for long because of the marks; those before the messages do not matter for that.
+    /// Whether any message is cached for an hour because of the marks. Marks before the messages do not count.
     pub fn are_long_in_history(&self) -> bool {
         self.end == Some(Hold::Long) || self.in_history().iter().any(|(_, hold)| *hold == Hold::Long)
     }
@@ -96,8 +96,8 @@ pub struct Prelude {
     pub unmarked: usize,
 }
 
-/// Contents of a message that the provider's entries of all other messages may depend on: a prompt that has them is
-/// read with other instructions, or in another way, than one that does not.
+/// Contents of a message on which the provider's entries for all other messages may depend: a prompt with them is read
+/// with other instructions, or in another way, than a prompt without them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shows {
     /// Images, including those in results.
@@ -120,8 +120,8 @@ impl Conversation {
         self.marks.as_ref().is_none_or(Marks::are_in_history) && self.standing_mark().is_none()
     }
 
-    /// How long the provider is asked to keep the end of the prompt, in milliseconds; `None`: its default. Whatever
-    /// follows the client's marks is kept for minutes, whatever is asked for before it.
+    /// How long the provider is asked to keep the end of the prompt, in milliseconds; `None` for its default. What
+    /// follows the client's last mark is kept for the default time, whatever the marks before it ask for.
     pub fn end_ttl_ms(&self) -> Option<u64> {
         let Some(marks) = &self.marks else { return self.requested_ttl_ms };
         let last = marks.end.or_else(|| marks.in_history().last().map(|(_, hold)| *hold));
@@ -136,8 +136,8 @@ impl Conversation {
         })
     }
 
-    /// The client's last mark, if it precedes the model's last answer: then it stays where it is while the history
-    /// grows. An answer that the client itself has begun does not count.
+    /// The client's last mark, if it precedes the model's last answer. Such a mark stays where it is while the history
+    /// grows. An answer at the end of the messages, which the client itself has begun, does not count.
     pub fn standing_mark(&self) -> Option<PartId> {
         let marks = self.marks.as_ref().filter(|marks| marks.end.is_none())?;
         let (last, _) = *marks.in_history().last()?;
@@ -153,13 +153,13 @@ impl Conversation {
         marks.parts.get(..marks.leading)?.last().map(|(part, _)| *part)
     }
 
-    /// The client's last mark on a message if it stays where it is.
+    /// The client's last mark on a message, if that mark stays where it is while the history grows.
     pub fn kept_mark(&self) -> Option<PartId> {
         self.standing_mark().or_else(|| self.leading_mark())
     }
 
-    /// Where in the body a part is marked: in this block, or around this text, which becomes a block. `None`: such a
-    /// part carries no mark, or the request has no marks.
+    /// Where in the body a part is marked: in this block, or around this text, which becomes a block. `None` if such a
+    /// part cannot carry a mark, or the request has no marks.
     pub fn mark_place(&self, id: PartId) -> Option<Span> {
         let part = self.part(id)?;
         let place = match self.marks.as_ref()?.carriers {
@@ -176,8 +176,8 @@ impl Conversation {
         Some(self.absolute(id.message, place))
     }
 
-    /// The block that the only text of a part is, or can be turned into. Instructions in one string stay that, because
-    /// a list may mean something else to whatever depends on them. So do strings in lists.
+    /// The block that the only text of a part is, or can be turned into. Instructions in a string are not turned into a
+    /// list, which may mean something else to programs that depend on them; nor are strings that are items of a list.
     fn text_block(&self, id: PartId, part: &Part) -> Option<Span> {
         let message = &self.messages[id.message as usize];
         let is_content = |text: Span| {
@@ -198,8 +198,8 @@ impl Conversation {
         }
     }
 
-    /// The bytes at the beginning of the body, including its members around the messages, that the client's marks have
-    /// the provider keep from request to request, whatever else is marked. `prelude` is that of the request.
+    /// The bytes of the body, members around the messages included, that the client's own marks keep in the provider's
+    /// cache from request to request, whatever else is marked. `prelude` is that of the request.
     pub fn kept_bytes(&self, prelude: Prelude) -> usize {
         let frame = self.body.len() - self.array.len();
         match (self.kept_mark(), &self.marks) {

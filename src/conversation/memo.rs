@@ -13,7 +13,7 @@ pub trait Memo {
     /// Remembers an index.
     fn put(&self, key: u128, index: &Arc<MessageIndex>);
 
-    /// The list that last began with the message of this key, if it is remembered.
+    /// The newest list that begins with the message of this key, if it is remembered.
     fn trail(&self, _first: u128) -> Option<Trail> {
         None
     }

@@ -36,15 +36,15 @@ pub struct MessageIndex {
     pub parts: Box<[Part]>,
     /// What it says.
     pub fingerprint: Fingerprint,
-    /// What it says before the texts at its end; `None` if it ends otherwise, or is one text.
+    /// Its beginning, before the texts at its end; `None` if it does not end with texts, or is a single text.
     pub stem: Option<Stem>,
     /// Whether it may contain cache marks.
     pub is_marked: bool,
-    /// Contents that matter to the whole prompt.
+    /// Whether it has contents on which cache entries of the whole prompt may depend.
     pub shows: Shows,
     /// Bytes of it that no tokenizer reads as text: encodings of images and documents.
     pub encoded: usize,
-    /// Computed on first use.
+    /// The keys of its parts, computed on first use.
     blocks: OnceLock<Box<[BlockKey]>>,
 }
 
@@ -84,19 +84,19 @@ impl MessageIndex {
         Self { role, parts: parts.into(), fingerprint, stem: None, is_marked: false, shows, encoded, blocks }
     }
 
-    /// The same, and what it says before the texts at its end.
+    /// The same, with its beginning before the texts at its end.
     #[must_use]
     pub fn with_stem(self, stem: Option<Stem>) -> Self {
         Self { stem, ..self }
     }
 
-    /// The same, and whether it may contain cache marks.
+    /// The same, with whether it may contain cache marks.
     #[must_use]
     pub fn marked(self, is_marked: bool) -> Self {
         Self { is_marked, ..self }
     }
 
-    /// The same, with the contents that matter to the whole prompt.
+    /// The same, with the contents on which cache entries of the whole prompt may depend.
     #[must_use]
     pub fn showing(self, shows: Shows) -> Self {
         Self { shows, ..self }
@@ -179,16 +179,16 @@ pub struct Conversation {
     pub max_output: Option<u64>,
     /// How long the provider's cache is asked to keep the prompt, in milliseconds; `None`: its default.
     pub requested_ttl_ms: Option<u64>,
-    /// What the request continues, if the provider keeps the history: the id of an answer, or of the history itself.
-    /// Everything before is then not in the body.
+    /// What the request continues, if the provider holds the history: the id of an answer, or of the history itself.
+    /// The body then contains only what follows.
     pub continues: Option<Box<str>>,
-    /// Whether that is the id of the history itself, which stands for a longer history after this request.
+    /// Whether `continues` is the id of the history itself, which stands for a longer history after this request.
     pub grows: bool,
     /// Whether the provider keeps the history with the answer, so that later requests may continue from its id.
     pub is_kept: bool,
-    /// Hashes of the seals on the provider's own summary that the history begins with, if it begins with one.
+    /// Hashes of the seals on the provider's own summary, if the history begins with one.
     pub seals: Vec<u128>,
-    /// Whether the body only has the ids of some messages, whose contents the provider has.
+    /// Whether the body contains only the ids of some messages, whose contents the provider has.
     pub refers: bool,
     /// Whether the client asks the provider, in the dialect's own way, to summarise the history.
     pub asks_for_summary: bool,
@@ -205,8 +205,8 @@ pub struct Conversation {
     /// The end of everything before the messages, if a mark may be put on it: the literal of the instructions, a block
     /// of them, or the definition of a tool.
     pub frame_end: Option<Span>,
-    /// The value of the member with instructions that the model reads after the messages, and of which the provider
-    /// keeps nothing.
+    /// The value of the member with instructions that the model reads after the messages. The provider does not cache
+    /// them.
     pub late: Option<Span>,
     /// The client's cache marks; `None`: the dialect has no marks, or they are not read.
     pub marks: Option<Marks>,
@@ -251,13 +251,13 @@ impl Conversation {
         self.late.map_or(0, Span::len)
     }
 
-    /// The text of the instructions, if they are one that may be sent as two.
+    /// The text of the instructions, if they are one text that may be sent as two.
     pub fn instructions(&self) -> Option<Cow<'_, str>> {
         json::string::decode(self.system?.of(&self.body))
     }
 
-    /// Whether the provider's usage figures are for exactly what is in the body: it neither has more of the history,
-    /// nor removes any.
+    /// Whether the provider's usage figures are for exactly what is in the body: the provider neither holds more of the
+    /// history nor removes any of it.
     pub fn is_whole(&self) -> bool {
         !self.is_held_elsewhere() && !self.asks_for_edits
     }
@@ -305,7 +305,7 @@ impl Conversation {
             || self.text(id, leaf).is_some_and(|text| !text.trim().is_empty())
     }
 
-    /// The index of the first message after the model's last one: what is sent for the first time with this request,
+    /// The index of the first message after the model's last one. From there on everything is new with this request,
     /// provided that the history was sent before.
     pub fn tail(&self) -> usize {
         self.messages

@@ -1,21 +1,21 @@
 //! Which call a result answers.
 //!
-//! Servers reuse ids: some number the calls of each answer from the start, some give all calls the same id. Only the
-//! calls of one answer are considered, the nearest one with a call of the result's id; if several of its calls have
-//! that id, the first call is answered by the first result.
+//! Servers reuse ids: some number the calls of each answer from the start, some give all calls the same id. A result
+//! answers a call of the nearest answer before it that contains a call with its id. If several calls of that answer have
+//! the id, the first result answers the first of them, and so on.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::{Conversation, Part, PartId, PartKind, Role};
 
-/// The calls of one answer that have the same id.
+/// The calls of one answer that have the same id. An answer is a run of consecutive messages of the model.
 struct Named {
     /// The number of the answer.
     answer: usize,
     /// The place of the first one among all calls.
     first: usize,
-    /// The places of the others: few servers give two calls the same id.
+    /// The places of the others. Mostly empty, because few servers give two calls of an answer the same id.
     others: Vec<usize>,
     /// The number of results so far.
     results: usize,
@@ -67,8 +67,8 @@ impl Conversation {
         all
     }
 
-    /// The call that a result answers. Results beyond the number of calls belong to the last call. For a dialect
-    /// without ids, its index makes them up.
+    /// The call that a result answers. If there are more results than calls, the last call is answered by the rest. For
+    /// a dialect without ids, the index contains made-up ones.
     pub fn call_of(&self, result: PartId) -> Option<PartId> {
         let id = self.part(result)?.call_id()?;
         let (mut answered, mut last) = (0, None);
@@ -99,7 +99,7 @@ impl Conversation {
         results.map(|(result, _)| result).nth(before)
     }
 
-    /// The tool that a result comes from: named by itself, otherwise by its call.
+    /// The name of the tool that a result comes from, as given by the result itself, or else by its call.
     pub fn tool_of(&self, result: PartId) -> Option<&str> {
         let own = self.part(result)?.tool();
         own.or_else(|| self.part(self.call_of(result)?)?.tool())
@@ -110,7 +110,7 @@ impl Conversation {
         self.parts_of(message).filter(move |(_, part)| part.call_id() == Some(id))
     }
 
-    /// The first of the consecutive messages of the model that this one belongs to.
+    /// The first message of the answer that this one belongs to.
     fn answer_with(&self, message: usize) -> usize {
         let before = self.messages[..message].iter().rev();
         message - before.take_while(|message| message.index.role == Role::Assistant).count()

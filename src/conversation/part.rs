@@ -42,7 +42,7 @@ pub enum Arguments {
 pub struct Leaf {
     /// The literal, quotes included.
     pub span: Span,
-    /// Which slot of the part's list is removed with the leaf; a leaf without one can only be replaced.
+    /// The slot of the part's list that is removed with the leaf. A leaf without one can only be replaced.
     pub slot: Option<u32>,
     /// Whether its block carries a cache mark, which would be removed with it.
     pub is_marked: bool,
@@ -62,7 +62,7 @@ impl Leaf {
     }
 }
 
-/// The list that a result's leaves are in, if they are blocks of an array; for reasoning, the list or the object that
+/// The list that contains a result's leaves, if they are blocks of an array. For reasoning: the list or the object that
 /// contains it, if its message remains valid without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
@@ -86,8 +86,7 @@ pub struct Part {
     pub span: Span,
     /// What it is.
     pub data: PartData,
-    /// Bytes by which the encodings of images and documents in it, in places that are not examined, are longer than
-    /// what each counts as.
+    /// Bytes by which encodings of images and documents in places that are not examined exceed what each counts as.
     pub encoded: u32,
 }
 
@@ -143,7 +142,8 @@ pub struct ToolResult {
     pub content: Option<Digest>,
     /// Whether the client says that the tool failed.
     pub is_error: bool,
-    /// Whether it contains tool definitions that were found: later calls depend on it alone. It stays, with its call.
+    /// Whether it contains the definitions of tools that a search has found. Later calls depend on it, so it stays,
+    /// together with its call.
     pub has_tools: bool,
 }
 
@@ -161,7 +161,7 @@ pub struct Hosted {
 pub struct Opaque {
     /// Whether it is a summary made by the provider, which replaces everything before it.
     pub is_summary: bool,
-    /// What it says if it is a call after all, which its result will show.
+    /// The call that it may be. A result that answers it shows that it is one.
     pub call: Option<Call>,
 }
 
@@ -184,7 +184,7 @@ impl Part {
         }
     }
 
-    /// The call that it is, or that it says to be if it is opaque.
+    /// The call that it is or, if it is opaque, the call that it may be.
     pub const fn call(&self) -> Option<&Call> {
         match &self.data {
             PartData::ToolCall(call) => Some(call),
@@ -273,7 +273,7 @@ impl Part {
         matches!(&self.data, PartData::Opaque(opaque) if opaque.is_summary)
     }
 
-    /// Bytes of it that are read as text. The envelope counts, because providers put one around what they read, too.
+    /// Bytes of it that are read as text. The envelope counts, because providers also put one around what they read.
     pub fn read_len(&self) -> usize {
         match &self.data {
             PartData::Media => self.span.len().min(MEDIA),

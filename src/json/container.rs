@@ -68,7 +68,7 @@ fn insertions(
     inserts: &[(usize, String)],
 ) -> Vec<Edit> {
     let mut out = Vec::new();
-    let mut lonely = Vec::new();
+    let mut unanchored = Vec::new();
     let mut ordered: Vec<&(usize, String)> = inserts.iter().collect();
     ordered.sort_by_key(|(index, _)| *index);
     for (index, text) in ordered {
@@ -78,12 +78,12 @@ fn insertions(
         } else if let Some(after) = (index..elements.len()).find(|at| !dropped[*at]) {
             out.push(Edit::insert(elements[after].start, format!("{text},")));
         } else {
-            lonely.push(text.as_str());
+            unanchored.push(text.as_str());
         }
     }
-    if !lonely.is_empty() {
+    if !unanchored.is_empty() {
         let position = elements.first().map_or(container.start + 1, |first| first.start);
-        out.push(Edit::insert(position, lonely.join(",")));
+        out.push(Edit::insert(position, unanchored.join(",")));
     }
     out
 }

@@ -107,12 +107,12 @@ pub struct Listing {
     pub items: Option<Vec<Value>>,
 }
 
-/// Given the items of an array before a position, returns the length of the object there if exactly the same bytes were
-/// read as one before.
+/// Returns the length of the object at a position, given the items of the array before it, if exactly the same bytes
+/// were read as an object before; otherwise `None`.
 pub type Known<'k> = &'k mut dyn FnMut(&[Value], usize) -> Option<usize>;
 
-/// Reads a document that is an object, and the items of the array named `list` in it, in one pass: what [`document`],
-/// [`members`] and [`items`] find in three. Items that are `known` are skipped.
+/// Reads a document that is an object, and the items of its member `list` if that is an array. Does in one pass what
+/// [`document`], [`members`] and [`items`] do in three. Items that are `known` are skipped.
 ///
 /// # Errors
 /// The same as for these three; [`ScanError::Syntax`] if the document is not an object.
@@ -147,6 +147,7 @@ pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, ScanError> 
     unambiguous(document, members_unchecked(document, object)?)
 }
 
+/// These members, if every parser reads them in the same way.
 fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, ScanError> {
     let escaped = found.iter().any(|member| memchr(b'\\', member.name(document)).is_some());
     let twice =
@@ -154,8 +155,8 @@ fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, ScanE
     if twice { Err(ScanError::DuplicateKey) } else { Ok(found) }
 }
 
-/// Whether two keys are equal once decoded. Escapes must be necessary, since others could hide a name that is looked
-/// for. Words in other alphabets are written with escapes, and so are paths; no name that is looked for is.
+/// Whether two keys are equal once decoded. Escapes are accepted only where they are needed, in words of other alphabets
+/// and in paths. Elsewhere they could hide a name that is looked for, none of which needs an escape.
 fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, ScanError> {
     let mut names = Vec::with_capacity(members.len());
     for member in members {
