@@ -1,6 +1,6 @@
 //! Where a history may be cut, and what a splice up to each such place would drop.
 //!
-//! A [`Walk`] goes through the history from place to place, beginning behind the head of the conversation. Messages are
+//! The history is walked through from place to place, beginning behind the head of the conversation. Messages are
 //! dropped in whole units, the messages between two places. What remains around a gap must be a sequence that providers
 //! accept, so some messages of a dropped unit may have to stay. This module does not judge which cut is best.
 

@@ -129,8 +129,8 @@ impl Kept {
         self.before = self.before.map(|_| before.plain);
     }
 
-    /// Records how much of what the last request should have read was missing from the cache. Without figures from
-    /// the provider, nothing was.
+    /// Records how much of what the last request should have read was missing from the cache. If the provider has
+    /// billed it without giving figures, nothing counts as missing.
     fn compare_with_expected(&mut self, fate: Fate) {
         let Some(expected) = self.expected.take() else { return };
         let (missing, read) = match fate {

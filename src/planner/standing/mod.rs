@@ -62,7 +62,7 @@ pub struct Standing {
     recalls: u32,
 }
 
-/// The size of a request whose newborn parts were shaped, in bytes.
+/// The size of a request after its newborn parts were shaped, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct RequestSize {
     /// Without the effects of events.
@@ -233,8 +233,8 @@ impl Standing {
         self.history.items().len() * 200 + self.calls.len() * 300
     }
 
-    /// Folds the messages that are new since the last request, this request's included. `hidden` bytes of the prompt
-    /// are not in the body.
+    /// Folds the messages that have not been folded yet, request by request, the present one included. `hidden` bytes of
+    /// the prompt are not in the body.
     pub(super) fn advance(
         &mut self,
         conversation: &Conversation,
