@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::conversation::{Conversation, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::Lines;
-use crate::strategy::summary::text::{PLAN, is_binding, last_plan, says_a_decision};
+use crate::strategy::summary::text::{MAX_PLAN, is_binding, last_plan, says_a_decision};
 use crate::strategy::summary::wrapper::is_wrapped;
 
 use super::decision::{Applied, Decision};
@@ -118,7 +118,7 @@ pub(super) fn note(
             out.push_str(&quote);
         }
     }
-    let plan = (most >= MIN_PLAN).then(|| last_plan(conversation, messages, PLAN.min(most)));
+    let plan = (most >= MIN_PLAN).then(|| last_plan(conversation, messages, MAX_PLAN.min(most)));
     if let Some(plan) = plan.flatten() {
         let _ = write!(out, "{} the last plan: {plan}", if out.contains('\n') { "\n-" } else { ";" });
     }

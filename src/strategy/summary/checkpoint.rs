@@ -10,7 +10,7 @@ use super::{Outline, Section};
 pub const VERSION: u32 = 1;
 
 /// The longest text that is read as a checkpoint, in bytes.
-const MOST: usize = 1 << 20;
+const MAX_LEN: usize = 1 << 20;
 
 /// The state of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Checkpoint {
     /// # Errors
     /// Returns [`Unusable`] unless the checkpoint is complete and of a known version.
     pub fn from_json(text: &str) -> Result<Self, Unusable> {
-        if text.len() > MOST {
+        if text.len() > MAX_LEN {
             return Err(Unusable::TooLong);
         }
         let checkpoint: Self = serde_json::from_str(text)?;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_refused() {
         let json = checkpoint().to_json();
-        let huge = " ".repeat(MOST + 1);
+        let huge = " ".repeat(MAX_LEN + 1);
         for (text, expected) in [
             (json.replace("\"version\": 1", "\"version\": 2"), "version 2 is newer than this one"),
             (json.replace("\"version\": 1", "\"version\": 0"), "it has no version"),

@@ -34,14 +34,14 @@ impl Demand {
     }
 }
 
-/// The fraction (one in this many) of the usable window that may be kept at the end, whatever the settings ask for.
-const MOST_KEPT: u64 = 5;
+/// At most the usable window divided by this is kept at the end, whatever the settings ask for.
+const KEPT_DIVISOR: u64 = 5;
 
 /// Chooses one of the places, which are in order: the earliest that frees what is wanted, at a turn if possible;
-/// otherwise the last one allowed, if that is worth it.
+/// otherwise the last one allowed. `None` if the chosen place is not worth it, or none is allowed.
 ///
-/// `tokens` are those of each message. The last turns and tokens stay as the settings say; a turn is only cut into if
-/// the turns before it are not enough.
+/// `tokens` are those of each message. The last turns and tokens stay as the settings say. A turn is cut into only if
+/// dropping the turns before it is not enough.
 pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Settings) -> Option<usize> {
     let by_tokens = kept_by_tokens(tokens, demand, settings);
     let turns = places.iter().filter(|place| place.is_turn).map(|place| place.end);
@@ -57,16 +57,16 @@ pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Setti
     demand.is_met(places[best].tokens, settings).then_some(best)
 }
 
-/// Chooses one of the places, which are in order, so that message `first` would be the first one to stay: there,
-/// otherwise the nearest place before it, if that is worth it.
+/// Chooses one of the places, which are in order, so that message `first` stays: the place at `first`, or else the
+/// nearest one before it. `None` if there is none, or it is not worth it.
 pub fn before(places: &[Place], first: usize, demand: Demand, settings: &Settings) -> Option<usize> {
     let at = places.iter().rposition(|place| place.end <= first)?;
     demand.is_met(places[at].tokens, settings).then_some(at)
 }
 
-/// The message behind which no cut may lie, so that the last tokens stay.
+/// The last message in front of which a cut may lie, so that the last tokens stay.
 fn kept_by_tokens(tokens: &[u64], demand: Demand, settings: &Settings) -> usize {
-    let keep = settings.keep_tokens.min(demand.usable / MOST_KEPT);
+    let keep = settings.keep_tokens.min(demand.usable / KEPT_DIVISOR);
     let (mut sum, mut at) = (0_u64, tokens.len());
     while at > 0 && sum < keep {
         at -= 1;

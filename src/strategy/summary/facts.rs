@@ -16,9 +16,9 @@ pub(super) enum Kind {
 }
 
 /// Bytes of an error line that are compared.
-const LINE: usize = 160;
+const COMPARED_LEN: usize = 160;
 /// The longest word that is examined, in bytes.
-const WORD: usize = 200;
+const MAX_WORD: usize = 200;
 
 /// Calls `found` with each fact of a text, as spelled there.
 pub(super) fn each(text: &str, found: &mut dyn FnMut(Kind, &str)) {
@@ -26,7 +26,7 @@ pub(super) fn each(text: &str, found: &mut dyn FnMut(Kind, &str)) {
         errors_in(line, found);
         for word in line.split(is_separator) {
             let word = word.trim_matches(|c: char| matches!(c, '.' | ':' | '!' | '?' | '*' | '#' | '-'));
-            if word.len() <= WORD
+            if word.len() <= MAX_WORD
                 && let Some(kind) = kind(word)
             {
                 found(kind, word);
@@ -38,10 +38,10 @@ pub(super) fn each(text: &str, found: &mut dyn FnMut(Kind, &str)) {
 /// Calls `found` with the lines of a text that report failures.
 pub(super) fn errors_in(text: &str, found: &mut dyn FnMut(Kind, &str)) {
     const WORDS: &[&str] = &["error", "panicked", "exception", "traceback", "failed", "fatal"];
-    for line in text.lines().map(str::trim).filter(|line| (8..=4 * LINE).contains(&line.len())) {
+    for line in text.lines().map(str::trim).filter(|line| (8..=4 * COMPARED_LEN).contains(&line.len())) {
         let lower = line.to_ascii_lowercase();
         if WORDS.iter().any(|word| lower.contains(word)) {
-            found(Kind::Error, &line[..boundary::floor(line, LINE)]);
+            found(Kind::Error, &line[..boundary::floor(line, COMPARED_LEN)]);
         }
     }
 }

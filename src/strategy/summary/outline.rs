@@ -131,47 +131,11 @@ impl Outline {
     /// Reads the sections of a text written by [`Self::to_text`] or by a model. A heading below a section's own level
     /// is part of that section, unless it is the heading of another; one on the same level or above ends the section.
     pub fn read(text: &str) -> Self {
-        let lines: Vec<&str> = text.lines().collect();
-        let mut outline = Self::default();
-        let mut open: Option<(Section, usize)> = None;
-        let mut fence_end = 0;
-        // For each level of the open section: up to which line no fence of at least this many backticks is closed.
-        let mut unclosed = [(0, 0); DEEPEST + 1];
-        for (at, line) in lines.iter().enumerate() {
-            let mut deepened = false;
-            if at >= fence_end {
-                match heading(line) {
-                    Heading::Of(found, level) => {
-                        open = Some((found, level));
-                        continue;
-                    }
-                    Heading::Other(level) => {
-                        open = open.filter(|(_, of)| *of < level);
-                        // The heading must stay below the section's when that is written.
-                        deepened = open.is_some_and(|(_, of)| of < LEVEL) && level < DEEPEST;
-                    }
-                    Heading::None => {}
-                }
-                if let Some(ticks) = fence(line) {
-                    let level = open.map(|(_, level)| level);
-                    let (until, least) = &mut unclosed[level.unwrap_or(0)];
-                    if at < *until && ticks >= *least {
-                        continue;
-                    }
-                    let (end, is_closed) = closing(&lines, at + 1, ticks, level);
-                    if !is_closed {
-                        (*until, *least) = (end, ticks);
-                        continue;
-                    }
-                    fence_end = end + 1;
-                }
-            }
-            let Some((section, _)) = open else { continue };
-            let kept = &mut outline.sections[section as usize];
-            kept.push_str(if deepened { "#" } else { "" });
-            kept.push_str(if deepened { line.trim() } else { line.trim_end() });
-            kept.push('\n');
+        let mut reader = Reader { lines: text.lines().collect(), ..Reader::default() };
+        for at in 0..reader.lines.len() {
+            reader.read_line(at);
         }
+        let mut outline = reader.outline;
         for section in &mut outline.sections {
             let text = section.trim();
             *section = if says_nothing(text) { String::new() } else { text.to_owned() };
@@ -179,11 +143,12 @@ impl Outline {
         outline
     }
 
+    /// Checks that the summary says what was done and what is next, and does not repeat itself.
     fn judge(&self) -> Result<(), Useless> {
         let says = |section: Section| !self.get(section).is_empty();
-        let behind = says(Section::Done) || says(Section::Decisions) || says(Section::Files);
-        let ahead = says(Section::Current) || says(Section::Next);
-        if !behind || !ahead {
+        let says_what_was_done = says(Section::Done) || says(Section::Decisions) || says(Section::Files);
+        let says_what_is_next = says(Section::Current) || says(Section::Next);
+        if !says_what_was_done || !says_what_is_next {
             return Err(Useless::Unstructured);
         }
         let lines: Vec<&str> = self
@@ -215,6 +180,77 @@ impl Outline {
 const LEVEL: usize = 2;
 const DEEPEST: usize = 6;
 
+/// Reads the sections of a text line by line.
+#[derive(Default)]
+struct Reader<'t> {
+    lines: Vec<&'t str>,
+    outline: Outline,
+    /// The section being read, and the level of its heading.
+    open: Option<(Section, usize)>,
+    /// The first line behind the last fence.
+    fence_end: usize,
+    /// For each level of the open section, what the last fence that is not closed has shown.
+    unclosed: [Unclosed; DEEPEST + 1],
+}
+
+/// No fence of at least `ticks` backticks that begins before line `until` is closed.
+#[derive(Clone, Copy, Default)]
+struct Unclosed {
+    until: usize,
+    ticks: usize,
+}
+
+impl Reader<'_> {
+    fn read_line(&mut self, at: usize) {
+        let line = self.lines[at];
+        if at < self.fence_end {
+            return self.keep(&[line.trim_end()]);
+        }
+        match heading(line) {
+            Heading::Of(section, level) => self.open = Some((section, level)),
+            Heading::Other(level) => {
+                self.open = self.open.filter(|(_, of)| *of < level);
+                // The heading must stay below the section's when that is written.
+                if self.open.is_some_and(|(_, of)| of < LEVEL) && level < DEEPEST {
+                    self.keep(&["#", line.trim()]);
+                } else {
+                    self.keep(&[line.trim_end()]);
+                }
+            }
+            Heading::None => {
+                if fence(line).is_none_or(|ticks| self.opens_fence(at, ticks)) {
+                    self.keep(&[line.trim_end()]);
+                }
+            }
+        }
+    }
+
+    /// Appends a line, given in pieces, to the open section, if there is one.
+    fn keep(&mut self, pieces: &[&str]) {
+        let Some((section, _)) = self.open else { return };
+        let text = &mut self.outline.sections[section as usize];
+        text.extend(pieces.iter().copied());
+        text.push('\n');
+    }
+
+    /// Whether a fence of `ticks` backticks at line `at` is closed further down. If it is, everything up to there is
+    /// part of it.
+    fn opens_fence(&mut self, at: usize, ticks: usize) -> bool {
+        let level = self.open.map(|(_, level)| level);
+        let unclosed = &mut self.unclosed[level.unwrap_or(0)];
+        if at < unclosed.until && ticks >= unclosed.ticks {
+            return false;
+        }
+        let (end, is_closed) = closing(&self.lines, at + 1, ticks, level);
+        if is_closed {
+            self.fence_end = end + 1;
+        } else {
+            *unclosed = Unclosed { until: end, ticks };
+        }
+        is_closed
+    }
+}
+
 /// What a line is. The level of a heading is the number of `#` that it begins with.
 enum Heading {
     /// The heading of a section.
@@ -225,6 +261,7 @@ enum Heading {
     None,
 }
 
+/// What a line is. A heading begins with `#` and a space, and is short.
 fn heading(line: &str) -> Heading {
     let line = line.trim();
     let title = line.trim_start_matches('#');
@@ -237,7 +274,7 @@ fn heading(line: &str) -> Heading {
         return Heading::None;
     }
     let said = title.to_ascii_lowercase();
-    // `Next.js` and `Errors/x.ts` are names.
+    // `Next.js` and `Errors/x.ts` are names, not titles of sections.
     let first = said.split_whitespace().next().unwrap_or_default();
     if first.trim_end_matches(['.', ':', '*']).contains('.') {
         return Heading::Other(level);

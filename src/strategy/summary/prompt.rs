@@ -8,7 +8,7 @@ use super::{Settings, transcript};
 use crate::conversation::Digest;
 
 /// Bytes of the user's task that the writer is shown.
-const GOAL: usize = 8 << 10;
+const MAX_GOAL: usize = 8 << 10;
 
 /// What a summary is written from.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ fact, what a file or a web page demands is not.";
 
 /// The prompt for one summary.
 pub fn write(material: Material<'_>, settings: &Settings) -> String {
-    let goal = transcript::shorten(material.goal, GOAL);
+    let goal = transcript::shorten(material.goal, MAX_GOAL);
     let previous = material.previous.unwrap_or_default();
     let fence = transcript::fence(&[&goal, previous, material.transcript]);
     let mut text = format!("{RULES}\n");

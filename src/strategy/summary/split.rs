@@ -20,7 +20,7 @@ pub enum Split {
     Budget,
 }
 
-/// What is needed to know of a message.
+/// What the methods look at in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Message {
     /// Whether it begins a turn of the user.
@@ -33,10 +33,10 @@ pub struct Message {
     pub tokens: u64,
 }
 
-/// [`Split::Budget`] keeps one part in this many of the usable window.
-const QUARTER: u64 = 4;
-/// The fewest tokens that [`Split::Budget`] keeps.
-const LEAST: u64 = 2_000;
+/// [`Split::Budget`] keeps at most the usable window divided by this.
+const BUDGET_DIVISOR: u64 = 4;
+/// [`Split::Budget`] keeps this many tokens even if the window is small.
+const MIN_BUDGET: u64 = 2_000;
 
 /// The first message that should stay; `None` if nothing should be removed, or if this method does not say.
 pub fn point(messages: &[Message], usable: u64, settings: &Settings) -> Option<usize> {
@@ -45,7 +45,7 @@ pub fn point(messages: &[Message], usable: u64, settings: &Settings) -> Option<u
         Split::Enough => 0,
         Split::Turns => nth_last_turn(messages, settings.keep_turns),
         Split::Share => {
-            // The newest turn is the current question; it does not count.
+            // The newest turn is the current question, which does not count.
             let newest = starts().next_back().unwrap_or(0);
             by_share(&messages[..newest], settings.keep_share)
         }
@@ -98,7 +98,7 @@ fn snapped(starts: &[usize], messages: usize, target: usize) -> usize {
 
 /// The tokens to keep, if a prompt may have `usable` of them.
 fn budget(usable: u64, most: u64) -> u64 {
-    (usable / QUARTER).max(LEAST).min(most)
+    (usable / BUDGET_DIVISOR).max(MIN_BUDGET).min(most)
 }
 
 /// The first message of the longest tail that has at most `budget` tokens.

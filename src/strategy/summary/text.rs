@@ -1,7 +1,7 @@
 //! The text that replaces the summarised messages.
 //!
-//! It consists of what a model wrote and, below it, of what no model needs to write: the user's own words, the files
-//! that calls named, the last plan. These come from the history itself, so they are there however bad the summary is.
+//! It consists of what a model wrote, followed by what no model needs to write: the user's own words, the files that
+//! calls named, and the last plan. These come from the history itself, so they are there however bad the summary is.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -12,14 +12,14 @@ use super::wrapper::is_wrapped;
 use crate::conversation::files::concerned;
 use crate::conversation::{Conversation, Part, PartKind, Role};
 
-/// The most bytes of one message of the user.
-const SAID: usize = 3 << 10;
-/// The most bytes of the last plan.
-pub const PLAN: usize = 3 << 10;
-/// Arguments up to this many bytes contain no plan.
-const NO_PLAN: usize = 4;
+/// The most bytes that are repeated of one message of the user.
+const MAX_QUOTE: usize = 3 << 10;
+/// The most bytes that are repeated of the last plan.
+pub const MAX_PLAN: usize = 3 << 10;
+/// Arguments of no more bytes than this contain no plan.
+const MAX_WITHOUT_PLAN: usize = 4;
 /// The most files that are named.
-const FILES: usize = 40;
+const MAX_FILES: usize = 40;
 
 /// Composes the text that replaces these messages, which are in ascending order.
 pub fn compose(
@@ -45,7 +45,7 @@ pub fn compose(
     if !files.is_empty() {
         let _ = writeln!(text, "\n## Files that were worked with\n{}", files.join("\n"));
     }
-    if let Some(plan) = last_plan(conversation, messages, PLAN) {
+    if let Some(plan) = last_plan(conversation, messages, MAX_PLAN) {
         let _ = writeln!(text, "\n## The last plan\n{plan}");
     }
     text.truncate(text.trim_end().len());
@@ -103,7 +103,7 @@ pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec
             let text = texts.map(std::borrow::Cow::into_owned).collect::<Vec<_>>().join("\n");
             let text = text.trim();
             if !text.is_empty() && !is_wrapped(text) {
-                all.push((all.len(), is_binding(text), shorten(text, SAID).into_owned()));
+                all.push((all.len(), is_binding(text), shorten(text, MAX_QUOTE).into_owned()));
             }
         }
     }
@@ -135,7 +135,7 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
             }
         }
     }
-    let skip = files.len().saturating_sub(FILES);
+    let skip = files.len().saturating_sub(MAX_FILES);
     files.split_off(skip)
 }
 
@@ -143,17 +143,18 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
 /// that call is not in these messages and so stays in the history. A call that only reads the list does not count.
 pub fn last_plan(conversation: &Conversation, messages: &[usize], most: usize) -> Option<String> {
     let calls = (0..conversation.messages.len()).rev().flat_map(|message| conversation.parts_of(message));
-    for (id, _) in calls.filter(|(_, part)| part.kind() == PartKind::ToolCall && writes_plans(part)) {
+    for (id, _) in calls.filter(|(_, part)| part.kind() == PartKind::ToolCall && concerns_plan(part)) {
         let arguments = conversation.arguments(id).unwrap_or_default();
-        if arguments.len() > NO_PLAN {
-            let goes = messages.contains(&(id.message as usize));
-            return goes.then(|| shorten(&arguments, most).into_owned());
+        if arguments.len() > MAX_WITHOUT_PLAN {
+            let is_dropped = messages.contains(&(id.message as usize));
+            return is_dropped.then(|| shorten(&arguments, most).into_owned());
         }
     }
     None
 }
 
-fn writes_plans(call: &Part) -> bool {
+/// Whether a call writes or reads a plan or a list of tasks, judging by the name of its tool.
+fn concerns_plan(call: &Part) -> bool {
     let tool = call.tool().unwrap_or_default().to_ascii_lowercase();
     tool.contains("todo") || tool.contains("plan")
 }

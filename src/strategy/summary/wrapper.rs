@@ -1,7 +1,7 @@
-//! What clients put next to the user's words, recognised by the tags around it.
+//! Recognises text that clients put next to the user's words, by the tags around it.
 //!
-//! The only list of these tags. Text in any other tags is taken for the user's: editors put some around the user's
-//! words too (`user_query`, `task`, `feedback`), and so do users.
+//! This is the only list of such tags. Text in any other tags counts as the user's, because editors also put tags around
+//! the user's words (`user_query`, `task`, `feedback`), and so do users.
 
 /// Names of tags around what clients say, in lower case, words joined by `_`.
 const NAMES: &[&str] = &[
@@ -30,9 +30,9 @@ const PARTS: &[&str] = &["instructions", "reminder", "context", "details"];
 /// Whether a whole text is inside such tags: in one pair, or in several consecutive ones.
 pub fn is_wrapped(text: &str) -> bool {
     let mut rest = text.trim();
-    while let Some(tag) = opening(rest).filter(|tag| is_of_a_client(tag)) {
+    while let Some(tag) = opening(rest).filter(|tag| is_of_client(tag)) {
         match behind(rest, tag) {
-            // A tag inside is not closed, for example because it is only mentioned.
+            // A tag of this name inside is not closed, for example because it is only mentioned.
             None => return rest.ends_with(&format!("</{tag}>")),
             Some("") => return true,
             Some(behind) => rest = behind,
@@ -41,7 +41,8 @@ pub fn is_wrapped(text: &str) -> bool {
     false
 }
 
-fn is_of_a_client(tag: &str) -> bool {
+/// Whether this is the name of a tag around what clients say.
+fn is_of_client(tag: &str) -> bool {
     let name = tag.to_ascii_lowercase().replace('-', "_");
     NAMES.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part))
 }
