@@ -49,7 +49,9 @@ pub fn items(arguments: &Map<String, Value>) -> impl Iterator<Item = &Value> {
 /// The files that a call with these arguments is about, as spelled: those named directly, otherwise those in lists and
 /// patches.
 pub fn concerned(arguments: &str) -> Vec<String> {
-    let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else { return left(arguments) };
+    let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else {
+        return after_patch(arguments);
+    };
     let named = named(&map);
     if !named.is_empty() {
         return named.into_iter().map(str::to_owned).collect();
@@ -60,7 +62,7 @@ pub fn concerned(arguments: &str) -> Vec<String> {
         Value::Object(own) => spelled(own).next(),
         _ => None,
     });
-    listed.filter(is_file).map(str::to_owned).chain(left_by(&map)).collect()
+    listed.filter(is_file).map(str::to_owned).chain(after_patches(&map)).collect()
 }
 
 /// The first line of a patch.
@@ -77,15 +79,15 @@ pub fn changed(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The files that exist after the patches in arguments: a patch is one of the texts, or a word of a command line.
-pub fn left_by(arguments: &Map<String, Value>) -> Vec<String> {
+pub fn after_patches(arguments: &Map<String, Value>) -> Vec<String> {
     let words = arguments
         .values()
         .flat_map(|value| value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice));
-    words.filter_map(Value::as_str).flat_map(left).collect()
+    words.filter_map(Value::as_str).flat_map(after_patch).collect()
 }
 
 /// The files that exist after a patch, as spelled, in the order of the patch.
-pub fn left(text: &str) -> Vec<String> {
+pub fn after_patch(text: &str) -> Vec<String> {
     let Some(begin) = text.find(BEGIN) else { return Vec::new() };
     let verbs = CHANGES.into_iter().filter(|verb| *verb != DELETE).chain([MOVE]);
     let mut found: Vec<&str> = verbs.flat_map(|verb| behind(&text[begin..], verb)).collect();

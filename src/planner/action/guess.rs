@@ -1,7 +1,7 @@
-//! Guesses what a call does if the name of its tool says nothing, from the values of its arguments.
+//! Guesses what a call does from the values of its arguments, if the name of its tool says nothing.
 //!
 //! MCP servers name tools and arguments as they like, but the values look alike: a file, perhaps with numbers, for a tool
-//! that shows it; a file and texts for one that changes it; a command line for a shell.
+//! that shows it; a file and texts for a tool that changes it; a command line for a shell.
 
 use serde_json::{Map, Value};
 
@@ -12,10 +12,10 @@ use crate::strategy::{Action, Class, View};
 
 use super::{paths, shell};
 
-/// Arguments that state what to search for: such a tool does not show a file.
-const SOUGHT: &[&str] = &["pattern", "query", "regex", "glob", "search", "q"];
-/// Endings of the names of source files, documents and data. Other words with a dot may be hosts or tables.
-const ENDINGS: &[&str] = &[
+/// Arguments that state what to search for. A tool with one of these does not show a file.
+const SEARCH_ARGUMENTS: &[&str] = &["pattern", "query", "regex", "glob", "search", "q"];
+/// Extensions of source files, documents and data. Other words with a dot may be hosts or tables.
+const EXTENSIONS: &[&str] = &[
     "rs", "py", "js", "jsx", "ts", "tsx", "mjs", "cjs", "go", "java", "kt", "kts", "c", "h", "cc", "cpp",
     "hpp", "cs", "rb", "php", "swift", "scala", "sh", "sql", "html", "css", "scss", "vue", "svelte", "md",
     "mdx", "txt", "rst", "json", "yaml", "yml", "toml", "lock", "log", "csv", "xml", "ini", "cfg", "lua",
@@ -31,7 +31,7 @@ pub(super) fn action(tool: &str, arguments: &Map<String, Value>) -> Option<Actio
     if !patched.is_empty() {
         return Some(edit(patched));
     }
-    if SOUGHT.iter().any(|key| arguments.contains_key(*key)) {
+    if SEARCH_ARGUMENTS.iter().any(|key| arguments.contains_key(*key)) {
         return None;
     }
     let (files, others): (Vec<&str>, Vec<&str>) = texts().partition(|text| is_file(text));
@@ -57,7 +57,7 @@ fn edit(files: Vec<Box<str>>) -> Action {
 
 fn is_file(text: &str) -> bool {
     let ending = text.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    let is_known = ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
+    let is_known = ending.is_some_and(|ending| EXTENSIONS.contains(&ending.as_str()));
     paths::is_path(text)
         && tools::is_text(text)
         && (is_known || (text.contains('/') && tools::has_ending(text)))
@@ -84,6 +84,6 @@ fn is_script(text: &str) -> bool {
 
 /// Whether a word is followed by punctuation. Quoted phrases are not considered.
 fn ends_a_phrase(word: &str) -> bool {
-    let said = word.strip_suffix(['.', ',', ':', '?', '!']);
-    said.is_some_and(|said| said.ends_with(char::is_alphanumeric) && !said.contains(' '))
+    let phrase_end = word.strip_suffix(['.', ',', ':', '?', '!']);
+    phrase_end.is_some_and(|end| end.ends_with(char::is_alphanumeric) && !end.contains(' '))
 }

@@ -1,7 +1,7 @@
 //! What a tool call does, inferred from its name and arguments: shows a file, changes one, searches, runs something.
 //!
-//! A guess, used only as a hint of what is worth keeping: no edit depends on it, and whatever is not understood
-//! counts as running something.
+//! This is a guess, used only as a hint of what is worth keeping: no edit depends on it. A shell command that is not
+//! understood counts as running something.
 
 mod guess;
 mod names;
@@ -22,7 +22,7 @@ use names::Kind;
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// If a single line is asked for, this many lines on either side are assumed to be shown too.
-const AROUND: u32 = 50;
+const LINES_AROUND: u32 = 50;
 
 /// What a call of `tool` with these arguments does.
 pub(super) fn of(tool: &str, arguments: &str) -> Action {
@@ -47,14 +47,13 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
         Kind::Of(Class::Other) => guess::action(tool, &map).unwrap_or_default(),
         Kind::Of(class) => Action { class, ..Action::default() },
     };
-    let shown = || {
-        if named.is_empty() {
-            action.views.iter().map(|view| view.path.clone()).collect()
-        } else {
-            named.clone().into()
-        }
+    let mentions = if !action.mentions.is_empty() {
+        action.mentions
+    } else if named.is_empty() {
+        action.views.iter().map(|view| view.path.clone()).collect()
+    } else {
+        named.into()
     };
-    let mentions = if action.mentions.is_empty() { shown() } else { action.mentions };
     Action { mentions, call, ..action }
 }
 
@@ -67,22 +66,22 @@ pub(super) fn may_run(tool: &str, arguments: &str) -> bool {
 /// The files that a call of `tool` with these arguments writes, as it spells them, in order. For shells, only those
 /// named by a patch: anything else a script writes would be a guess.
 pub fn written(tool: &str, arguments: &str) -> Vec<String> {
-    let is_of_files = |kind: Kind| matches!(kind, Kind::Shell | Kind::Of(Class::Edit));
-    if !is_of_files(names::kind(tool, &Map::new())) {
+    let may_write = |kind: Kind| matches!(kind, Kind::Shell | Kind::Of(Class::Edit));
+    if !may_write(names::kind(tool, &Map::new())) {
         return Vec::new();
     }
     let Ok(map) = serde_json::from_str::<Map<String, Value>>(arguments) else {
-        return files::left(arguments);
+        return files::after_patch(arguments);
     };
     let kind = names::kind(tool, &map);
-    if !is_of_files(kind) {
+    if !may_write(kind) {
         return Vec::new();
     }
     let named = files::named(&map);
     if kind != Kind::Shell && !named.is_empty() {
         return named.into_iter().map(str::to_owned).collect();
     }
-    files::left_by(&map)
+    files::after_patches(&map)
 }
 
 /// A hash that is the same in every run and on every machine. It is not stored.
@@ -95,7 +94,7 @@ fn digest(tool: &str, arguments: &str) -> u64 {
     hasher.digest()
 }
 
-/// The command for a shell: a string, a list of words, or code with the command in a literal.
+/// The script that a shell is given: a string, a list of words, or code with the script in a literal.
 fn script(map: &Map<String, Value>, text: &str) -> String {
     match tools::COMMANDS.iter().find_map(|key| map.get(*key)) {
         Some(Value::String(script)) => script.clone(),
@@ -111,7 +110,7 @@ fn script(map: &Map<String, Value>, text: &str) -> String {
     }
 }
 
-/// What a reading tool is asked to show; nothing if it is a part of a file that is not given in lines.
+/// The views that a reading tool is asked for; none if it is asked for a part of a file that is not given in lines.
 fn views(named: &[Box<str>], map: &Map<String, Value>) -> Box<[View]> {
     if tools::PARTS.iter().any(|key| map.contains_key(*key)) {
         return Box::default();
@@ -141,7 +140,7 @@ fn view(path: Box<str>, map: &Map<String, Value>) -> View {
     } else if let Some(count) = number(tools::COUNT) {
         last = first.saturating_add(line(count)).saturating_sub(1);
     } else if let Some(middle) = number(tools::AROUND).map(line).filter(|_| given.is_none()) {
-        (first, last) = (middle.saturating_sub(AROUND).max(1), middle.saturating_add(AROUND));
+        (first, last) = (middle.saturating_sub(LINES_AROUND).max(1), middle.saturating_add(LINES_AROUND));
     }
     let pair = tools::PAIRS.iter().find_map(|key| map.get(*key)?.as_array());
     if let Some([from, to]) = pair.map(Vec::as_slice) {

@@ -7,10 +7,10 @@ use crate::strategy::View;
 type Range = (u32, u32);
 
 /// The number of lines that `head` and `tail` print by default.
-const USUAL: &str = "10";
+const DEFAULT_COUNT: &str = "10";
 
-/// The lines that a pipeline prints of each of its `files`, which its first command shows.
-pub(super) fn shown(stages: &[&[String]], files: usize) -> Range {
+/// The lines that a pipeline prints of each file. Its first command shows this number of `files`.
+pub(super) fn printed(stages: &[&[String]], files: usize) -> Range {
     let prints_all = |words: &&[String]| !words.iter().any(|word| word == TO_FILE);
     if !stages.iter().all(prints_all) {
         return View::PART;
@@ -68,10 +68,12 @@ fn within(outer: Range, inner: Range) -> Range {
     }
 }
 
+/// The lines that `head` prints.
 fn head(arguments: &[String]) -> Range {
     count(arguments).and_then(|count| count.parse().ok()).map_or(View::PART, |count| (1, count))
 }
 
+/// The lines that `tail` prints.
 fn tail(arguments: &[String]) -> Range {
     let Some(count) = count(arguments) else { return View::PART };
     let lines = count.trim_start_matches(['+', '-']).parse::<u32>();
@@ -81,7 +83,7 @@ fn tail(arguments: &[String]) -> Range {
 
 /// How many lines `head` or `tail` prints, as spelled in its arguments; `None` if it does not count lines.
 fn count(arguments: &[String]) -> Option<&str> {
-    let mut count = USUAL;
+    let mut count = DEFAULT_COUNT;
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         let option = word.strip_prefix('-').unwrap_or_default();
@@ -101,6 +103,7 @@ fn count(arguments: &[String]) -> Option<&str> {
     Some(count)
 }
 
+/// The lines that a `sed` script prints if it only selects lines or substitutes text in them.
 fn sed(arguments: &[String]) -> Range {
     let (flags, words): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|word| word.starts_with('-'));
@@ -264,7 +267,7 @@ mod tests {
             let read = Script::read(script);
             let stages: Vec<&[String]> = read.pipelines.iter().flatten().map(Vec::as_slice).collect();
             let stages = if stages.is_empty() { vec![&[][..]] } else { stages };
-            assert_eq!(shown(&stages, 1), expected, "{script}");
+            assert_eq!(printed(&stages, 1), expected, "{script}");
         }
     }
 
@@ -278,7 +281,7 @@ mod tests {
         ] {
             let read = Script::read(script);
             let stages: Vec<&[String]> = read.pipelines[0].iter().map(Vec::as_slice).collect();
-            assert_eq!(shown(&stages, 2), expected, "{script}");
+            assert_eq!(printed(&stages, 2), expected, "{script}");
         }
     }
 }

@@ -7,20 +7,21 @@ use crate::strategy::{Action, Class, View};
 
 use super::{paths, ranges};
 
-/// Longer scripts are looked at no further than this many bytes.
+/// Only this many bytes of a script are looked at.
 pub(super) const MAX_SCRIPT: usize = 4096;
-/// Commands that show files as they are told to, besides those that show them as they are.
+/// Commands that may show parts of files, besides those that show files as they are.
 const PRINTERS: &[&str] = &["sed", "awk"];
 /// Commands that list and search.
 const SEARCHERS: &[&str] = &["grep", "rg", "egrep", "fgrep", "ag", "find", "fd", "ls", "tree"];
 /// Commands that query or change a repository.
 const VERSIONS: &[&str] = &["git", "gh", "glab"];
-/// Their subcommands that show changes line by line, unless an option asks for less.
+/// Subcommands of these that show changes line by line, unless an option asks for less.
 const DIFFS: &[&str] = &["diff", "show", "blame"];
-const LESS: &[&str] =
+/// Options that ask for less than the changed lines.
+const BRIEF_OPTIONS: &[&str] =
     &["--stat", "--name-only", "--name-status", "--numstat", "--shortstat", "--check", "--quiet"];
-/// Options that ask for the lines.
-const LINES: &[&str] = &["-p", "-u", "--patch"];
+/// Options that ask for the changed lines.
+const PATCH_OPTIONS: &[&str] = &["-p", "-u", "--patch"];
 /// Words that may precede the command itself.
 const PREFIXES: &[&str] = &["sudo", "rtk", "time", "command"];
 /// Options of git before its subcommand that take a value.
@@ -45,7 +46,7 @@ pub(super) fn action(script: &str) -> Action {
         };
     }
     let script = &script[..boundary::floor(script, MAX_SCRIPT)];
-    // What follows belongs to a file or a program, not to the command line.
+    // What follows a `<<` belongs to a file or a program, not to the command line.
     let (line, has_document) = script.split_once("<<").map_or((script, false), |(line, _)| (line, true));
     let pipelines = Script::read(line).pipelines;
     let mentions = paths::among(pipelines.iter().flatten().flatten().map(String::as_str));
@@ -78,7 +79,8 @@ pub(super) fn is_known(program: &str) -> bool {
     [PRINTERS, SEARCHERS, VERSIONS, EDITORS].iter().any(|known| known.contains(&program))
 }
 
-/// A script that shows code is for that whatever else it does; then what runs something counts.
+/// The class that counts for a script that has both. A script that shows code is for that, whatever else it does;
+/// otherwise running something counts most.
 fn heavier(a: Class, b: Class) -> Class {
     let order = [Class::View, Class::Diff, Class::Run, Class::Versions, Class::Search];
     order.into_iter().find(|class| *class == a || *class == b).unwrap_or(a)
@@ -90,25 +92,11 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
     let (program, arguments) = words.split_first()?;
     let program = command::name(program);
     let program = program.as_str();
-    let is_show = program == "git"
+    let shows_revision = program == "git"
         && subcommand(program, arguments) == Some("show")
         && arguments.iter().any(|word| word.contains(':'));
-    if VIEWERS.contains(&program) || PRINTERS.contains(&program) || is_show {
-        // A file that output is redirected to is not shown.
-        let shown = arguments.split(|word| word == command::TO_FILE).next().unwrap_or_default();
-        let files = paths::among(shown.iter().map(String::as_str));
-        let stages: Vec<&[String]> =
-            std::iter::once(words).chain(stages[1..].iter().map(Vec::as_slice)).collect();
-        let range = ranges::shown(&stages, files.len());
-        let view = |file: Box<str>| match file.rsplit_once(':') {
-            Some((revision, path)) if is_show => {
-                View { revision: revision.into(), ..View::of(path.into(), range) }
-            }
-            // A drive letter.
-            Some((_, path)) => View::of(path.into(), range),
-            None => View::of(file, range),
-        };
-        return Some((Class::View, files.into_iter().map(view).collect()));
+    if VIEWERS.contains(&program) || PRINTERS.contains(&program) || shows_revision {
+        return Some((Class::View, views(words, &stages[1..], shows_revision)));
     }
     if NEUTRAL.contains(&program) {
         return None;
@@ -125,6 +113,24 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
         Class::Run
     };
     Some((class, Vec::new()))
+}
+
+/// The views of the files that a command, given as words, shows through the commands that follow it in its pipeline.
+fn views(words: &[String], following: &[Vec<String>], shows_revision: bool) -> Vec<View> {
+    // A file that output is redirected to is not shown.
+    let shown = words[1..].split(|word| word == command::TO_FILE).next().unwrap_or_default();
+    let files = paths::among(shown.iter().map(String::as_str));
+    let stages: Vec<&[String]> = std::iter::once(words).chain(following.iter().map(Vec::as_slice)).collect();
+    let range = ranges::printed(&stages, files.len());
+    let view = |file: Box<str>| match file.rsplit_once(':') {
+        Some((revision, path)) if shows_revision => {
+            View { revision: revision.into(), ..View::of(path.into(), range) }
+        }
+        // A drive letter.
+        Some((_, path)) => View::of(path.into(), range),
+        None => View::of(file, range),
+    };
+    files.into_iter().map(view).collect()
 }
 
 /// The subcommand for a version control system: `diff` in `git -C /w diff src` and in `gh pr diff 39`.
@@ -147,12 +153,13 @@ fn shows_lines(program: &str, words: &[String]) -> bool {
         words.iter().any(|word| known.contains(&word.split_once('=').map_or(word.as_str(), |(name, _)| name)))
     };
     match subcommand(program, words) {
-        Some("log") => has(LINES),
-        Some(word) => DIFFS.contains(&word) && (has(LINES) || !has(LESS)),
+        Some("log") => has(PATCH_OPTIONS),
+        Some(word) => DIFFS.contains(&word) && (has(PATCH_OPTIONS) || !has(BRIEF_OPTIONS)),
         None => false,
     }
 }
 
+/// The words of a command without those that may precede it.
 fn without_prefixes(words: &[String]) -> &[String] {
     let skip = words.iter().take_while(|word| PREFIXES.contains(&word.as_str())).count();
     &words[skip..]
