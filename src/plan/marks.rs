@@ -51,25 +51,25 @@ pub(super) fn check_marks(
     marked: &[(PartId, Hold)],
     split: Option<Hold>,
 ) -> Result<(), Refusal> {
-    let own = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
-    if marked.len() + usize::from(split.is_some()) > own.free() {
+    let present = conversation.marks.as_ref().ok_or(Refusal::Missing)?;
+    if marked.len() + usize::from(split.is_some()) > present.free() {
         return Err(Refusal::Conflict);
     }
     let is_long = |(_, hold): &(PartId, Hold)| *hold == Hold::Long;
-    let ends_long = own.end == Some(Hold::Long);
+    let ends_long = present.end == Some(Hold::Long);
     let fits_split = match split {
         None => true,
-        Some(Hold::Long) => !own.frame_short,
-        Some(Hold::Short) => !ends_long && !own.parts.iter().chain(marked).any(is_long),
+        Some(Hold::Long) => !present.frame_short,
+        Some(Hold::Short) => !ends_long && !present.parts.iter().chain(marked).any(is_long),
     };
-    let fits_frame = |mark: &(PartId, Hold)| if is_long(mark) { !own.frame_short } else { !ends_long };
+    let fits_frame = |mark: &(PartId, Hold)| if is_long(mark) { !present.frame_short } else { !ends_long };
     if !fits_split || !marked.iter().all(fits_frame) {
         return Err(Refusal::Conflict);
     }
     // The order of the client's own marks is not checked, because a part may have several, on blocks within it.
     let fits = |at: usize| {
         let (part, hold) = marked[at];
-        own.parts.iter().chain(&marked[..at]).all(|(other, other_hold)| match other.cmp(&part) {
+        present.parts.iter().chain(&marked[..at]).all(|(other, other_hold)| match other.cmp(&part) {
             Ordering::Less => *other_hold >= hold,
             Ordering::Equal => false,
             Ordering::Greater => *other_hold <= hold,

@@ -98,7 +98,7 @@ const fn no_rent(_bytes: f64, _requests: f64) -> f64 {
     0.0
 }
 
-/// Bytes saved by abridging a call; 0 if it has no long texts or is signed.
+/// Bytes saved by abridging a call; 0 if it has no long texts or must be sent as received.
 pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
     if conversation.part(id).is_none_or(|part| part.is_sealed() || part.span.len() < LONG) {
         return 0;
@@ -189,7 +189,11 @@ pub(super) fn fits(conversation: &Conversation, applied: &Applied) -> bool {
 }
 
 /// The arguments of a call with these edits applied.
-pub(super) fn sent(conversation: &Conversation, id: PartId, edits: &[(u32, LeafEdit)]) -> Option<String> {
+pub(super) fn with_edits(
+    conversation: &Conversation,
+    id: PartId,
+    edits: &[(u32, LeafEdit)],
+) -> Option<String> {
     let replaced = edits.iter().filter_map(|(at, edit)| match edit {
         LeafEdit::Replace(text) => Some((*at as usize, &**text)),
         LeafEdit::Remove => None,

@@ -172,8 +172,8 @@ impl Before<'_> {
 
     /// The number of messages of the request if it is sent with this splice, or without one.
     pub(super) fn messages_with(&self, splice: Option<&Splice>) -> u32 {
-        let (gone, more) = splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
-        (self.conversation.messages.len() as u32).saturating_sub(gone) + more
+        let (dropped, inserted) = splice.map_or((0, 0), |splice| (splice.dropped(), splice.inserted()));
+        (self.conversation.messages.len() as u32).saturating_sub(dropped) + inserted
     }
 
     /// The tokens of the messages as they would be sent, by a fixed estimate; `None` if the provider's figures are to
@@ -218,7 +218,7 @@ fn add(conversation: &Conversation, at: usize, decided: &Edits<'_>, sum: &mut Su
         extras.extend(part.call_id().map(Into::into));
         extras.extend(part.tool().map(Into::into));
         let arguments =
-            decided.get(&id).and_then(|edits| arguments::sent(conversation, id, edits)).map(Into::into);
+            decided.get(&id).and_then(|edits| arguments::with_edits(conversation, id, edits)).map(Into::into);
         extras.extend(arguments.or_else(|| conversation.arguments(id)));
         media += u64::from(part.kind() == PartKind::Media);
         is_result |= part.kind() == PartKind::ToolResult;

@@ -371,7 +371,7 @@ fn save(conversation: &Conversation, applied: &Applied) -> Option<Save> {
 
 /// The arguments of a call as they are sent with this decision; `None` if they cannot be read.
 pub fn sent_arguments(conversation: &Conversation, applied: &Applied) -> Option<String> {
-    arguments::sent(conversation, applied.part, &applied.decision.leaves)
+    arguments::with_edits(conversation, applied.part, &applied.decision.leaves)
 }
 
 /// The full text that a decision refers to, from the request; `None` if it cannot be read.

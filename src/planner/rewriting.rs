@@ -121,15 +121,18 @@ impl Before<'_> {
     pub(super) fn within_cache(&self, candidates: &[Candidate]) -> Vec<Candidate> {
         let all = candidates.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let stays_cached = self.stays_cached();
-        let is_enough = stays_cached(all) || !stays_cached(0);
-        let mut freed = 0;
-        let goes = |candidate: &&Candidate| {
+        if stays_cached(all) || !stays_cached(0) {
+            return candidates.to_vec();
+        }
+        let (mut chosen, mut freed) = (Vec::new(), 0);
+        for candidate in candidates {
             let with = freed + u64::from(candidate.frees);
-            let goes = is_enough || stays_cached(with);
-            freed = if goes { with } else { freed };
-            goes
-        };
-        candidates.iter().filter(goes).copied().collect()
+            if stays_cached(with) {
+                freed = with;
+                chosen.push(*candidate);
+            }
+        }
+        chosen
     }
 
     /// The fewest bytes of a prefix that the provider caches.

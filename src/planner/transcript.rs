@@ -162,14 +162,15 @@ fn quotes(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<S
     let (mut kept, mut left) = (Vec::new(), most);
     for (rank, share) in [(Rank::Demand, most / 2), (Rank::Decision, most / 2), (Rank::Other, most)] {
         let mut room = share.min(left);
-        let fits = |quote: &mut Quote| {
-            let fits = (quote.rank == rank || rank == Rank::Other) && quote.line.len() <= room;
-            room -= if fits { quote.line.len() } else { 0 };
-            fits
-        };
-        let taken: Vec<_> = open.extract_if(.., fits).collect();
-        left -= taken.iter().map(|quote| quote.line.len()).sum::<usize>();
-        kept.extend(taken);
+        for quote in std::mem::take(&mut open) {
+            let (is_due, length) = (quote.rank == rank || rank == Rank::Other, quote.line.len());
+            if is_due && length <= room {
+                (room, left) = (room - length, left - length);
+                kept.push(quote);
+            } else {
+                open.push(quote);
+            }
+        }
     }
     kept.sort_by_key(|quote| quote.message);
     kept.into_iter().map(|quote| quote.line).collect()

@@ -147,8 +147,8 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     worthwhile(subject, leaves, rules)
 }
 
-/// The phrase in a marker that says where the full text is, extended by its size, since the other figures in the marker
-/// are those of the condensed text. `None` if nothing was condensed.
+/// The phrase in a marker that says where the full text is, extended by the size of that text, since the other figures
+/// in the marker are those of the condensed text. `None` if nothing was condensed.
 fn recall_of_condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
     let bytes = || thousands(subject.leaves.iter().map(|leaf| leaf.len()).sum());
     (!rules.is_empty()).then(|| format!("condensed from {} bytes; {}", bytes(), subject.recall))

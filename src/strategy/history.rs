@@ -307,7 +307,7 @@ impl History {
         self.items.get(at).is_some_and(|item| item.part == part).then_some(at)
     }
 
-    /// Adds a part that is neither a tool result nor a call.
+    /// Adds a part of which only the size matters.
     pub fn add_part(&mut self, part: PartId, bytes: u32) {
         self.add_call(part, bytes, 0);
     }

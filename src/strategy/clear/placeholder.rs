@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The longest name of a tool that is written out, in characters.
-const NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// A result that is cleared.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +25,22 @@ pub struct Cleared<'a> {
 /// The placeholder for a result: its tool, how long it was and how it ended, and where its full text is now.
 pub fn placeholder(cleared: &Cleared<'_>) -> String {
     let Cleared { tool, texts, media, is_error, may_run, recall } = *cleared;
-    let name: String = tool.chars().take(NAME).collect();
+    let name: String = tool.chars().take(MAX_NAME).collect();
     let failed = if is_error { "an error" } else { "" };
     let lost = match media {
         0 => String::new(),
         1 => "an image or file is not kept".to_owned(),
         _ => format!("{media} images or files are not kept"),
     };
-    let said = if recall.is_some() { said(texts, may_run, failed) } else { failed.to_owned() };
+    let described = if recall.is_some() { describe(texts, may_run, failed) } else { failed.to_owned() };
     let again =
         if media > 1 { "run the tool again for new ones" } else { "run the tool again for a new one" };
-    let between = if said.is_empty() || lost.is_empty() { "" } else { "; " };
-    format!("[plimsoll: result of {name} cleared ({said}{between}{lost}); {}]", recall.unwrap_or(again))
+    let between = if described.is_empty() || lost.is_empty() { "" } else { "; " };
+    format!("[plimsoll: result of {name} cleared ({described}{between}{lost}); {}]", recall.unwrap_or(again))
 }
 
 /// How many lines a result had, and how it ended.
-fn said(texts: &[Cow<'_, str>], may_run: bool, failed: &str) -> String {
+fn describe(texts: &[Cow<'_, str>], may_run: bool, failed: &str) -> String {
     let lines: usize = texts.iter().map(|text| text.lines().count()).sum();
     let plural = if lines == 1 { "" } else { "s" };
     let status = may_run.then(|| exit_status(texts)).flatten();
@@ -58,19 +58,19 @@ fn exit_status(texts: &[Cow<'_, str>]) -> Option<i32> {
 }
 
 /// What a line may call an exit status.
-const NAMES: [&str; 5] = ["exit code", "exit status", "exited with code", "returncode", "exit_code"];
+const STATUS_NAMES: [&str; 5] = ["exit code", "exit status", "exited with code", "returncode", "exit_code"];
 /// The most characters between a name and its number: `": `, ` = `.
-const BETWEEN: usize = 6;
+const MAX_BETWEEN: usize = 6;
 
 fn status_in(line: &str) -> Option<i32> {
     let line = line.trim().to_ascii_lowercase();
-    NAMES.iter().find_map(|name| status_behind(line.split_once(name)?.1))
+    STATUS_NAMES.iter().find_map(|name| status_behind(line.split_once(name)?.1))
 }
 
 /// The number at the beginning of a text, after at most a few other characters.
 fn status_behind(rest: &str) -> Option<i32> {
     let is_number = |c: char| c.is_ascii_digit() || c == '-';
-    let (at, _) = rest.char_indices().take(BETWEEN).find(|(_, c)| is_number(*c) || c.is_alphabetic())?;
+    let (at, _) = rest.char_indices().take(MAX_BETWEEN).find(|(_, c)| is_number(*c) || c.is_alphabetic())?;
     let number = &rest[at..];
     let end =
         number.char_indices().skip(1).find(|(_, c)| !c.is_ascii_digit()).map_or(number.len(), |(at, _)| at);

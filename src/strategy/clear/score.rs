@@ -4,7 +4,7 @@ use crate::strategy::history::History;
 
 use super::settings::{Policy, Settings};
 
-/// Turns in which the scores of `oldest`, `priority` and `lru` decay to 1/e.
+/// Turns in which the score of `oldest`, the weight of age in `priority` and the score of `lru` decay to 1/e.
 const OLDEST_DECAY: f64 = 10.0;
 const PRIORITY_DECAY: f64 = 15.0;
 const LRU_DECAY: f64 = 5.0;

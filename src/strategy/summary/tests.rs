@@ -129,7 +129,7 @@ src/parse.rs
 
 #[test]
 fn what_binds_is_carried_first() {
-    let said = |most| text::said(&talk(), CUT, most);
+    let said = |most| text::user_words(&talk(), CUT, most);
     assert_eq!(said(1000), ["Never touch vendor/zlib.c", "Thanks\nIt looks fine"]);
     assert_eq!(said(30), ["Never touch vendor/zlib.c"]);
     assert_eq!(said(24), ["Thanks\nIt looks fine"]);
@@ -146,7 +146,7 @@ fn what_stands_in_tags_is_said() {
             {"type": "text", "text": query}]},
     ]});
     let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body.to_string()), &NoMemo).unwrap();
-    assert_eq!(text::said(&talk, &[0], 1000), [query]);
+    assert_eq!(text::user_words(&talk, &[0], 1000), [query]);
 }
 
 /// Calls as Codex and MCP servers make them.

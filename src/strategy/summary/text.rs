@@ -34,11 +34,11 @@ pub fn compose(
         messages.len(),
         outline.to_text()
     );
-    let said = said(conversation, messages, user_bytes);
-    if !said.is_empty() {
+    let words = user_words(conversation, messages, user_bytes);
+    if !words.is_empty() {
         text.push_str("\n## What the user said meanwhile, word for word\n");
-        for said in &said {
-            let _ = writeln!(text, "> {}", said.replace('\n', "\n> "));
+        for words in &words {
+            let _ = writeln!(text, "> {}", words.replace('\n', "\n> "));
         }
     }
     let files = files(conversation, messages);
@@ -92,7 +92,7 @@ pub fn says_a_decision(text: &str) -> bool {
 
 /// The user's own words in these messages, in order, as many as fit into `most` bytes. Messages that demand, forbid or
 /// decide something take precedence, then later ones.
-pub fn said(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
+pub fn user_words(conversation: &Conversation, messages: &[usize], most: usize) -> Vec<String> {
     let mut all: Vec<(usize, bool, String)> = Vec::new();
     for &message in messages {
         if conversation.messages.get(message).is_none_or(|message| message.index.role != Role::User) {
