@@ -7,8 +7,8 @@ use super::{Arguments, Conversation, Digest, PartId};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{self, Edit, Edits, Span, string};
 
-/// Arguments of fewer bytes are always sent as received. However a call is spelled, it is not shorter than its texts.
-pub const LONG: usize = 1024;
+/// Arguments of fewer bytes are never abridged. However a call is spelled, it is not shorter than its texts.
+pub const MIN_ABRIDGED: usize = 1024;
 
 /// Texts in more nested lists and objects than this, the outermost object included, are not looked for.
 const MAX_DEPTH: usize = 4;

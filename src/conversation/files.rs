@@ -26,7 +26,7 @@ pub const PATHS: &[&str] = &[
 pub const PATH_LISTS: &[&str] = &["paths", "file_paths", "filePaths", "files", "include"];
 
 /// The most items taken from a list, and the most files of one kind from a patch.
-pub const MOST: usize = 32;
+pub const MAX_FILES: usize = 32;
 
 /// The values of all arguments that may name a file, as spelled.
 pub fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {
@@ -43,7 +43,7 @@ pub fn named(arguments: &Map<String, Value>) -> Vec<&str> {
 
 /// The items of all lists of files in arguments.
 pub fn items(arguments: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    PATH_LISTS.iter().filter_map(|key| arguments.get(*key)?.as_array()).flatten().take(MOST)
+    PATH_LISTS.iter().filter_map(|key| arguments.get(*key)?.as_array()).flatten().take(MAX_FILES)
 }
 
 /// The files that a call with these arguments is about, as spelled: those named directly, otherwise those in lists and
@@ -97,7 +97,7 @@ pub fn after_patch(text: &str) -> Vec<String> {
 
 /// What follows a verb on each of its lines.
 fn behind<'t>(text: &'t str, verb: &'static str) -> impl Iterator<Item = &'t str> {
-    text.split(verb).skip(1).take(MOST).map(|rest| {
+    text.split(verb).skip(1).take(MAX_FILES).map(|rest| {
         // The patch may be inside a JSON string, where a line ends with an escape.
         let end = rest.find(['\n', '"']).unwrap_or(rest.len());
         let line = &rest[..end];

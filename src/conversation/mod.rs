@@ -17,7 +17,7 @@ mod name_patterns;
 mod pairs;
 pub mod part;
 
-pub use arguments::{LONG, Texts};
+pub use arguments::{MIN_ABRIDGED, Texts};
 pub use fingerprint::{Chain, Digest, Fingerprint, Hashed};
 pub use marks::{Carriers, Hold, Marks, Prelude, Shows};
 pub use media::{MEDIA, Media};

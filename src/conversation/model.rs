@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use super::Fingerprint;
-use super::arguments::LONG;
+use super::arguments::MIN_ABRIDGED;
 use super::marks::{Hold, Marks, Shows};
 use super::part::{Part, PartKind};
 use crate::json::scan::Member;
@@ -122,7 +122,7 @@ impl MessageIndex {
     pub fn is_decided_about(&self) -> bool {
         self.parts.iter().any(|part| match part.kind() {
             PartKind::ToolResult | PartKind::Thinking => true,
-            PartKind::ToolCall => part.span.len() >= LONG,
+            PartKind::ToolCall => part.span.len() >= MIN_ABRIDGED,
             _ => false,
         })
     }

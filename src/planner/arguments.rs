@@ -4,7 +4,7 @@
 //! full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as they
 //! are.
 
-use crate::conversation::{Conversation, Digest, LONG, PartId, PartKind, Texts, boundary};
+use crate::conversation::{Conversation, Digest, MIN_ABRIDGED, PartId, PartKind, Texts, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
@@ -15,9 +15,9 @@ use super::event::{Before, Change};
 use super::{Policy, Recall};
 
 /// Bytes of the beginning that stay: a path, a command, the head of a patch.
-const HEAD: usize = 200;
+const KEPT_HEAD: usize = 200;
 /// Approximate bytes of the line that replaces the rest.
-const LINE: usize = 160;
+const LINE_LEN: usize = 160;
 /// A call stays whole for this many requests after it was made, unless the window demands room, because the agent may
 /// still be working on what it wrote.
 const RECENT_REQUESTS: u32 = 10;
@@ -52,7 +52,7 @@ impl Before<'_> {
             change.decided.push(applied);
             change.saves.push(save);
         }
-        self.begin_before(began, &mut change);
+        self.complete_record(began, &mut change);
         let freed = change.event.freed_bytes - before;
         change.event.rewritten_bytes = change.event.rewritten_bytes.saturating_sub(freed);
         change.event.rung = Rung::Arguments;
@@ -100,11 +100,11 @@ const fn no_rent(_bytes: f64, _requests: f64) -> f64 {
 
 /// Bytes saved by abridging a call; 0 if it has no long texts or must be sent as received.
 pub(super) fn frees(conversation: &Conversation, id: PartId) -> u32 {
-    if conversation.part(id).is_none_or(|part| part.is_sealed() || part.span.len() < LONG) {
+    if conversation.part(id).is_none_or(|part| part.is_sealed() || part.span.len() < MIN_ABRIDGED) {
         return 0;
     }
     let Some(texts) = conversation.argument_texts(id) else { return 0 };
-    let free: usize = long(&texts).map(|(_, text)| text.len().saturating_sub(HEAD + LINE)).sum();
+    let free: usize = long(&texts).map(|(_, text)| text.len().saturating_sub(KEPT_HEAD + LINE_LEN)).sum();
     u32::try_from(free).unwrap_or(u32::MAX)
 }
 
@@ -115,7 +115,7 @@ pub(super) fn content(conversation: &Conversation, id: PartId) -> Option<Digest>
 
 /// The texts that are long enough to be abridged, with their indices.
 fn long<'a>(texts: &'a Texts<'_>) -> impl Iterator<Item = (usize, std::borrow::Cow<'a, str>)> {
-    (0..texts.len()).filter_map(|at| Some((at, texts.get(at).filter(|text| text.len() >= LONG)?)))
+    (0..texts.len()).filter_map(|at| Some((at, texts.get(at).filter(|text| text.len() >= MIN_ABRIDGED)?)))
 }
 
 /// The decision that abridges a call, and the full text to save; `None` if that would not make the call shorter.
@@ -174,7 +174,7 @@ pub(super) fn full(conversation: &Conversation, decision: &Decision, id: PartId)
 
 /// The beginning of a text, and a line that replaces the rest.
 fn abridged(text: &str, recall: &str) -> String {
-    let head = &text[..boundary::floor(text, HEAD)];
+    let head = &text[..boundary::floor(text, KEPT_HEAD)];
     let (removed, total) = (text.len() - head.len(), text.len());
     format!("{head}\n\n[plimsoll: {removed} of {total} bytes of this argument removed here; {recall}]")
 }

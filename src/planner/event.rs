@@ -77,7 +77,7 @@ pub(super) struct Before<'a> {
     pub(super) facts: &'a Facts,
     /// The rates that apply to this prompt.
     pub(super) rates: Rates,
-    /// Whether a cut falls back to the nearest cache entry, with a mark free to reach it.
+    /// Whether the provider reads up to the nearest cache entry in front of a cut, because a mark is free to reach it.
     pub(super) anchored: bool,
     /// Whether the frame has a cache entry of its own.
     pub(super) keeps_frame: bool,
@@ -87,7 +87,9 @@ pub(super) struct Before<'a> {
 /// Derived values that are needed repeatedly, computed on first use.
 #[derive(Default)]
 pub(super) struct Derived {
+    /// See [`Before::cleared`].
     cleared: OnceCell<HashSet<PartId>>,
+    /// See [`Before::sizes`].
     sizes: OnceCell<Vec<u64>>,
 }
 
@@ -112,16 +114,17 @@ impl Change {
     /// The first part that changes.
     pub(super) fn first(&self) -> PartId {
         let first = self.decided.iter().map(|applied| applied.part).min();
-        first.into_iter().chain(self.spliced()).min().unwrap_or(PartId { message: 0, part: 0 })
+        first.into_iter().chain(self.first_spliced()).min().unwrap_or(PartId { message: 0, part: 0 })
     }
 
     /// The first part that changes other than reasoning.
     pub(super) fn first_said(&self) -> Option<PartId> {
         let said = self.decided.iter().filter(|applied| !applied.decision.is_omission());
-        said.map(|applied| applied.part).chain(self.spliced()).min()
+        said.map(|applied| applied.part).chain(self.first_spliced()).min()
     }
 
-    fn spliced(&self) -> Option<PartId> {
+    /// The first part that the splice changes.
+    fn first_spliced(&self) -> Option<PartId> {
         self.splice.as_ref().map(|splice| match splice.layout {
             Layout::Appended => splice.at,
             _ => PartId { message: splice.first_changed() as u32, part: 0 },
@@ -139,9 +142,9 @@ pub(super) struct Choice {
     freed: u64,
     /// Estimated bytes that the provider has to write to its cache again.
     rewritten: u64,
-    /// How many of them are reasoning.
+    /// How many blocks of reasoning are left out.
     reasoning: u32,
-    /// How many of them are calls.
+    /// How many of the parts are calls.
     abridged: u32,
 }
 
@@ -155,6 +158,7 @@ struct Verdict {
 }
 
 impl Before<'_> {
+    /// The parts of the thread and what is recorded about them.
     pub(super) fn history(&self) -> &History {
         self.standing.history()
     }
@@ -188,8 +192,8 @@ impl Before<'_> {
         })
     }
 
-    /// Completes the record of a change that has only covered what the change does from `part` on.
-    pub(super) fn begin_before(&self, part: PartId, change: &mut Change) {
+    /// Completes the record of a change that covers only what the change does from `part` on.
+    pub(super) fn complete_record(&self, part: PartId, change: &mut Change) {
         let first = change.first();
         if first < part {
             let more = self.rewritten_from(first).saturating_sub(self.rewritten_from(part));
@@ -228,7 +232,8 @@ impl Before<'_> {
         let mut sizes = vec![0_u64; self.conversation.messages.len() + 1];
         let cleared = self.cleared();
         for (at, item) in self.history().items().iter().enumerate() {
-            // If the history is only partly known, what was cleared earlier may stand behind what was sent.
+            // This holds for new messages as well: if the history is only partly known, some may contain results that
+            // were cleared earlier.
             let bytes = if cleared(at) { item.bytes_gone() } else { item.bytes };
             sizes[item.part.message as usize + 1] += u64::from(bytes);
         }
@@ -250,8 +255,13 @@ impl Before<'_> {
         move |at: usize| cleared.contains(&items[at].part)
     }
 
-    /// The event that clears results, if one is due, or else where the next one would cut.
-    pub(super) fn clearing(&self, policy: &Policy, recall: Recall<'_>) -> (Option<Change>, Option<PartId>) {
+    /// The event that clears results to save money, if one is due, or else the first part that the next one is expected
+    /// to clear.
+    pub(super) fn clear_for_money(
+        &self,
+        policy: &Policy,
+        recall: Recall<'_>,
+    ) -> (Option<Change>, Option<PartId>) {
         let Verdict { choice, next } = self.judge(&policy.clear);
         let Some(mut choice) = choice else { return (None, next) };
         let (decided, saves) = self.decisions(&mut choice, recall);
@@ -271,7 +281,7 @@ impl Before<'_> {
         }
         let gone = self.cleared();
         let candidates = self.candidates(clear, &gone);
-        if let Some(verdict) = self.clear_all(&candidates, clear, &gone) {
+        if let Some(verdict) = self.clear_at_once(&candidates, clear, &gone) {
             return verdict;
         }
         let is_settled = self.history().step() >= clear.settle;
@@ -283,31 +293,31 @@ impl Before<'_> {
 
     /// What may be cleared to save money, in order of position.
     fn candidates(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
-        let is_free = self.facts.bound.is_none();
+        let is_unbound = self.facts.bound.is_none();
         let results = self.sent_before(clear::candidates(self.history(), gone, self.rates, clear));
         let thoughts = self.old_reasoning(clear);
         // Reasoning that is bound to a result is removed with it, and some models need their reasoning within a turn.
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
-        let results = if is_free || is_at_rest() { results } else { Vec::new() };
-        let calls = if is_free { self.old_arguments(clear) } else { Vec::new() };
+        let results = if is_unbound || is_at_rest() { results } else { Vec::new() };
+        let calls = if is_unbound { self.old_arguments(clear) } else { Vec::new() };
         let mut candidates: Vec<Candidate> = thoughts.into_iter().chain(results).chain(calls).collect();
         candidates.sort_by_key(|candidate| candidate.item);
         candidates
     }
 
     /// The verdict if a reason holds for which all candidates are cleared at once.
-    fn clear_all(
+    fn clear_at_once(
         &self,
         candidates: &[Candidate],
         clear: &clear::Settings,
         gone: &dyn Fn(usize) -> bool,
     ) -> Option<Verdict> {
-        let (facts, is_free) = (self.facts, self.facts.bound.is_none());
+        let (facts, is_unbound) = (self.facts, self.facts.bound.is_none());
         let reasons = [
             (Reason::Cold, facts.cold),
-            (Reason::Budget, facts.over_budget && is_free),
-            (Reason::Uncached, self.rates.is_uncached() && is_free),
-            (Reason::Eager, is_free),
+            (Reason::Budget, facts.over_budget && is_unbound),
+            (Reason::Uncached, self.rates.is_uncached() && is_unbound),
+            (Reason::Eager, is_unbound),
         ];
         let due = reasons.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
         for (reason, _) in due {

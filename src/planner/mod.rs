@@ -64,7 +64,7 @@ pub struct Policy {
     pub clear: clear::Settings,
     /// How full the window may get.
     pub window: window::Settings,
-    /// What is done when it is too full.
+    /// How room is made when the window is too full.
     pub ladder: ladder::Settings,
     /// Which cache marks may be set.
     pub marks: marks::Settings,

@@ -195,7 +195,7 @@ impl Before<'_> {
         let room = room.or_else(|| self.thin_out(ready, policy, &level, recall));
         let (change, next) = match room.filter(|_| may_change) {
             Some(change) => (Some(change), None),
-            None if may_change && !level.defers => self.clearing(policy, recall),
+            None if may_change && !level.defers => self.clear_for_money(policy, recall),
             None => (None, None),
         };
         let needs_summary = may_change && self.needs_summary(change.as_ref(), policy, &level);

@@ -44,7 +44,7 @@ impl Before<'_> {
         }
         change.decided.extend(left.iter().filter_map(|part| omission(self.conversation, *part)));
         change.event.reasoning += left.len() as u32;
-        self.begin_before(began, &mut change);
+        self.complete_record(began, &mut change);
         Some(change)
     }
 
@@ -74,7 +74,7 @@ impl Before<'_> {
         change.event.reasoning += removed.len() as u32;
         change.decided.extend(removed.into_iter().filter_map(|part| omission(self.conversation, part)));
         let assumed = change.event.rewritten_bytes;
-        self.begin_before(began, &mut change);
+        self.complete_record(began, &mut change);
         let more = (change.event.rewritten_bytes - assumed) as f64 * self.rates.rewrite();
         let is_priced = matches!(change.event.reason, Reason::BreakEven | Reason::Budget);
         let saved = change.event.freed_bytes as f64 * self.rates.read;

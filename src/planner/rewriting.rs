@@ -13,7 +13,7 @@ use super::PartId;
 use super::event::{Before, Change};
 
 /// The part before all others.
-const FIRST: PartId = PartId { message: 0, part: 0 };
+const FIRST_PART: PartId = PartId { message: 0, part: 0 };
 
 impl Before<'_> {
     /// The first item that the provider writes again after a cut before `item`; `None` if it writes the whole prompt.
@@ -99,9 +99,9 @@ impl Before<'_> {
             return change.first();
         }
         let event = &mut change.event;
-        let written = self.rewritten_from(FIRST).saturating_sub(event.freed_bytes);
+        let written = self.rewritten_from(FIRST_PART).saturating_sub(event.freed_bytes);
         event.rewritten_bytes = event.rewritten_bytes.max(written);
-        FIRST
+        FIRST_PART
     }
 
     /// A predicate for the bytes by which the prompt may be shortened: it is still long enough to be cached, or else

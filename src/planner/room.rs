@@ -1,7 +1,7 @@
 //! Making room when the window is nearly full: carries out the ladder.
 //!
-//! Whatever is done is one event. Only what was sent before is removed; new results are at most shortened, those of
-//! the step in progress last. If nothing frees enough, nothing is done.
+//! All of it is one event. Only parts that were sent before are removed; new results are at most shortened, those of the
+//! step in progress last. If nothing frees enough, nothing is done.
 
 use std::collections::HashMap;
 
@@ -43,13 +43,13 @@ enum Way {
     Ready,
     /// Clear all old results.
     ClearAll,
-    /// The same, and abridge long arguments of old calls.
+    /// Clear all old results, and abridge long arguments of old calls.
     Abridge,
     /// Drop the oldest turns.
     DropTurns,
     /// Drop the oldest messages, within a turn if necessary.
     DropHalf,
-    /// The same, and cut the middle out of new results.
+    /// Drop the oldest messages, and cut the middle out of new results.
     Cut,
 }
 
@@ -318,7 +318,7 @@ impl Before<'_> {
         saves.extend(save);
         let dropped = PartId { message: event.first_message, part: 0 };
         let mut change = Change { decided, saves, splice: Some(splice), event };
-        self.begin_before(dropped, &mut change);
+        self.complete_record(dropped, &mut change);
         change.event.rewritten_bytes = change.event.rewritten_bytes.saturating_sub(freed);
         (change.event.freed_bytes > 0).then_some(change)
     }

@@ -10,7 +10,7 @@ use memchr::memmem;
 use super::cut::Size;
 
 /// How much a notice may add to a text that was cut.
-pub(super) const ROOM: Size = Size { lines: 8, bytes: 1024 };
+pub(super) const NOTICE_SIZE: Size = Size { lines: 8, bytes: 1024 };
 
 /// How a cut result begins.
 const BEGINNINGS: &[&str] = &[
@@ -32,7 +32,7 @@ const ENDINGS: &[&str] = &[
     "Full output saved to: ",
     "The tool call succeeded but the output was truncated.",
 ];
-/// What occurs anywhere in it, right after a figure.
+/// Phrases that occur anywhere in it, right after a figure.
 const INSIDES: &[&str] = &[
     " tokens truncated…",
     " chars truncated…",
@@ -49,7 +49,7 @@ const INSIDES: &[&str] = &[
 pub(super) fn is_cut_by_client(texts: &[Cow<'_, str>]) -> bool {
     texts.iter().any(|text| {
         let bytes = text.as_bytes();
-        let end = &bytes[bytes.len().saturating_sub(ROOM.bytes)..];
+        let end = &bytes[bytes.len().saturating_sub(NOTICE_SIZE.bytes)..];
         BEGINNINGS.iter().any(|notice| text.starts_with(notice))
             || end
                 .split(|&byte| byte == b'\n')
@@ -58,6 +58,7 @@ pub(super) fn is_cut_by_client(texts: &[Cow<'_, str>]) -> bool {
     })
 }
 
+/// Whether a phrase occurs right after a figure.
 fn follows_figure(bytes: &[u8], notice: &str) -> bool {
     memmem::find_iter(bytes, notice.as_bytes())
         .any(|at| at.checked_sub(1).is_some_and(|before| bytes[before].is_ascii_digit()))

@@ -91,8 +91,8 @@ impl Truncation<'_> {
     /// The budget for a result that the client has cut, which contains the client's notice.
     const fn budget_with_notice(&self) -> Size {
         Size {
-            lines: self.budget.lines.saturating_add(notice::ROOM.lines),
-            bytes: self.budget.bytes.saturating_add(notice::ROOM.bytes),
+            lines: self.budget.lines.saturating_add(notice::NOTICE_SIZE.lines),
+            bytes: self.budget.bytes.saturating_add(notice::NOTICE_SIZE.bytes),
         }
     }
 
@@ -196,7 +196,7 @@ impl Cut {
     }
 }
 
-/// What is kept, with the marker in between.
+/// The kept beginning and end, with the marker in between.
 fn marked(head: &str, marker: &str, tail: &str) -> String {
     let present: Vec<&str> = [head, marker, tail].into_iter().filter(|piece| !piece.is_empty()).collect();
     present.join(GAP)

@@ -19,7 +19,7 @@ pub enum Reason {
     Cold,
     /// The provider gives no discount on what it reads from its cache, so every token is paid in full every time.
     Uncached,
-    /// What resending the stale tokens has cost so far has reached what clearing them costs.
+    /// Resending the stale tokens has cost as much so far as clearing them costs now.
     BreakEven,
     /// The conversation's own budget demands it.
     Budget,

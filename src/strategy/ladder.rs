@@ -69,12 +69,12 @@ impl Settings {
 /// How much room is needed, in bytes of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// What must be freed to reach the target.
+    /// The bytes to free to reach the target.
     pub wanted: u64,
-    /// An event that frees less is not worth its price.
+    /// An event that frees fewer bytes is not worth its price.
     pub least: u64,
-    /// What must be freed for an event to be made even though none is worth its price; `None` if the request can be
-    /// sent without one.
+    /// The bytes that an event must free to be made even if it is not worth its price; `None` if the request can be sent
+    /// without an event.
     pub helps: Option<u64>,
 }
 

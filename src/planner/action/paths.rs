@@ -58,5 +58,5 @@ pub(super) fn is_path(word: &str) -> bool {
 
 /// The files among the words of a command line.
 pub(super) fn among<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Box<str>> {
-    words.filter(|word| is_path(word)).take(files::MOST).map(normal).collect()
+    words.filter(|word| is_path(word)).take(files::MAX_FILES).map(normal).collect()
 }

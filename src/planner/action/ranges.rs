@@ -116,7 +116,7 @@ fn sed(arguments: &[String]) -> Range {
     let stops = |piece: &str| piece.strip_suffix('q').and_then(|line| line.parse::<u32>().ok());
     let mut pieces = script.split(';').map(str::trim).filter(|piece| !piece.is_empty());
     if flags.iter().any(is_quiet) {
-        // Where it stops says nothing about what it prints before.
+        // Where the script quits does not restrict the lines that it prints before.
         let mut printed = pieces.filter(|piece| stops(piece).is_none());
         let lines = printed.next().and_then(|piece| lines(piece.strip_suffix('p')?));
         return lines.filter(|_| printed.next().is_none()).unwrap_or(View::PART);

@@ -49,7 +49,7 @@ const OTHER_AGE_EXPONENT: f64 = -1.0;
 /// A thread is expected to continue for as many requests as it has had, within these bounds.
 const HORIZON: (f64, f64) = (5.0, 60.0);
 /// How many times cheaper losing a result must be than keeping it.
-const MARGIN: f64 = 1.3;
+const KEEP_MARGIN: f64 = 1.3;
 /// The read rate for which `regret_tokens` is stated.
 const USUAL_READ: f64 = 0.1;
 
@@ -231,7 +231,7 @@ pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<
         // The rate, integrated over the horizon.
         let quotes = rate * idle / 0.25 * (1.0 - (idle / (idle + horizon)).sqrt().sqrt());
         let frees = f64::from(frees(item.bytes, result));
-        frees * (rates.read * horizon + rates.rewrite()) > MARGIN * regret * quotes
+        frees * (rates.read * horizon + rates.rewrite()) > KEEP_MARGIN * regret * quotes
     };
     let old = history.items().iter().enumerate().filter_map(|(at, item)| {
         let result = item.result.as_deref()?;

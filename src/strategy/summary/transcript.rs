@@ -12,7 +12,7 @@ use crate::conversation::{Conversation, Part, PartId, PartKind, Role, boundary};
 use crate::plan::LeafEdit;
 
 /// The most bytes shown of a call's arguments.
-const ARGUMENTS: usize = 2 << 10;
+const MAX_ARGUMENTS: usize = 2 << 10;
 
 /// The edits to the leaves of a part; `None` if it is sent as received.
 pub type Sent<'a> = &'a dyn Fn(PartId) -> Option<&'a [(u32, LeafEdit)]>;
@@ -58,7 +58,7 @@ pub fn about(
         let most = match part.kind() {
             PartKind::Text => u64::MAX,
             PartKind::ToolResult => result_bytes as u64,
-            PartKind::ToolCall | PartKind::Hosted => ARGUMENTS as u64,
+            PartKind::ToolCall | PartKind::Hosted => MAX_ARGUMENTS as u64,
             PartKind::Thinking | PartKind::Media | PartKind::Opaque => 0,
         };
         sent.min(most)
@@ -98,7 +98,7 @@ impl View<'_, '_> {
             PartKind::ToolCall => {
                 let arguments = conversation.arguments(id).unwrap_or_default();
                 let tool = part.tool().unwrap_or("a tool");
-                writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, ARGUMENTS))
+                writeln!(out, "[{number}] {who} calls {tool}: {}", shorten(&arguments, MAX_ARGUMENTS))
             }
             PartKind::ToolResult => {
                 let tool = conversation.tool_of(id).unwrap_or("a tool");
@@ -111,7 +111,7 @@ impl View<'_, '_> {
             }
             PartKind::Hosted => {
                 let raw = String::from_utf8_lossy(conversation.bytes_of(id.message, part.span));
-                writeln!(out, "[{number}] run by the provider: {}", shorten(&raw, ARGUMENTS))
+                writeln!(out, "[{number}] run by the provider: {}", shorten(&raw, MAX_ARGUMENTS))
             }
             PartKind::Media => writeln!(out, "[{number}] {who}: (an image or a document)"),
             PartKind::Opaque => writeln!(out, "[{number}] {who}: (something that cannot be shown)"),
@@ -170,7 +170,7 @@ pub fn chunks(entries: &[Entry], most: usize) -> Vec<String> {
     chunks
 }
 
-/// What follows the first `bytes` bytes of entries; the rest of an entry that is cut there is an entry too.
+/// The entries behind the first `bytes` bytes of their text. If an entry is cut there, its rest is an entry.
 pub fn behind(entries: &[Entry], mut bytes: usize) -> Vec<Entry> {
     let rest = entries.iter().filter_map(|Entry { message, text }| {
         let (gone, message) = (bytes.min(text.len()), *message);
