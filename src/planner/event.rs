@@ -267,7 +267,7 @@ impl Before<'_> {
         let (decided, saves) = self.decisions(&mut choice, recall);
         let event = choice.event(&decided);
         let change = (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event });
-        (change.and_then(|change| self.unbound(change)), next)
+        (change.and_then(|change| self.remove_bound_reasoning(change)), next)
     }
 
     /// What to clear now to save money, if anything.
@@ -402,7 +402,7 @@ impl Before<'_> {
         for (part, frees) in std::mem::take(&mut choice.parts) {
             if reasoning::is_thought(self.conversation, part) {
                 let before = decided.len();
-                decided.extend(self.without_reasoning());
+                decided.extend(self.omit_old_reasoning());
                 choice.reasoning = (decided.len() - before) as u32;
             } else if arguments::is_call(self.conversation, part) {
                 let abridged = arguments::decide(self.conversation, part, recall);

@@ -39,7 +39,7 @@ impl Before<'_> {
         } else {
             dropping().or_else(splicing)
         };
-        self.unbound(change?)
+        self.remove_bound_reasoning(change?)
     }
 
     /// The event that drops as few of the oldest messages as possible so that no more than `most` are left, or else as

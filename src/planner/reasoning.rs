@@ -23,9 +23,9 @@ const MAX_PAYBACK_REQUESTS: f64 = 5.0;
 impl Before<'_> {
     /// The change, extended by the removal of all reasoning that is bound to what it changes; `None` if that is not
     /// possible.
-    pub(super) fn unbound(&self, mut change: Change) -> Option<Change> {
+    pub(super) fn remove_bound_reasoning(&self, mut change: Change) -> Option<Change> {
         if self.facts.bound != Some(Binding::Refused) {
-            return self.unbound_from_others(change);
+            return self.remove_reasoning_of_others(change);
         }
         // Reasoning is bound to what was said before it, not to other reasoning.
         let Some(changed) = change.first_said() else { return Some(change) };
@@ -50,7 +50,7 @@ impl Before<'_> {
 
     /// The same for reasoning of another model, which may be asked again later; the present model does not read it.
     /// Reasoning of the turn in progress stays, and prevents changes that the window does not demand.
-    fn unbound_from_others(&self, mut change: Change) -> Option<Change> {
+    fn remove_reasoning_of_others(&self, mut change: Change) -> Option<Change> {
         let Some(changed) = change.first_said().filter(|_| self.bound > 0) else { return Some(change) };
         let began = change.first();
         let mut gone = self.omitted();
@@ -109,7 +109,7 @@ impl Before<'_> {
     }
 
     /// The decisions that remove the reasoning of earlier turns.
-    pub(super) fn without_reasoning(&self) -> impl Iterator<Item = Applied> + '_ {
+    pub(super) fn omit_old_reasoning(&self) -> impl Iterator<Item = Applied> + '_ {
         self.past_thoughts().filter_map(|part| omission(self.conversation, part))
     }
 
@@ -124,6 +124,7 @@ impl Before<'_> {
         sent.take_while(move |id| is_past(*id) && can_go(self.conversation, *id))
     }
 
+    /// The blocks of reasoning that decisions leave out.
     fn omitted(&self) -> HashSet<PartId> {
         self.applied.iter().filter(|applied| applied.decision.is_omission()).map(|a| a.part).collect()
     }

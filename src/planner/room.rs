@@ -128,7 +128,9 @@ impl Before<'_> {
                 Way::DropHalf => self.drop_for(Rung::Half, &need, policy, recall),
                 Way::Cut => self.cut_for(&need, policy, recall),
             };
-            let Some(change) = change.and_then(|change| self.unbound(change)) else { continue };
+            let Some(change) = change.and_then(|change| self.remove_bound_reasoning(change)) else {
+                continue;
+            };
             let least = if way == Way::ClearOld { need.enough() } else { need.least };
             if change.event.freed_bytes >= least {
                 return Some(change);
@@ -153,7 +155,7 @@ impl Before<'_> {
     fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
         let need = self.need_from(policy.clear.trigger?, policy, level)?;
         let change = self.clear_for(need.wanted, policy, recall, Scope::before(self.newest_from(level)));
-        let change = change.and_then(|change| self.unbound(change))?;
+        let change = change.and_then(|change| self.remove_bound_reasoning(change))?;
         // A prompt that exceeds the target by little is no reason to break the cache.
         let least = policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
         (change.event.freed_bytes >= need.least.max(least as u64)).then_some(change)

@@ -51,7 +51,7 @@ pub fn point(messages: &[Message], usable: u64, settings: &Settings) -> Option<u
         }
         Split::Messages => {
             let target = messages.len().saturating_sub(settings.keep_messages as usize);
-            snapped(&starts().collect::<Vec<_>>(), messages.len(), target)
+            snap_to_turn(&starts().collect::<Vec<_>>(), messages.len(), target)
         }
         Split::Budget => {
             let tail = by_budget(messages, budget(usable, settings.keep_tokens));
@@ -88,7 +88,7 @@ fn by_share(messages: &[Message], keep: f64) -> usize {
 
 /// The last beginning of a turn up to `target`, otherwise the first after it, so that turns stay whole; 0 if there is
 /// none.
-fn snapped(starts: &[usize], messages: usize, target: usize) -> usize {
+fn snap_to_turn(starts: &[usize], messages: usize, target: usize) -> usize {
     if target >= messages {
         return messages;
     }
@@ -179,7 +179,7 @@ mod tests {
             // Without a turn nothing is cut blindly.
             (&[], 12, 8, 0),
         ] {
-            assert_eq!(snapped(starts, messages, target), expected, "{starts:?} {target}");
+            assert_eq!(snap_to_turn(starts, messages, target), expected, "{starts:?} {target}");
         }
         let settings = Settings { split: Split::Messages, keep_messages: 4, ..Settings::default() };
         for (talk, expected) in [
