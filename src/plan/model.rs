@@ -36,9 +36,9 @@ pub enum Mismatch {
 /// # Errors
 /// The first [`Mismatch`]; message numbers count in `after`.
 pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Result<(), Mismatch> {
-    let frame =
-        (before.model == after.model, before.stream == after.stream, before.continues == after.continues);
-    if frame != (true, true, true) || !same_frame(before, plan, after) {
+    let same_fields =
+        before.model == after.model && before.stream == after.stream && before.continues == after.continues;
+    if !same_fields || !same_frame(before, plan, after) {
         return Err(Mismatch::Frame);
     }
     if !same_marks(before, plan, after) {
