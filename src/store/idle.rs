@@ -30,6 +30,7 @@ const DAY_MS: i64 = 23 * 3_600_000;
 struct Table {
     /// The first column of its key, which determines the order.
     key: &'static str,
+    key_type: KeyType,
     name: &'static str,
     /// Removes old rows; for decisions, returns the ids of their replacements.
     remove: &'static str,
@@ -37,16 +38,34 @@ struct Table {
     keep: Option<&'static str>,
 }
 
+enum KeyType {
+    Text,
+    Digest,
+}
+
+impl KeyType {
+    /// Sorts before all keys. SQLite sorts every text before every digest, so each type has a value of its own. The rows of
+    /// `uses` that are not histories come before all others, and are skipped.
+    fn start(&self) -> Value {
+        match self {
+            Self::Text => Value::Text(String::new()),
+            Self::Digest => Value::Blob(uses::LAST.to_vec()),
+        }
+    }
+}
+
 /// The tables in the order in which they are gone through: each comes after those whose rows keep its own.
 const TABLES: &[Table] = &[
     Table {
         key: "id",
+        key_type: KeyType::Text,
         name: "threads",
         remove: "DELETE FROM threads WHERE id > ?1 AND id <= ?2 AND at_ms < ?3",
         keep: None,
     },
     Table {
         key: "thread",
+        key_type: KeyType::Text,
         name: "refusals",
         remove: "DELETE FROM refusals WHERE thread > ?1 AND thread <= ?2
                  AND NOT EXISTS (SELECT 1 FROM threads WHERE threads.id = refusals.thread AND threads.at_ms >= ?3)",
@@ -54,6 +73,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         key: "chain",
+        key_type: KeyType::Digest,
         name: "decisions",
         remove: "DELETE FROM decisions WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
                  AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.chain = decisions.chain AND uses.at_ms >= ?3)
@@ -69,6 +89,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         key: "chain",
+        key_type: KeyType::Digest,
         name: "splices",
         remove: "DELETE FROM splices WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
                  AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.chain = splices.chain AND uses.at_ms >= ?3)
@@ -83,12 +104,14 @@ const TABLES: &[Table] = &[
     },
     Table {
         key: "chain",
+        key_type: KeyType::Digest,
         name: "uses",
         remove: "DELETE FROM uses WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3",
         keep: None,
     },
     Table {
         key: "chain",
+        key_type: KeyType::Digest,
         name: "boundaries",
         remove: "DELETE FROM boundaries WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
                  AND NOT EXISTS (SELECT 1 FROM threads WHERE threads.id = boundaries.thread)
@@ -98,6 +121,7 @@ const TABLES: &[Table] = &[
     },
     Table {
         key: "chain",
+        key_type: KeyType::Digest,
         name: "summaries",
         remove: "DELETE FROM summaries WHERE chain > ?1 AND chain <= ?2 AND at_ms < ?3
                  AND NOT EXISTS (SELECT 1 FROM threads WHERE threads.id = summaries.thread)
@@ -160,10 +184,9 @@ impl Idle {
         Ok(true)
     }
 
-    /// Begins a table. Skips the rows of `uses` that are not histories: they come before all others.
+    /// Begins a table.
     fn enter(&mut self, index: usize) {
-        let has_text_key = TABLES.get(index).is_some_and(|table| table.key == "id");
-        self.after = if has_text_key { Value::Text(String::new()) } else { Value::Blob(uses::LAST.to_vec()) };
+        self.after = TABLES.get(index).map_or(Value::Null, |table| table.key_type.start());
         self.table = Some(index);
     }
 
@@ -277,6 +300,28 @@ mod tests {
         assert_eq!(left.last(), Some(&(rows / 2)));
         let mut again = Idle::new(1, 5 * DAY_MS + 1);
         assert!(!again.turn(&mut connection).unwrap(), "once a day");
+    }
+
+    /// Every table, whatever the type of its key.
+    #[test]
+    fn old_rows_of_every_table_are_removed() {
+        let mut connection = connection();
+        let rows = [
+            "threads (id, conversation, head, at_ms) VALUES ('old', 'c', x'01', 1), ('new', 'c', x'02', 9)",
+            "refusals (thread, since) VALUES ('old', x''), ('new', x'')",
+            "uses (chain, at_ms) VALUES (x'11', 1), (x'12', 9)",
+            "boundaries (chain, thread, at_ms) VALUES (x'21', 'old', 1), (x'22', 'new', 9)",
+        ];
+        rows.iter().for_each(|row| connection.execute_batch(&format!("INSERT INTO {row}")).unwrap());
+        uses::set_mark(&connection, uses::BEGUN, 0).unwrap();
+        uses::set_mark(&connection, uses::LAST, 4 * DAY_MS).unwrap();
+        let mut idle = Idle::new(5, 5 * DAY_MS);
+        while idle.turn(&mut connection).unwrap() {}
+        for (table, marks) in [("threads", 0), ("refusals", 0), ("uses", 2), ("boundaries", 0)] {
+            let count = format!("SELECT COUNT(*) FROM {table}");
+            let left: u32 = connection.query_row(&count, [], |row| row.get(0)).unwrap();
+            assert_eq!(left, 1 + marks, "{table}");
+        }
     }
 
     /// A text that several decisions share is removed with the last of them.
