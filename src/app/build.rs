@@ -23,7 +23,7 @@ use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
 use super::tuning::{Tuning, Tunings};
 use super::windows::Windows;
-use super::{Core, Recall, Settings, Sidecar, clock, housekeeping};
+use super::{Core, Recall, Settings, Sidecar, clock, housekeeping, storing};
 use crate::admin;
 use crate::config::{self, Config, Loop};
 use crate::ledger::Totals;
@@ -235,6 +235,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         prices,
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISION_BYTES)),
         store,
+        storing: storing(),
         checkpoints: Checkpoints::below(&config.state.dir),
         full_texts: FullTexts {
             outputs,

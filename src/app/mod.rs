@@ -51,7 +51,7 @@ mod tuning;
 mod unlisted;
 mod windows;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -69,7 +69,7 @@ use crate::server::{
     Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Target,
     Unprepared,
 };
-use crate::store::{Checkpoints, Store};
+use crate::store::{Checkpoints, Outage, Store};
 use crate::summarizer::Job;
 use crate::upstream::Upstream;
 use crate::usage::Catalogue;
@@ -103,6 +103,8 @@ struct Core {
     prices: Arc<Catalogue>,
     lineage: Lineage,
     store: Arc<dyn Store>,
+    /// Whether decisions are stored before their requests have to leave.
+    storing: Mutex<Outage>,
     checkpoints: Checkpoints,
     full_texts: FullTexts,
     learned: Learned,
@@ -127,6 +129,14 @@ struct Settings {
     /// How long a request waits for its decisions to be stored before it leaves without them; `None`: as long as it
     /// takes.
     patience: Option<Duration>,
+}
+
+/// How the log tells of [`Core::storing`].
+fn storing() -> Mutex<Outage> {
+    Mutex::new(Outage::new(
+        "a request leaves without what was to be decided about it",
+        "requests leave with what is decided about them again",
+    ))
 }
 
 impl Core {

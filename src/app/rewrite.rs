@@ -3,7 +3,8 @@
 //! Whatever goes wrong here ends with bytes that are safe to send: the original, or the original with exactly the
 //! edits that an earlier request of the thread was sent with.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -363,8 +364,13 @@ impl<'a> Request<'a> {
         }
         batch.saves = if self.core.full_texts.are_kept() { outcome.saves.clone() } else { Vec::new() };
         let done = self.commit(batch).await;
-        if let Err(error @ (CommitError::Full | CommitError::TimedOut | CommitError::Gone)) = &done {
-            tracing::warn!(%error, "a request leaves without what was to be decided about it");
+        let mut storing = self.core.storing.lock().unwrap_or_else(PoisonError::into_inner);
+        match &done {
+            Ok(()) => storing.end(Instant::now()),
+            Err(error @ (CommitError::Full | CommitError::TimedOut | CommitError::Gone)) => {
+                storing.begin(error, Instant::now());
+            }
+            Err(_) => {}
         }
         done
     }

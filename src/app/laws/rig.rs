@@ -23,7 +23,7 @@ use crate::app::summaries::{Summaries, Terms};
 use crate::app::tally::Tally;
 use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
-use crate::app::{Core, Recall, Settings};
+use crate::app::{Core, Recall, Settings, storing};
 use crate::config::{self, Preset, Recover};
 use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
@@ -134,6 +134,7 @@ impl Rig {
             prices,
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
+            storing: storing(),
             checkpoints: Checkpoints::below(self.home.path()),
             full_texts: FullTexts { outputs: self.outputs(), recall: Recall::Path, last_use: LastUse::new() },
             learned,
