@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn framing() {
+    fn events_are_framed_with_any_line_ends_and_comments() {
         for (text, expected) in [
             ("data: a\n\ndata:b\n\n", &["a", "b"][..]),
             ("event: x\r\nid: 1\r\ndata: a\r\n\r\n: comment\r\n\r\n", &["a"]),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_known_by_their_beginning() {
+    fn event_streams_are_recognised_by_their_beginning() {
         for (body, expected) in [
             ("", None),
             (" \r\n", None),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_events_are_dropped_not_kept() {
+    fn huge_events_are_dropped() {
         let mut framer = Framer::default();
         let mut seen = Vec::new();
         let chunk = vec![b'x'; 1 << 20];
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_whose_last_line_is_huge_is_dropped_at_the_end() {
+    fn an_unfinished_huge_event_is_dropped_at_the_end() {
         let line = format!("data: {}", "x".repeat(MAX_EVENT));
         for text in [format!("data: {{}}\n{line}"), line] {
             assert_eq!(events(&[text.as_bytes()]), [""; 0]);
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn splitting_makes_no_difference(
+        fn events_are_the_same_in_any_chunking(
             text in "\u{feff}?(data: [a-z🦀]{0,5}|event: e|: c|)(\r\n|\n|\r)(data:(x|\\{\\})(\n|\r\n|\r)|\n|\r\n|\r){0,6}",
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn never_panics(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..10)) {
+        fn arbitrary_bytes_do_not_panic(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..10)) {
             let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
             events(&chunks);
         }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_told_by_their_names() {
+    fn query_credentials_are_recognised_by_name() {
         for (query, all, lasting) in [
             ("", &[][..], &[][..]),
             ("key", &[], &[]),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_called_by_addresses_and_names() {
+    fn host_names_are_classified() {
         for (authority, expected) in [
             ("127.0.0.1", Address),
             ("127.0.0.1:8787", Address),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_read() {
+    fn percent_escapes_are_decoded() {
         for (text, expected, meant) in [
             ("", Some(""), &b""[..]),
             ("a%20b%2Fc", Some("a b/c"), b"a b/c"),

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_so_many_groups_and_no_more() {
+    fn reports_over_the_group_limit_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(ledger::FILE_NAME);
         let store =

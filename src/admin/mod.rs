@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_accepted_is_not_asked_for_without_a_pause() {
+    async fn failed_accepts_are_retried_after_a_pause() {
         let (began, tries) = (tokio::time::Instant::now(), Cell::new(0_u32));
         let accept = || async {
             tries.set(tries.get() + 1);

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_small_and_takes_nothing_from_elsewhere() {
+    fn the_page_is_small_and_self_contained() {
         assert!(HTML.len() < 20 << 10, "{} bytes", HTML.len());
         for (mark, times) in [("<script", 1), ("<style", 1), ("</script>", 1), ("</style>", 1), ("src=", 0)] {
             assert_eq!(HTML.matches(mark).count(), times, "{mark}");
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_script_refers_to_is_there() {
+    fn the_script_uses_only_existing_elements_and_endpoints() {
         let script = within("<script>", "</script>");
         let (ids, used) = (names(HTML, " id=\""), names(script, "$('"));
         assert!(!used.is_empty() && used.iter().all(|id| ids.contains(id)), "{used:?} of {ids:?}");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_any_length_are_cut() {
+    fn long_names_are_truncated_on_the_page() {
         let script = within("<script>", "</script>");
         for name in ["one.id", "one.clients", "one.models", "found.conversation)", "record.model "] {
             let mut shown = script
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_script_and_style_are_allowed_and_nothing_else() {
+    fn the_csp_allows_only_the_pages_own_script_and_style() {
         // `printf abc | openssl dgst -sha256 -binary | base64`
         assert_eq!(digest("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
         assert_eq!((within("<script>", "<never>"), within("<never>", "</script>")), ("", ""));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_known_and_there_once() {
+    fn unknown_and_repeated_query_parameters_are_refused() {
         for (text, expected) in [
             ("", Ok((None, None))),
             ("a=1&b=x+y%2B", Ok((Some("1"), Some("x y+")))),

@@ -176,7 +176,7 @@ mod tests {
 
     /// Readers of the books delay only each other, and only up to a number.
     #[tokio::test]
-    async fn readers_of_the_books_hold_nobody_else_up() {
+    async fn queued_reports_are_limited_and_block_no_other_request() {
         let home = tempfile::tempdir().unwrap();
         let pages = Pages {
             outputs: Outputs::new(home.path()),

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_this_machine_lead_here() {
+    fn host_headers_with_foreign_names_are_rejected() {
         let (own, network) = ("127.0.0.1:8788".parse().unwrap(), "0.0.0.0:8788".parse().unwrap());
         for (host, here, on_a_network) in [
             ("127.0.0.1:8788", true, true),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_are_foreign() {
+    fn cross_origin_requests_are_foreign() {
         const HOST: (&str, &str) = ("host", "127.0.0.1:8788");
         for (headers, foreign) in [
             (&[HOST][..], false),

@@ -188,7 +188,7 @@ mod tests {
     use crate::plan::{Op, Plan};
 
     #[test]
-    fn models_are_learned_however_many_there_were() {
+    fn learning_a_new_model_evicts_the_oldest() {
         let acceptance = Acceptance::new();
         let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
         let facts = |model: usize| RequestFacts {

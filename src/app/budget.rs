@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_reached_by_what_is_booked() {
+    fn limits_are_reached_by_booked_dollars_and_tokens() {
         let home = tempfile::tempdir().unwrap();
         let tokens = Limits { usd: None, tokens: Some(1000) };
         for (own, day, booked, expected) in [
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn models_without_a_price_are_named_once_where_dollars_are_to_be_refused() {
+    fn unpriced_models_are_named_once_if_a_dollar_limit_refuses() {
         let home = tempfile::tempdir().unwrap();
         let tokens = Limits { usd: None, tokens: Some(1000) };
         for (own, on_exceeded, expected) in [
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_read_while_nobody_waits() {
+    fn a_day_is_read_from_the_store_without_holding_the_lock() {
         let today = Today::default();
         let tokens = |tokens| Account { spent: Spent { tokens, ..Spent::default() }, reported: None };
         let read = |day: i64| {
@@ -384,7 +384,7 @@ mod tests {
 
     /// A new day begins with nothing; what a store has is read once, and what is booked is not read again.
     #[test]
-    fn sums_begin_with_what_the_store_has() {
+    fn budget_sums_start_from_the_store_and_restart_each_day() {
         let home = tempfile::tempdir().unwrap();
         let store = store(home.path());
         let stored = [

@@ -391,7 +391,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_other_machines_may_reach_is_told() {
+    fn non_loopback_listeners_are_warned_about() {
         for (address, admin, expected) in [
             ("127.0.0.1:1", "[::1]:2", &[][..]),
             ("127.0.0.9:1", "off", &[]),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_writes_for_a_writer_who_is_not_served() {
+    fn summaries_are_off_if_their_configured_upstream_is_missing() {
         for (upstream, has_writer, expected) in
             [(None, false, true), (Some("local"), true, true), (Some("local"), false, false)]
         {

@@ -37,14 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_distinct_and_sort_by_their_making() {
+    fn ids_are_distinct_and_sort_by_creation() {
         let ids: Vec<String> = (0..20_000).map(|_| new_id()).collect();
         assert!(ids.is_sorted_by(|one, next| one < next));
         assert_eq!(Uuid::parse_str(&ids[0]).unwrap().get_version_num(), 7);
     }
 
     #[test]
-    fn numbers_keep_their_order_where_a_uuid_keeps_their_bits() {
+    fn sequence_numbers_keep_their_order_within_a_uuid() {
         let id = |number| {
             Builder::from_unix_timestamp_millis(7, &{
                 let mut random = [0xFF; 10];

@@ -118,7 +118,7 @@ mod tests {
 
     /// What a request used just within its time stays, though the store was told of a use an hour before.
     #[test]
-    fn ages_allow_for_late_reports() {
+    fn retention_allows_for_late_reports_of_use() {
         let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
         let text = "outputs.retention = '1h'\nlineage.retention = '1d'";
         let ages = Ages::of(&Config::from_toml(text, &home).unwrap());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_listener_that_ends_ends_nothing_else() {
+    fn an_ended_admin_listener_does_not_stop_the_gateway() {
         for served in [Ok(()), Err(io::ErrorKind::Other.into())] {
             let mut lasting = pin!(serve_forever(Some(std::future::ready(served))));
             let mut context = Context::from_waker(Waker::noop());

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_are_due_each_hour_whatever_becomes_of_the_clock() {
+    fn uses_are_reported_hourly_even_if_the_clock_goes_back() {
         const MINUTE: i64 = 60_000;
         let last_use = LastUse::new();
         for (minutes, expected) in

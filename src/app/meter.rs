@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_learned_however_many_there_were() {
+    fn learning_a_new_model_evicts_the_oldest() {
         let (meter, head) = (Meter::new(), Chain::root("x", b""));
         for model in 0..=MODELS {
             let figure = Figure { messages: 1, tokens: 10_000, model: Some(model.to_string().into()) };

@@ -350,7 +350,7 @@ mod tests {
 
     /// Each by its own name.
     #[test]
-    fn what_is_counted_is_shown() {
+    fn every_counter_is_exported_by_its_own_name() {
         let stats = Stats::default();
         let counters = [
             (&stats.connections, "connections_total"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_booked_is_shown() {
+    fn booked_sums_are_exported() {
         let mut page = Page::default();
         page.booked(&booked());
         let is_of_a_histogram = |line: &str| {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_is_forgotten() {
+    fn the_least_recently_used_models_are_evicted() {
         let models: Models<String, usize> = Models::new();
         let read = |model: usize| models.read(&*model.to_string(), |value| *value);
         for model in 0..MODELS {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_whatever_bytes_they_are() {
+    fn checkpoint_names_may_hold_any_bytes() {
         for (value, expected) in [
             (&b" c1 "[..], Some("c1")),
             ("задача-1".as_bytes(), Some("задача-1")),

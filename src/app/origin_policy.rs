@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn origins_of_other_machines() {
+    fn foreign_origins_are_recognised() {
         for (origin, expected) in [
             ("http://localhost", false),
             ("http://localhost:3000", false),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_others_may_have() {
+    fn publicly_registrable_host_names_are_recognised() {
         for (host, expected) in [
             ("127.0.0.1:8787", false),
             ("192.168.1.5", false),

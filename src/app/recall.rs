@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sentences_lead_to_what_is_there() {
+    fn recall_hints_name_a_file_a_url_or_a_rerun() {
         let outputs = Outputs::new("/o");
         let at = |address: &str| Some(address.parse().unwrap());
         let admin = at("127.0.0.1:8788");

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn named_upstreams() {
+    fn named_upstreams_are_chosen_by_path_and_headers() {
         let routes = Routes::Named(vec![
             served("anthropic", &["anthropic"]),
             served("openai", &["openai-chat", "openai-responses"]),
@@ -328,7 +328,7 @@ mod tests {
 
     /// Clients of one dialect send headers of others beside their own.
     #[test]
-    fn the_surest_sign_holds() {
+    fn the_most_specific_header_determines_the_dialect() {
         for (pairs, expected) in [
             (&[("authorization", "Bearer x"), ("x-goog-api-key", "k")][..], Some("gemini")),
             (&[("openai-organization", "o"), ("x-goog-api-key", "k")], Some("gemini")),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_the_gateways_own_are_in_the_callers_dialect() {
+    fn own_answers_are_in_the_dialect_of_the_caller() {
         let named = Routes::Named(vec![
             served("anthropic", &["anthropic"]),
             served("openai", &["openai-chat", "openai-responses"]),
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_upstream_takes_everything() {
+    fn a_single_upstream_receives_every_path() {
         let routes = Routes::Single(served("up", &["anthropic", "openai-chat"]));
         for (method, uri, expected) in [
             ("POST", "/gw/team-a/v1/messages?beta=true", "read up /gw/team-a/v1/messages?beta=true"),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn resellers() {
+    fn paths_of_cloud_resellers_are_read_unless_signed() {
         let own = "/v1/projects/p/locations/l/endpoints/7";
         for (path, how) in [
             (format!("{own}:generateContent"), "read"),

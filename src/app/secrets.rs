@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_request_s_own_credentials_and_nothing_else_are_hidden() {
+    fn only_the_requests_own_credentials_are_redacted() {
         let none = HeaderMap::new();
         for (headers, query, text, expected) in [
             (

@@ -451,7 +451,7 @@ mod tests {
     use crate::ledger::{self, Edits, Event, Made, Splice, Timing, Window};
 
     #[test]
-    fn events_and_zones_are_those_of_what_was_sent() {
+    fn events_and_zones_are_counted_as_sent() {
         let tally = Tally::default();
         for (state, original_resent, zone_sent, spike) in [
             (State::Edited, false, Some("orange"), true),
@@ -482,7 +482,7 @@ mod tests {
 
     /// A thread's way through the zones; an unknown zone changes nothing, and threads are independent.
     #[test]
-    fn threads_come_from_zone_to_zone() {
+    fn zone_transitions_are_counted_per_thread() {
         let tally = Tally::default();
         for (thread, zone) in [
             ("t", Some("green")),
@@ -518,7 +518,7 @@ mod tests {
 
     /// Only a limited number of threads is remembered: the most recent ones.
     #[test]
-    fn threads_that_rest_for_longest_are_forgotten() {
+    fn threads_idle_for_longest_are_evicted() {
         let tally = Tally::default();
         let book = |thread: usize, zone: &'static str| {
             let window = Some(Window { zone_sent: Some(zone.into()), ..Window::default() });
@@ -532,7 +532,7 @@ mod tests {
 
     /// Each alert is reported when its cause begins, and not again as long as that lasts.
     #[test]
-    fn what_is_to_be_told_is_told_once() {
+    fn alerts_are_counted_once_while_their_cause_lasts() {
         let all = Alerts { zone: Some(Zone::Orange), spikes: true, doom_loops: true };
         let none = Alerts { zone: None, spikes: false, doom_loops: false };
         for (alerts, expected) in [
@@ -566,7 +566,7 @@ mod tests {
 
     /// The share that was read, of the last prompts whose tokens are known.
     #[test]
-    fn the_cache_is_hit_as_often_as_of_late() {
+    fn the_cache_hit_rate_is_that_of_recent_prompts() {
         let tally = Tally::default();
         let book = |tokens: Option<Tokens>| tally.book(&Record { tokens, ..Record::default() });
         let prompt = |input, cache_read, cache_write_5m| Tokens {
@@ -590,7 +590,7 @@ mod tests {
 
     /// Whatever clients call their tools, there are no more names than in the configuration.
     #[test]
-    fn tools_have_the_names_of_the_configuration() {
+    fn truncations_are_grouped_by_configured_tool_names() {
         let tools = [NamePatterns::new(["*bash*", "sh"]).unwrap(), NamePatterns::new(["read"]).unwrap()];
         let tally = Tally::of(tools.iter(), Alerts::default());
         let cut = |tool: Option<String>, rules: &str| {
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_clients_requests() {
+    fn request_sizes_exclude_own_calls() {
         let tally = Tally::default();
         let splice = Splice { made: true, before: 8_000, after: 1_000, ..Splice::default() };
         tally.book(&Record {

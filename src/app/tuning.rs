@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_profile_that_matches_holds() {
+    fn the_first_matching_profile_applies() {
         let tunings = tunings(PROFILES);
         for (client, model, expected) in [
             ("review/1", Some("opus"), Some("review")),

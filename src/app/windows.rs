@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learned_holds_until_it_is_disproved() {
+    fn a_learned_window_holds_until_a_longer_prompt_fits() {
         let windows = Windows::new();
         windows.learn("a", Some("m"), limit(1000, 0));
         windows.learn("a", None, limit(5, 0));
@@ -246,7 +246,7 @@ mod tests {
 
     /// As a server may have been started anew with a larger one.
     #[test]
-    fn what_is_learned_is_believed_for_a_while() {
+    fn a_learned_window_expires_after_a_day() {
         const DAY: i64 = 24 * 3_600_000;
         let windows = Windows::new();
         windows.learn("a", Some("m"), limit(1000, 10));
@@ -267,7 +267,7 @@ mod tests {
 
     /// As far as the upstream is the same, whatever it is called.
     #[test]
-    fn what_is_stored_is_known() {
+    fn stored_windows_apply_to_upstreams_with_the_same_url() {
         let stored = |upstream: &str, model: &str, tokens| StoredWindow {
             upstream: upstream.to_owned(),
             model: model.to_owned(),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_surprises_is_known_by_model_and_upstream() {
+    fn overflows_within_answers_are_expected_until_a_window_is_learned() {
         let windows = Windows::new();
         windows.record_surprise("a", Some("m"));
         windows.record_surprise("a", Some("n"));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_learned_however_many_there_were() {
+    fn learning_a_new_model_evicts_the_oldest() {
         let windows = Windows::new();
         for model in 0..=MODELS {
             windows.learn("a", Some(&model.to_string()), limit(1000, 0));
@@ -326,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unclear_once_is_not_waited_for() {
+    fn an_upstream_that_refuses_unclearly_is_remembered() {
         let windows = Windows::new();
         windows.record_unclear_failure("a");
         assert_eq!(["a", "b"].map(|upstream| windows.reports_overflows(upstream)), [false, true]);
     }
 
     #[test]
-    fn the_first_history_that_fills_a_window_counts() {
+    fn a_history_that_filled_its_window_is_remembered() {
         let (windows, head) = (Windows::new(), Chain::root("x", b""));
         assert!(!windows.is_full(head));
         windows.record_full(head);

@@ -143,7 +143,7 @@ mod tests {
     use crate::store::LedgerEntry;
 
     #[test]
-    fn a_later_time_says_what_is_new() {
+    fn a_later_time_omits_the_date_it_shares() {
         for (time, expected) in [
             ("2026-11-26 22:36", "22:36"),
             ("2026-11-27 00:10", "11-27 00:10"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_of_80_columns_is_wide_enough() {
+    fn conversation_rows_fit_the_terminal_width() {
         let lines = |last_ms, most| {
             let mut all = Conversations::newest(1);
             for (at_ms, model) in [(0, "claude-haiku-4-5"), (last_ms, "claude-sonnet-4-5")] {

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts() {
+    fn counts_are_grouped_by_thousands_with_singular_or_plural() {
         for (figure, expected) in
             [(0, "0"), (999, "999"), (1000, "1,000"), (u64::MAX, "18,446,744,073,709,551,615")]
         {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn percentages() {
+    fn percentages_have_one_decimal() {
         for (part, whole, expected) in [
             (0, 0, "–"),
             (1, 3, "33.3 %"),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_have_the_places_that_their_column_needs() {
+    fn amounts_have_the_decimal_places_of_their_column() {
         for (amounts, expected) in [
             (&["0"][..], &["$0.00"][..]),
             (&["12345.678", "0.5"], &["$12,345.68", "$0.50"]),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn some_of_many_are_named() {
+    fn ambiguous_ids_list_some_candidates() {
         let several = |count| NoId::Several {
             kind: "conversation",
             start: "a".to_owned(),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_hold_in_the_thread_and_in_what_branches_from_it() {
+    fn decisions_apply_in_their_thread_and_its_branches() {
         let own = Record { own: Some(Own::default()), ..request(("a", None), (0, 0), &[]) };
         let records = [
             request(("a", None), (3, 0), &[(2, "fold")]),
@@ -237,7 +237,7 @@ mod tests {
     /// A client that goes back gets what was sent at that point, whether in a thread of its own or, with an old request
     /// again, in the same one.
     #[test]
-    fn decisions_behind_where_a_request_goes_back_do_not_hold() {
+    fn decisions_after_a_rewind_point_do_not_apply() {
         let requests: [(_, _, &[(u32, &str)]); 10] = [
             // A history that another gateway sent: all of it is decided on at once, each decision for its own message.
             (("a", None), (5, 0), &[(2, "fold"), (4, "fold")]),
@@ -273,7 +273,7 @@ mod tests {
 
     /// What the other conversation decided after the fork, whether before it or later, does not apply.
     #[test]
-    fn decisions_hold_in_a_conversation_that_goes_on_from_another() {
+    fn decisions_before_a_fork_apply_in_the_new_conversation() {
         let entry = |conversation: &str, at_ms, number, record| Entry {
             at_ms,
             number: Some(number),

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_unknown_cost_have_a_column_of_their_own() {
+    fn requests_of_unknown_cost_have_an_unpriced_column() {
         let known = (Some("known"), Some(1_230_000_000_000));
         for (requests, expected) in [
             (

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_goes_to_its_own_file_and_no_other() {
+    fn a_port_file_is_replaced_without_touching_other_files() {
         for (names, others) in [
             (&["gw.0", "gw.1"][..], &["gw.part", "gw"][..]),
             (&["gw", "gw.part"], &[]),

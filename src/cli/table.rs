@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_column_gives_way() {
+    fn the_first_column_is_truncated_to_fit() {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
         table.row(&["a-rather-long-name-of-a-model".into(), "1".into()]);
         for (most, expected) in [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn titles_and_gaps_give_way_before_names_do() {
+    fn titles_and_gaps_shrink_before_names() {
         let mut table =
             Table::new(&[("name", Align::Left), ("cache read|cached", Align::Right), ("cost", Align::Right)]);
         table.row(&["a-name-of-21-letters-".into(), "1,234".into(), "$1.00".into()]);
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn another_column_may_give_way() {
+    fn a_chosen_column_is_truncated_to_fit() {
         let mut table = Table::new(&[("n", Align::Right), ("what", Align::Left)]).shrinking(1);
         table.row(&["1".into(), "a-rather-long-name-of-a-model".into()]);
         assert_eq!(table.lines_within(31)[1], "1  a-rather-long-name-of-a-mod…");
     }
 
     #[test]
-    fn long_texts_go_on_below() {
+    fn long_texts_are_wrapped() {
         for (text, expected) in [
             ("", &[""][..]),
             ("1,200 bytes", &["1,200", "bytes"]),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut() {
+    fn long_names_are_truncated() {
         for (name, expected) in [("abcd", "abcd"), ("abcde", "abc…"), ("äöüßé", "äöü…"), ("", "")]
         {
             assert_eq!(cut(name, 4), expected);

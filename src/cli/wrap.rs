@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_those_of_the_agent() {
+    fn exit_codes_are_those_of_the_agent() {
         for (code, signal, expected) in
             [(Some(7), None, 7), (None, Some(15), 143), (None, None, 1), (Some(-1), None, 1)]
         {

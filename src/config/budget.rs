@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts() {
+    fn dollar_amounts_are_positive_and_bounded() {
         for (text, expected) in [
             ("5", Some(5_000_000_000_000)),
             ("5.25", Some(5_250_000_000_000)),

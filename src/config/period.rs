@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_need_a_number_and_a_unit() {
         let cases: &[(&str, Option<u64>)] = &[
             ("250ms", Some(250)),
             ("30s", Some(30_000)),
@@ -56,7 +56,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shown_durations_read_back(millis in any::<u64>()) {
+        fn shown_durations_round_trip(millis in any::<u64>()) {
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse(&show(duration)), Some(duration));
         }

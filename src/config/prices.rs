@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_prices() {
+    fn prices_are_parsed_exactly_or_refused() {
         let cases: &[(&str, Option<u64>)] = &[
             ("3", Some(3_000_000)),
             ("3.75", Some(3_750_000)),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_matches() {
+    fn a_profile_matches_if_all_its_patterns_do() {
         let mut headers = HeaderMap::new();
         headers.append("x-team", "infra".parse().unwrap());
         headers.append("x-team", "web-shop".parse().unwrap());
@@ -238,7 +238,7 @@ mod tests {
     /// A key that a profile leaves out has the file's value; with a preset, the preset's, except for who writes
     /// summaries.
     #[test]
-    fn what_a_profile_leaves_out() {
+    fn keys_a_profile_leaves_out_come_from_its_preset_or_the_file() {
         let config = config(
             "preset = 'codex'\n[truncate]\nmax_lines = 77\n[summarize]\nmodel = 'cheap'\nmax_wait = '1s'\nper_hour = 5\n\
              [profile.b]\nmatch.model = 'b'\nclear.enabled = false\n\

@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pattern_lists() {
+    fn pattern_lists_are_split_at_commas() {
         let cases: &[(&str, &[&str])] =
             &[("Bash", &["Bash"]), ("*bash*, *shell*", &["*bash*", "*shell*"]), ("}a,b", &["}a", "b"])];
         for (names, expected) in cases {

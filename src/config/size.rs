@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed_or_refused() {
         let cases: &[(&str, Option<usize>)] = &[
             ("50KiB", Some(51_200)),
             ("1MB", Some(1_000_000)),
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shown_sizes_read_back(bytes in any::<usize>(), unit in 0..UNITS.len()) {
+        fn shown_sizes_round_trip(bytes in any::<usize>(), unit in 0..UNITS.len()) {
             for size in [ByteSize(bytes), ByteSize((bytes % 10_000) * UNITS[unit].1)] {
                 prop_assert_eq!(ByteSize::parse(&size.to_string()), Some(size));
             }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_word() {
+    fn the_nearest_word_within_reach_is_suggested() {
         let cases: &[(&str, &[&str], Option<&str>)] = &[
             ("max_line", &["max_bytes", "max_lines"], Some("max_lines")),
             ("mxa_lines", &["max_bytes", "max_lines"], Some("max_lines")),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn distances() {
+    fn edit_distances() {
         for (a, b, expected) in
             [("", "", 0), ("abc", "", 3), ("", "abc", 3), ("ab", "ba", 1), ("kitten", "sitting", 3)]
         {

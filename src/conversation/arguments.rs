@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_arguments() {
+    fn texts_of_arguments_are_found_and_replaced() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
         let anthropic = |input: &str| {
             format!(

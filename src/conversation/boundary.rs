@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_between_characters() {
+    fn offsets_are_moved_to_character_boundaries() {
         for (text, at, expected) in [
             ("", 0, (0, 0)),
             ("", 3, (0, 0)),

@@ -79,7 +79,7 @@ mod tests {
 
     /// What a message shows apart from what code reads is what matters to the prompt.
     #[test]
-    fn what_stands_beside_results_for_code_is_seen() {
+    fn images_beside_results_for_code_are_seen() {
         let image = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
         let call = r#"{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"code_execution_20250825","tool_id":"s"}}"#;
         let result = r#"{"type":"tool_result","tool_use_id":"a","content":"some rows"}"#;
@@ -93,7 +93,7 @@ mod tests {
 
     /// Which of the results, in order, code reads, by their ids; these count as nothing and contain nothing to edit.
     #[test]
-    fn results_of_calls_that_code_makes() {
+    fn results_read_by_code_count_as_nothing() {
         let anthropic =
             |messages: &[&str]| ("anthropic", format!(r#"{{"messages":[{}]}}"#, messages.join(",")));
         let call = |id: &str, caller: &str| {

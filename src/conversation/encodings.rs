@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_are_told_by_what_they_are() {
+    fn encoded_media_is_distinguished_from_text_by_its_bytes() {
         let data = data(5000);
         let url = |kind: &str| format!("data:{kind};base64,{}", &data[kind.len() + 13..]);
         for (json, expected) in [
@@ -246,7 +246,7 @@ mod tests {
 
     /// Wherever a dialect has the encoding of an image or a document, it counts as one; but sealed contents do not.
     #[test]
-    fn no_encoding_counts_as_text() {
+    fn encoded_media_does_not_count_as_text_in_any_dialect() {
         let data = data(9000);
         for (dialect, message, is_less) in CASES {
             let message = message.replace("DATA", &data);

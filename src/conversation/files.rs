@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_calls_are_about() {
+    fn files_of_calls_are_found_in_arguments_and_patches() {
         let patch = r"*** Begin Patch\n*** Update File: B.rs\n*** Move to: C.rs\n@@\n-x\n+y\n*** Delete File: d.rs\n*** Add File: a.rs\n+x";
         for (arguments, expected) in [
             (r#"{"file_path":"/w/A.rs","content":"x"}"#, "/w/A.rs"),

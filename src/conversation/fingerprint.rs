@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_and_orders_are_told_apart() {
+    fn chains_differ_by_root_and_order() {
         let (a, b) = (Digest::of(&[b"a"]), Digest::of(&[b"b"]));
         let root = Chain::root("x", b"me");
         let mut all = vec![

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_are_used_again() {
+    fn results_are_paired_with_calls_though_ids_are_reused() {
         // The indices of the calls that the results belong to, and of the results of the calls.
         for (words, calls, results) in [
             ("u c1 c2 r2 r1", "2 1", "4 3"),

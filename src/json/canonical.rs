@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn spelling_does_not_matter() {
+    fn canonical_forms_ignore_spacing_order_and_escapes() {
         let same = [
             r#"{"a":1,"b":["x","é"]}"#,
             r#" { "b" : [ "x" , "\u00e9" ] , "a" : 1 } "#,

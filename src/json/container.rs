@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays() {
+    fn patched_arrays() {
         for (text, drop, insert, expected) in [
             ("[1, 2, 3]", &[0][..], &[][..], "[2, 3]"),
             ("[1, 2, 3]", &[1], &[], "[1, 3]"),
@@ -128,7 +128,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         #[test]
-        fn equals_the_list_operation(
+        fn patches_equal_list_operations(
             count in 0_usize..8,
             gaps in prop::collection::vec("[ \n]{0,2}", 20),
             drop in prop::collection::vec(0_usize..8, 0..8),

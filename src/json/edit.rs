@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn applies_in_order() {
+    fn edits_are_applied_in_order() {
         let edits = Edits::new(vec![
             Edit::replace(Span::new(4, 5), "E"),
             Edit::insert(2, "x"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_overlap() {
+    fn overlapping_edits_are_refused() {
         let overlap = Edits::new(vec![Edit::delete(Span::new(1, 4)), Edit::insert(3, "x")]);
         assert_eq!(overlap, Err(Overlap(3)));
         assert!(Edits::new(vec![Edit::delete(Span::new(1, 3)), Edit::insert(3, "x")]).is_ok());

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn documents() {
+    fn documents_are_scanned_or_refused() {
         for (text, kind) in [
             ("{}", Kind::Object),
             (" [1, 2 , {\"a\" : [ ] } ]\n", Kind::Array),
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn nesting_depth_is_bounded() {
         for (depth, fine) in [(127, true), (128, false), (300, false), (100_000, false)] {
             let text = "[".repeat(depth) + &"]".repeat(depth);
             assert_eq!(document(text.as_bytes()).is_ok(), fine, "{depth}");
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn members_refuse_two_readings() {
+    fn duplicate_and_ambiguous_keys_are_refused() {
         let of = |text: &str| members(text.as_bytes(), Span::new(0, text.len())).map(|found| found.len());
         assert_eq!(of("{\"a\":1,\"b\":{\"a\":1,\"a\":2}}"), Ok(2));
         assert_eq!(of("{\"a\":1,\"a\":2}"), Err(ScanError::DuplicateKey));
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_is_what_three_passes_find() {
+    fn a_listing_equals_three_separate_scans() {
         for text in [
             r#" { "a" : 1 , "list" : [ 1 , {"list":[2]} , "x,]" ] , "b" : [ 3 ] } "#,
             r#"{"list":[]}"#,
@@ -591,7 +591,7 @@ mod tests {
         }
 
         #[test]
-        fn refuses_what_serde_json_refuses_by_structure(text in "[\\[\\]{}:,\"\\\\ a1tnul.e-]{0,24}") {
+        fn agrees_with_serde_json_on_structure(text in "[\\[\\]{}:,\"\\\\ a1tnul.e-]{0,24}") {
             let ours = document(text.as_bytes()).is_ok();
             let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
             // Escapes are left to decoding, so this scanner may accept a string that `serde_json` rejects; never the
@@ -601,7 +601,7 @@ mod tests {
         }
 
         #[test]
-        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(root) = document(&bytes) {
                 let _ = members(&bytes, root.span);
                 let _ = items(&bytes, root.span);

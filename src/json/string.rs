@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_told_from_white_space() {
+    fn leading_words_are_distinguished_from_white_space() {
         for (literal, expected) in [
             (r#""""#, false),
             (r#""  ""#, false),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_are_known_in_any_spelling() {
+    fn prefixes_are_recognised_despite_escapes() {
         for (literal, expected) in [
             (r#""data:image/png;base64,""#, true),
             (r#""data:""#, true),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn literals() {
+    fn string_literals_are_decoded_or_refused() {
         for (literal, text) in [
             (r#""""#, Some("")),
             (r#""plain é""#, Some("plain é")),
@@ -242,7 +242,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(text in any::<String>()) {
+        fn encoded_strings_round_trip(text in any::<String>()) {
             let literal = encode(&text);
             let decoded = decode(literal.as_bytes()).map(Cow::into_owned);
             prop_assert_eq!(decoded.as_ref(), Some(&text));
@@ -251,7 +251,7 @@ mod tests {
         }
 
         #[test]
-        fn agrees_with_serde_json(inner in "[\\\\\"nu0-9a-fd8x é]{0,16}") {
+        fn decoding_agrees_with_serde_json(inner in "[\\\\\"nu0-9a-fd8x é]{0,16}") {
             let literal = format!("\"{inner}\"");
             prop_assert_eq!(decode(literal.as_bytes()).map(Cow::into_owned), serde_json::from_str::<String>(&literal).ok());
         }

@@ -198,7 +198,7 @@ mod tests {
     use crate::usage::Tokens;
 
     #[test]
-    fn what_a_region_may_have() {
+    fn region_limits_are_shares_of_the_window() {
         let limits = |window| regions(window, &Shares::default(), 0, 0).map(|region| region.limit);
         assert_eq!(limits(128_000), [7_680, 5_120, 83_200, 15_360, 10_240, 6_400]);
         assert_eq!(limits(128_000).iter().sum::<u64>(), 128_000);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_messages_is_no_history() {
+    fn splices_are_counted_as_memory_and_not_as_history() {
         let prompt =
             Shares { tools: 1, system: 2, user: 30, assistant: 40, reasoning: 500, ..Shares::default() };
         for (memory, history, expected) in [(0, 570, 0), (60, 510, 60), (99, 500, 70)] {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_near_before_they_are_reached() {
+    fn limits_are_soft_from_four_fifths_and_hard_when_reached() {
         let limit = 15_360;
         for (used, state) in [
             (8_000, Limit::Ok),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_are_left() {
+    fn turns_left_are_estimated_from_tokens_per_turn() {
         let turns: &[u64] = &[2_000, 3_500, 2_800, 5_200, 3_100];
         let left = |tokens_per_turn, turns_left, urgency| Some(Burn { tokens_per_turn, turns_left, urgency });
         for (turns, remaining, expected) in [
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_a_turn() {
+    fn growth_is_measured_per_turn() {
         let mut long = vec![("t", 1, 100_000)];
         long.extend((2..30).map(|turn| ("t", turn, 100_000 + 10 * u64::from(turn))));
         for (requests, expected) in [
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_prompt_of_the_client_counts() {
+    fn the_fill_is_that_of_the_newest_client_prompt() {
         let requests = [("t", 1, 1_500), ("u", 1, 90_000), ("t", 2, 4_000), ("x", 0, 9_000)];
         let fill = Fill::of(&history(&requests)).unwrap();
         let taken = fill.regions.map(|region| (region.tokens, region.state));

@@ -229,7 +229,7 @@ mod tests {
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store, ledger};
 
     #[test]
-    fn an_id_may_be_cut() {
+    fn an_unambiguous_id_prefix_is_resolved() {
         let found = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
         for (id, ids, expected) in [
             ("a", &["a"][..], Ok("a")),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_records_are_kept_and_all_are_counted() {
+    fn history_keeps_the_newest_records_and_counts_all() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(ledger::FILE_NAME);
         let store =
@@ -279,7 +279,7 @@ mod tests {
 
     /// In the order of their first request; a resent request does not count again.
     #[test]
-    fn files_that_calls_wrote() {
+    fn written_files_are_counted_once_per_request() {
         let mut files = Files::default();
         for (n, paths, attempt) in
             [(1, &["b", "a"][..], 0), (2, &["a", "c"], 0), (2, &["a", "c"], 1), (4, &[], 0)]

@@ -413,7 +413,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_forms_are_the_same_value(kinds in kinds()) {
+        fn terse_and_whole_forms_are_equivalent(kinds in kinds()) {
             let forms = forms(&kinds);
             prop_assert_eq!(&forms.whole, &serde_json::to_string(&kinds).unwrap());
             let read: Kinds = serde_json::from_str(&forms.terse).unwrap();
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_without_saying_is_left_out() {
+    fn the_terse_form_omits_default_values() {
         let kinds = Kinds {
             known: Some(0),
             some: Some(String::new()),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_record_has_is_written_whole() {
+    fn values_that_are_no_records_are_written_whole() {
         let odd = (Inner::default(), [0, 1]);
         let forms = forms(&odd);
         assert_eq!((&*forms.whole, &*forms.terse), (r#"[{"first":0,"second":null},[0,1]]"#, &*forms.whole));

@@ -657,7 +657,7 @@ mod tests {
 
     /// Users write `jq` filters for it: a field may be added, none may change.
     #[test]
-    fn a_line_of_the_log() {
+    fn log_lines_have_a_stable_format() {
         let expected = concat!(
             r#"{"time":"2026-11-21T10:02:03.004Z","id":"019a-1","conversation":"c-1","session":"c-1","#,
             r#""thread":"019a-0","parent":null,"agent":"explore","relation":"continue","#,
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_as_they_were() {
+    fn records_round_trip_in_both_forms() {
         for record in [full(), Record::default(), Record { cost: None, tokens: None, ..full() }] {
             let row = Box::new(record.clone()).into_row(1_000);
             assert!(row.record.len() < row.line.len());
@@ -710,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_an_estimate_where_the_provider_gave_no_figure() {
+    fn a_zone_is_estimated_if_the_provider_gave_no_figure() {
         let window = |sent: Option<&'static str>| Window {
             zone: Some("red".into()),
             zone_sent: sent.map(Into::into),
@@ -734,7 +734,7 @@ mod tests {
 
     /// Lines of older and of newer versions are read too.
     #[test]
-    fn a_prompt_has_tokens_where_the_figures_tell() {
+    fn prompt_tokens_are_known_only_if_the_provider_reported_them() {
         let unknown = Record { prompt_is_unknown: true, ..full() };
         let found = [full(), unknown, Record::default()].map(|record| record.prompt_tokens());
         assert_eq!(found, [Some(41_912), None, None]);

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_add_up() {
+    fn groups_are_summed_by_name_and_by_cost() {
         let mut report = Report::default();
         for (at_ms, record) in &rows() {
             report.add(LedgerEntry { at_ms: *at_ms, record }, |_, record| record.model.clone());
@@ -244,7 +244,7 @@ mod tests {
 
     /// The last request tells how full the window is; calls of the gateway's own do not.
     #[test]
-    fn a_conversation_is_as_full_as_with_its_last_request() {
+    fn the_zone_of_a_conversation_is_that_of_its_last_request() {
         let zone = |name: &'static str| Some(Window { zone_sent: Some(name.into()), ..Window::default() });
         let red = Record { window: zone("red"), ..record("a", None, None) };
         let green = Record { window: zone("green"), ..record("a", None, None) };

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_counted_and_never_zero() {
+    fn unknown_costs_are_counted_and_not_taken_for_zero() {
         let nothing = Totals { requests: 1, ..Totals::default() };
         for (record, expected) in [
             (
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_late_is_counted_as_if_it_had_been_told_at_once() {
+    fn late_figures_are_counted_like_immediate_ones() {
         let edits = Edits { state: State::Edited.into(), ..Edits::default() };
         let bytes = Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() };
         let pending = Record { bytes, edits, ..record(Outcome::Pending, Some(200), None, None) };
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_the_gateways_own_are_costs_and_no_requests() {
+    fn own_calls_count_as_cost_but_not_as_requests() {
         let mut totals = Totals::default();
         totals
             .add(&Record { net_saved: Some(50), ..record(Outcome::Complete, Some(200), Some(7), Some(100)) });
@@ -464,7 +464,7 @@ mod tests {
 
     /// A call that was sent and has no bill may have cost something, so its cost is not nothing.
     #[test]
-    fn calls_of_the_gateways_own_may_cost_what_nobody_knows() {
+    fn own_calls_without_a_bill_have_an_unknown_cost() {
         let none = Totals { own_calls: 1, ..Totals::default() };
         let usage = Totals { unknown_usage: 1, own_unknown: 1, ..none.clone() };
         let price = Totals { unknown_price: 1, own_unknown: 1, ..none.clone() };
@@ -493,7 +493,7 @@ mod tests {
     /// Without a price, the cache's saving is known only if nothing was cached. The gateway's own calls count, failed
     /// requests do not.
     #[test]
-    fn what_the_cache_was_worth() {
+    fn cache_savings_are_summed_and_unknown_without_a_price() {
         let record = |tokens: Option<(u64, u64, u64)>, saved: Option<i64>| Record {
             tokens: tokens.map(|(input, cache_read, cache_write_5m)| Tokens {
                 input,
@@ -545,7 +545,7 @@ mod tests {
 
     /// What would have been saved is part of no other sum; a record from before the figures were kept has none.
     #[test]
-    fn what_would_have_been_saved_is_counted_apart() {
+    fn would_be_savings_are_counted_apart_from_savings() {
         let record = |bytes: &str, estimate: &str| -> Record {
             let text = format!(r#"{{"edits":{{"state":"observed"}},"bytes":{{{bytes}}}{estimate}}}"#);
             serde_json::from_str(&text).unwrap()
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_was_taken_back_is_none() {
+    fn an_edit_withdrawn_for_the_original_is_not_counted() {
         let mut totals = Totals::default();
         for (state, original_resent) in
             [(State::Edited, true), (State::Observed, false), (State::Unchanged, false)]

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read() {
+    fn times_and_periods_are_parsed_in_a_zone() {
         let here = now();
         let utc = here.with_time_zone(TimeZone::UTC);
         for (text, now, edge, expected) in [
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_have_names() {
+    fn time_zones_are_named_utc_or_local() {
         for (zone, expected) in [
             (TimeZone::UTC, "UTC"),
             (TimeZone::unknown(), "UTC"),

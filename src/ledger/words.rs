@@ -135,7 +135,7 @@ mod tests {
 
     /// As existing books have them.
     #[test]
-    fn words_are_written_as_ever_and_others_as_they_were() {
+    fn words_are_stable_and_unknown_ones_round_trip() {
         check(&[
             (State::Unread, "unread"),
             (State::Unchanged, "unchanged"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_known_word_is_one() {
+    fn a_term_equals_only_its_own_known_word() {
         let edited = Term::from(State::Edited);
         assert!(edited == State::Edited && edited != State::Observed);
         assert!(Term::Other("edited".into()) != State::Edited);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_believed_in_order() {
+    fn the_session_id_of_highest_precedence_is_taken() {
         for (pairs, body, expected) in [
             (&[("x-session-id", "s"), ("x-claude-code-session-id", "c")][..], Some("b"), Some("c")),
             (&[("x-plimsoll-session-id", "p"), ("x-claude-code-session-id", "c")], None, Some("p")),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_names_its_session_and_its_agents() {
+    fn session_and_agent_headers_of_known_clients_are_read() {
         const ORDER: [&str; 11] = [
             "x-plimsoll-session-id",
             "x-claude-code-session-id",
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_principals_apart_and_renewed_tokens_do_not() {
+    fn api_keys_distinguish_principals_and_renewed_tokens_do_not() {
         let of = |pairs: &[(&'static str, &str)]| principal(&headers(pairs), std::iter::empty());
         assert_ne!(of(&[("x-api-key", "a")]), of(&[("x-api-key", "b")]));
         assert_ne!(of(&[("authorization", "Bearer sk-a")]), of(&[("authorization", "Bearer sk-b")]));

@@ -321,7 +321,7 @@ mod tests {
     /// A client that marks its instructions alone, or what it began with, has its history read as if it were new, time
     /// and again.
     #[test]
-    fn histories_are_marked_where_clients_do_not() {
+    fn histories_are_marked_unless_the_client_does() {
         let added = [vec![2, 0], vec![4, 2, 0]];
         for (name, marks, expected) in [
             ("nothing", ["", "", "", "", ""], added.clone()),
@@ -350,7 +350,7 @@ mod tests {
     /// A request that brings more than one step reads what an earlier one has written, and writes nothing itself: its
     /// client may send something else each time.
     #[test]
-    fn several_steps_at_once_read_what_is_there() {
+    fn a_request_with_several_new_steps_marks_only_what_was_written() {
         let one_by_one = [(3, 1), (5, 3)];
         for (name, written, then, expected) in [
             ("one step", 900, [(7, 5), (9, 7)], [vec![6, 4, 0], vec![8, 6, 0]]),
@@ -392,7 +392,7 @@ mod tests {
     /// Where servers may put all instructions in front, what stands behind them is new with each that comes: nothing is
     /// marked, and nothing is staked.
     #[test]
-    fn nothing_is_marked_where_instructions_come_later() {
+    fn nothing_is_marked_if_instructions_follow_the_users_first_message() {
         const SAID: [&str; 5] = ["user", "assistant", "user", "assistant", "user"];
         let protocol = protocol::named("openai-chat").unwrap();
         for (name, late, mark, expected, is_staked) in [
@@ -436,7 +436,7 @@ mod tests {
 
     /// The provider looks for what it keeps no more than so many blocks in front of a mark.
     #[test]
-    fn what_a_clients_mark_does_not_reach_is_marked() {
+    fn a_mark_is_added_beyond_the_lookback_of_the_clients_marks() {
         let ends = |calls: usize, middle: usize| {
             let mut standing = None;
             let mark = |at: bool| if at { SHORT } else { "" };
@@ -486,7 +486,7 @@ mod tests {
 
     /// Where one mark is left, it stands where it reads what the last one has written, in steps of many calls, too.
     #[test]
-    fn a_mark_that_is_alone_reaches_the_last_one() {
+    fn a_single_spare_mark_reaches_the_previous_one() {
         let step = |at: usize| {
             let calls: Vec<String> = (0..12)
                 .map(|call| format!(r#"{{"type":"tool_use","id":"c{at}_{call}","name":"t","input":{{}}}}"#))
@@ -529,7 +529,7 @@ mod tests {
 
     /// Who asks a history something else that was changed finds what is the same.
     #[test]
-    fn what_an_event_writes_is_marked_where_others_go_on() {
+    fn an_event_also_marks_the_prefix_that_forks_would_read() {
         let step = |at: usize| {
             let output = format!("{at} ").repeat(4_000);
             format!(
@@ -572,7 +572,7 @@ mod tests {
 
     /// What no provider keeps, however it is marked, leaves as it came, and so does what is kept without marks.
     #[test]
-    fn marks_that_add_nothing_are_left_out() {
+    fn marks_without_effect_are_not_added() {
         let text = "go on ".repeat(100);
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{text}"}}]}}"#);
         let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
@@ -595,7 +595,7 @@ mod tests {
 
     /// A request that is tried again is no continuation as long as nothing of its thread was billed.
     #[test]
-    fn what_was_only_refused_is_marked_as_if_it_were_new() {
+    fn a_thread_with_only_refusals_is_marked_like_a_new_one() {
         use crate::planner::Fate::{Billed, Refused, Unknown};
         let text = "example ".repeat(1_000);
         // A request with examples, and what goes on from it.

@@ -115,7 +115,7 @@ mod tests {
 
     /// A result whose equal lines are folded is new behind a prompt of so many tokens.
     #[test]
-    fn no_prompt_is_shortened_to_less_than_what_is_kept() {
+    fn prompts_are_not_shortened_below_the_cache_minimum_unless_cheaper() {
         for (kept, counted, lines, least, is_shortened) in [
             (Kept::ByMarks, Some(900), 60, 0, true),
             // It would be kept, or will soon be.

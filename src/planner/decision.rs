@@ -202,7 +202,7 @@ mod tests {
 
     /// What is stored is read, and written again, as it is.
     #[test]
-    fn names_of_causes() {
+    fn cause_names_round_trip_including_unknown_ones() {
         let rules = |all: &[Rule]| {
             let mut rules = Rules::NONE;
             for rule in all {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn full_texts_of_several() {
+    fn full_texts_are_joined_by_line_ends() {
         for (texts, expected) in [
             (&["a"][..], "a"),
             (&["a\n"], "a\n"),

@@ -99,7 +99,7 @@ mod tests {
     const SAYS: &str = r#"{"role":"assistant","content":"yes"},{"role":"user","content":"and now"}"#;
 
     #[test]
-    fn it_stands_below_the_first_words_and_stays() {
+    fn an_opening_text_follows_the_first_user_text_and_is_kept() {
         let first = talk(ASKS);
         let outcome = planned(&first, 0, &[], Some("STATE"));
         assert_eq!((outcome.fresh, outcome.applied.len()), (1, 1));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn it_needs_words_to_stand_below() {
+    fn an_opening_text_needs_a_user_text_to_follow() {
         let image = r#"{"role":"user","content":[{"type":"image","source":{"type":"url","url":"u"}}]}"#;
         let begun = r#"{"role":"assistant","content":"{"}"#;
         for (messages, below) in [
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_may_stand_there_too() {
+    fn texts_appended_to_one_part_are_joined() {
         let part = crate::conversation::PartId { message: 0, part: 1 };
         let say = |text: &str| Op::Append { part, leaf: 0, text: text.into() };
         let mut ops = vec![say("a"), Op::Omit { part }, say("b")];

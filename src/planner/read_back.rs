@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_lines_are_no_text() {
+    fn read_backs_are_recognised_despite_line_numbers() {
         let text = "fn a() {\n\n  1: x\n}\n";
         let named =
             |text: &str| format!(r#"{{"file_path":"/o/{}.txt"}}"#, decision::output_id(&[text.into()]));
@@ -250,7 +250,7 @@ mod tests {
 
     /// Some are told where the full text is known alone.
     #[test]
-    fn what_tools_say_is_no_text() {
+    fn read_backs_are_recognised_within_tool_output_formats() {
         let lines: Vec<String> = (1..=90)
             .map(|at| if at % 9 == 4 { String::new() } else { format!("  line {at} of it") })
             .collect();
@@ -325,7 +325,7 @@ mod tests {
 
     /// Beside the text there may be short ones.
     #[test]
-    fn texts_beside_the_one_that_is_read_are_remarks() {
+    fn read_backs_are_recognised_beside_short_remarks() {
         let text = "a line\n".repeat(300);
         let call = format!("cat /o/{}.txt", decision::output_id(&[text.as_str().into()]));
         for (beside, expected) in [(0, true), (MAX_REMARK, true), (MAX_REMARK + 1, false)] {

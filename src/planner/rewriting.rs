@@ -202,7 +202,7 @@ mod tests {
 
     /// Instructions behind the messages are no beginning that the provider could keep.
     #[test]
-    fn late_instructions_are_nothing_to_fall_back_to() {
+    fn late_instructions_do_not_count_as_a_cached_prefix() {
         let facts = Facts { cold: true, min_prefix_tokens: 1024, ..Facts::default() };
         let rewritten = |model: &str| {
             let talk = |results: usize| {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn short_beginnings_are_not_kept() {
+    fn events_stay_within_the_loss_limit_for_any_cache_minimum() {
         let rates = Some(Rates { read: 0.1, write: 1.0 });
         for min_prefix_tokens in [0, 256, 1024, 2048, 4096, 6000, 8192] {
             for reason in [Reason::BreakEven, Reason::Cold] {

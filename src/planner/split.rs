@@ -120,7 +120,7 @@ mod tests {
     /// The mark stands between those of the tools and those of the messages: none that lasts for long may follow one that
     /// does not.
     #[test]
-    fn the_mark_lasts_as_long_as_what_is_marked_behind_it() {
+    fn the_mark_of_instructions_lasts_as_long_as_later_marks() {
         for (tools, message, automatic, expected) in [
             ("", "", "", Some(Hold::Short)),
             ("", SHORT, "", Some(Hold::Short)),
@@ -157,7 +157,7 @@ mod tests {
 
     /// What binds reasoning to what stands before it may bind it to the form of a text, too.
     #[test]
-    fn texts_are_sent_as_they_came_to_models_that_bind() {
+    fn a_plain_text_is_not_made_a_marked_block_if_reasoning_is_bound() {
         for (system, bound, expected) in [
             (r#""same""#, None, Some(Hold::Short)),
             (r#""same""#, Some(Binding::Dropped), None),

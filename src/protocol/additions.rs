@@ -117,7 +117,7 @@ mod tests {
 
     /// It makes no difference whether a request was read, rewritten, or neither.
     #[test]
-    fn the_same_is_added_however_much_is_known() {
+    fn read_and_unread_bodies_get_the_same_additions() {
         let messages = r#"[{"role":"user","content":"}"}]"#;
         for (dialect, body, expected, asks) in [
             (
@@ -173,7 +173,7 @@ mod tests {
 
     /// The body is replaced by one that is no longer JSON, which reading it again would reveal.
     #[test]
-    fn what_was_read_is_not_read_again() {
+    fn an_indexed_body_is_not_parsed_again() {
         let chat = protocol::named("openai-chat").unwrap();
         let body = r#"{"stream":true,"messages":[{"role":"user","content":"xxx"}]}"#;
         let mut read = chat.index(&Bytes::from(body), &NoMemo).unwrap();
@@ -186,7 +186,7 @@ mod tests {
 
     /// A request of one dialect on the path of another is not a request of that path's dialect.
     #[test]
-    fn nothing_is_added_to_what_is_of_another_dialect() {
+    fn nothing_is_added_to_a_body_of_another_dialect() {
         let (chat, responses) =
             (protocol::named("openai-chat").unwrap(), protocol::named("openai-responses").unwrap());
         let body = Bytes::from(r#"{"input":[],"stream":true}"#);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_is_not_added() {
+    fn only_requested_members_are_added() {
         let chat = protocol::named("openai-chat").unwrap();
         let body = Bytes::from(r#"{"messages":[],"stream":true}"#);
         for (wanted, expected) in [

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_told_whatever_their_case() {
+    fn media_types_are_matched_case_insensitively() {
         for (kind, expected) in [
             ("text/event-stream", Some(Framing::Events)),
             ("Text/Event-Stream; charset=UTF-8", Some(Framing::Events)),

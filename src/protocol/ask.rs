@@ -62,7 +62,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn nothing_but_the_model_is_another() {
+    fn only_the_model_in_a_path_is_replaced() {
         const LAB: &str = "/v1/projects/claude-x-lab/publishers/anthropic/models";
         const SAME: &str = "/claude-x/publishers/claude-x/models";
         for (dialect, like, expected) in [

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_in_sentences() {
+    fn numbers_are_parsed_from_sentences() {
         for (text, expected) in [
             ("12", Some(12)),
             (" 12000 tokens", Some(12_000)),

@@ -171,7 +171,7 @@ mod tests {
 
     /// What the gateway itself asks goes where clients of the dialect ask.
     #[test]
-    fn every_dialect_is_read_where_it_is_spoken() {
+    fn own_call_paths_are_generate_paths_of_their_dialect() {
         for protocol in protocol::ALL {
             let ask = Ask { model: "m", text: "x", max_tokens: 9, like: None };
             let path = protocol.ask(&ask).path;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_asked_for_by_their_ids() {
+    fn answer_ids_are_taken_from_paths() {
         for (path, expected) in [
             ("/v1/responses/resp_1", Some("resp_1")),
             ("/openai/v1/responses/resp_1", Some("resp_1")),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn words_mean_the_same_in_front_of_others() {
+    fn stop_words_have_the_same_cause_in_every_dialect() {
         for (word, expected) in [
             ("max_tokens", Cause::Length),
             ("length", Cause::Length),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_say_why_they_ended() {
+    fn stop_causes_are_read_in_every_dialect() {
         for (dialect, framing, answer, expected) in [
             ("anthropic", Framing::Document, r#"{"stop_reason":"max_tokens"}"#, Cause::Length),
             (

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_may_stand_in_another_body() {
+    fn requests_in_an_envelope_are_recognised() {
         for (body, expected) in [
             (r#"{"request":{"model":"m"}}"#, Some((r#"{"model":"m"}"#, Some("m")))),
             (r#" {"x":[], "other" : { } }"#, Some(("{ }", None))),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_a_request_stays() {
+    fn an_envelope_is_restored_byte_for_byte() {
         let envelope = read(r#" { "model" : "a", "request":{"contents":[]}, "x":"\u00e9" } "#).unwrap();
         assert_eq!(envelope.around(b"{1}"), r#" { "model" : "a", "request":{1}, "x":"\u00e9" } "#);
         assert_eq!(envelope.around(&envelope.request()), envelope.body);

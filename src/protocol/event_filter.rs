@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         /// However the stream is cut, exactly the events that say nothing but usage are missing.
         #[test]
-        fn only_what_was_asked_for_goes(
+        fn exactly_the_usage_only_events_are_filtered(
             events in prop::collection::vec(0_usize..7, 0..9),
             end in 0_usize..6,
             cuts in prop::collection::vec(0_usize..300, 0..9),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_goes_on_at_once_and_the_rest_at_the_end() {
+    fn whole_events_pass_at_once_and_the_rest_at_the_end() {
         let mut filter = EventFilter::new(&OpenAiChat);
         let whole = format!("{CHUNK}\n\n");
         assert_eq!(filter.push(format!("{whole}data: {{").as_bytes()), whole.as_bytes());
@@ -161,7 +161,7 @@ mod tests {
 
     /// Where the empty line is left out, an event ends with the beginning of the next.
     #[test]
-    fn what_stands_with_something_else_stays() {
+    fn usage_events_are_filtered_only_if_nothing_else_is_in_them() {
         for (stream, expected) in [
             (format!("{CHUNK}\n{USAGE}\ndata: [DONE]\n"), format!("{CHUNK}\ndata: [DONE]\n")),
             (format!("{USAGE}\n: comment\n{CHUNK}\n\n"), format!("{USAGE}\n: comment\n{CHUNK}\n\n")),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_goes_on_alone() {
+    fn oversized_events_pass_without_waiting() {
         let large = format!("data: {}\"usage\"\n\n", "x".repeat(MAX_HELD));
         for cuts in [&[][..], &[MAX_HELD + 9, 5], &[MAX_HELD + 14, 1], &[MAX_HELD + 15, 3]] {
             let stream = format!("{large}{USAGE}\n\n{large}{CHUNK}\n\n{USAGE}\n\n");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_end_in_any_way() {
+    fn event_ends_are_found_with_any_line_ends() {
         for (stream, expected) in [
             ("a\n\nb", Some(3)),
             ("a\r\n\r\nb", Some(5)),

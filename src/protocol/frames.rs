@@ -155,7 +155,7 @@ mod tests {
 
     /// The answer is the same as that of a text stream, however the frames are split into reads.
     #[test]
-    fn frames_say_what_events_say() {
+    fn frames_yield_the_same_answer_as_events() {
         let text = EVENTS.map(|event| format!("data: {event}\n\n")).concat();
         let frames: Vec<u8> = EVENTS.iter().flat_map(|event| chunk(event)).collect();
         let expected = read(Framing::Events, &[text.as_bytes()]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_errors() {
+    fn exception_frames_are_errors() {
         let headers = [(":exception-type", "throttlingException"), (":message-type", "exception")];
         for (payload, expected) in [
             (r#"{"message":"Too many"}"#, Some("Too many")),
@@ -184,7 +184,7 @@ mod tests {
 
     /// Frames of other kinds are skipped; after a broken frame nothing more is read.
     #[test]
-    fn odd_frames() {
+    fn other_frames_are_skipped_and_broken_ones_end_reading() {
         let good = chunk(EVENTS[0]);
         let odd = |at: usize| {
             let mut odd = good.clone();
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_a_stream_is_cut_makes_no_difference(
+        fn frames_are_read_the_same_in_any_chunking(
             pieces in prop::collection::vec(
                 prop_oneof![Just(chunk(EVENTS[0])), Just(chunk(EVENTS[2])), prop::collection::vec(any::<u8>(), 0..40)],
                 0..6

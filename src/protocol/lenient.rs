@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_odd_value_costs_only_itself() {
+    fn an_invalid_value_is_skipped_alone() {
         let deep = |depth| ["[".repeat(depth), "]".repeat(depth)].concat();
         for (text, expected) in [
             (r#"{"a":NaN,"b":1}"#, Some(r#"{"b":1}"#)),
@@ -185,7 +185,7 @@ mod tests {
     proptest! {
         /// The rest is what the parser reads, wherever the odd value stands.
         #[test]
-        fn the_rest_is_read_as_the_parser_reads_it(
+        fn members_beside_an_invalid_value_are_read_like_a_strict_parser(
             values in proptest::collection::vec("[a-c1\\[\\]{}:,\"\\\\ ]{0,9}", 1..6),
             odd in 0usize..6,
         ) {
@@ -204,7 +204,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_anything(text in "[\\[\\]{}:,\"\\\\ a1N]{0,40}") {
+        fn agrees_with_strict_parsing_and_never_panics(text in "[\\[\\]{}:,\"\\\\ a1N]{0,40}") {
             if let Ok(strict) = serde_json::from_str::<Value<'_>>(&text) {
                 let is_container = matches!(strict, Value::List(_) | Value::Object(_));
                 let is_empty = strict.to_string().len() == 2;

@@ -75,7 +75,7 @@ mod tests {
     use crate::json::{Edit, Edits};
 
     #[test]
-    fn a_block_without_its_marks_is_as_if_it_never_had_any() {
+    fn removing_marks_leaves_a_block_as_if_unmarked() {
         const MARKS: &[&str] = &["cache_control", "prompt_cache_breakpoint"];
         for (block, expected) in [
             (r#"{"text":"cache_control"}"#, r#"{"text":"cache_control"}"#),

@@ -311,7 +311,7 @@ mod tests {
     use crate::conversation::NoMemo;
 
     #[test]
-    fn a_body_tells_its_dialect_where_the_path_does_not() {
+    fn a_body_with_the_list_of_another_dialect_is_read_as_that_dialect() {
         let input = r#"{"model":"m","input":[{"role":"user","content":"hi"}],"stream_options":{}}"#;
         let contents = r#"{"contents":[{"parts":[{"text":"hi"}]}]}"#;
         let messages = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_name_the_model() {
+    fn the_model_is_read_from_a_path() {
         let names = |protocol: &'static dyn Protocol, cases: &[(&'static str, Option<&str>)]| {
             for (path, expected) in cases {
                 assert_eq!(protocol.model_of_path(path), *expected, "{path}");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_may_name_the_model() {
+    fn the_model_is_read_from_a_body() {
         for (body, expected) in [
             (r#"{"model":"m","prompt":"x"}"#, Some("m")),
             (r#"{"input":["a","b"],"model":"m\u0031"}"#, Some("m1")),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_a_prompt_is_kept() {
+    fn the_requested_cache_ttl_is_read() {
         const HOUR: u64 = 60 * 60 * 1000;
         let marked = |ttl: &str| format!(r#""cache_control":{{"type":"ephemeral"{ttl}}}"#);
         let (short, long) = (marked(""), marked(r#","ttl":"1h""#));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_to_edit_the_context() {
+    fn requests_for_provider_context_edits_are_recognised() {
         let edits = |kinds: &[&str]| {
             let edits: Vec<String> = kinds.iter().map(|kind| format!(r#"{{"type":"{kind}"}}"#)).collect();
             format!(r#""context_management":{{"edits":[{}]}}"#, edits.join(","))
@@ -488,7 +488,7 @@ mod tests {
 
     /// By default the provider keeps the reasoning of one turn where it is asked to clear any.
     #[test]
-    fn who_has_old_reasoning_left_out() {
+    fn requests_to_clear_old_reasoning_are_recognised() {
         let edits = |edits: &str| format!(r#""context_management":{{"edits":[{edits}]}}"#);
         let clears = |keep: &str| edits(&format!(r#"{{"type":"clear_thinking_20251015"{keep}}}"#));
         for (protocol, list, member, expected) in [
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_an_answer_may_be() {
+    fn the_output_token_limit_is_read() {
         for (protocol, list, frame, expected) in [
             ("anthropic", "messages", r#""max_tokens":4096"#, Some(4096)),
             ("anthropic", "messages", r#""max_tokens":1e3"#, None),

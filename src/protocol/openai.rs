@@ -92,7 +92,7 @@ mod tests {
     use crate::json::Edits;
 
     #[test]
-    fn a_cache_key_is_added_where_there_is_none() {
+    fn a_cache_key_is_added_if_absent() {
         for (body, expected) in [
             (r#"{"input":"x"}"#, Some(r#"{"input":"x","prompt_cache_key":"k\"1"}"#)),
             ("{\"input\":[] }\n", Some("{\"input\":[] ,\"prompt_cache_key\":\"k\\\"1\"}\n")),

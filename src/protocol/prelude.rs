@@ -156,7 +156,7 @@ mod tests {
 
     /// What the provider's entries of the messages are bound to, and what the client's marks leave of it.
     #[test]
-    fn preludes_are_named_by_what_is_read() {
+    fn prelude_keys_depend_only_on_what_the_model_reads() {
         const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
         let protocol = protocol::named("anthropic").unwrap();
         let prelude = |members: &str| {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_holds_has_a_name() {
+    fn provider_held_prefixes_are_named_by_id_and_version() {
         let gemini = |member: &str| (r#""contents":[{"parts":[{"text":"a"}]}]"#, member.to_owned());
         let responses = |member: &str| (r#""input":"a""#, member.to_owned());
         let named = |dialect: &str, (body, member): (&str, String)| {
@@ -246,7 +246,7 @@ mod tests {
     /// Parameters of a request, and the blocks (0: tools, then instructions and messages) whose cache entries depend on
     /// them.
     #[test]
-    fn prompts_are_bound_to_how_they_are_asked() {
+    fn cache_entries_are_bound_to_parameters_of_the_request() {
         const IMAGE: &str = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
         let cited = |is: bool| {
             format!(

@@ -410,7 +410,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn what_the_provider_has_is_not_in_the_body() {
+    fn billed_tokens_beyond_the_body_are_held_by_the_provider() {
         use super::Scale;
         let protocol = protocol::named("openai-responses").unwrap();
         let body = format!(r#"{{"model":"m","input":"{}"}}"#, "word ".repeat(800));
@@ -435,7 +435,7 @@ mod tests {
 
     /// Where marks stand on messages as well, that is one of the last part.
     #[test]
-    fn messages_are_marked_as_their_last_part_is() {
+    fn a_mark_on_a_message_is_on_its_last_part() {
         use crate::usage::cache_model::Ttl::{FiveMinutes, OneHour};
         const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
         const LONG: &str = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
@@ -478,7 +478,7 @@ mod tests {
 
     /// So are instructions that stand alone and in a list, with a mark or without; tools that say the same are not.
     #[test]
-    fn instructions_are_the_same_alone_and_in_a_list() {
+    fn instructions_have_one_key_as_a_text_or_a_block() {
         let protocol = protocol::named("anthropic").unwrap();
         let prompt = |frame: &str| {
             let body = format!(r#"{{"model":"m",{frame},"messages":[{{"role":"user","content":"hi"}}]}}"#);
@@ -503,7 +503,7 @@ mod tests {
 
     /// Instructions that are marked where they stop being the same are sent in two.
     #[test]
-    fn a_block_may_be_sent_in_two() {
+    fn a_block_sent_in_two_parts_is_recognised() {
         let protocol = protocol::named("anthropic").unwrap();
         let prompt = |system: &[&str], said: &str| {
             let texts: Vec<_> =
@@ -527,7 +527,7 @@ mod tests {
 
     /// Newer models of one family read the instructions behind the messages, and the provider keeps nothing of them.
     #[test]
-    fn instructions_may_stand_behind_the_messages() {
+    fn instructions_of_newer_models_are_late_blocks() {
         const INPUT: &str = r#"[{"role":"developer","content":"d"},{"role":"user","content":"hi"}]"#;
         let protocol = protocol::named("openai-responses").unwrap();
         for (model, instructions, order, late, named) in [
@@ -582,7 +582,7 @@ mod tests {
 
     /// What users said before it may be there because the client kept it when it asked for the summary.
     #[test]
-    fn what_users_said_before_a_summary_may_be_read() {
+    fn user_messages_before_a_summary_stay_in_the_prompt() {
         const RESULT: &str = r#"{"type":"function_call_output","call_id":"c","output":"x"}"#;
         const CALL: &str = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
         const USER: &str = r#"{"role":"user","content":"a"}"#;

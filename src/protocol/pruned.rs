@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_else_is_read_as_it_stands(value in json()) {
+        fn everything_but_pruned_members_is_read_unchanged(value in json()) {
             let text = value.to_string();
             let mut expected: Json = serde_json::from_str(&text).unwrap();
             prune(&mut expected);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn invalid_json_is_refused_and_content_is_pruned() {
         for text in
             ["", "{", "{} {}", "{\"content\":}", "{\"content\":[}", "{\"a\":1,}", "nul", "{\"a\":1e999}"]
         {

@@ -307,7 +307,7 @@ mod tests {
 
     /// Numbers are read however they are written.
     #[test]
-    fn figures_are_read_as_they_are_meant() {
+    fn counts_and_costs_are_parsed_in_any_notation() {
         for (written, expected) in [
             ("12", Some(12)),
             ("12.0", Some(12)),
@@ -347,7 +347,7 @@ mod tests {
 
     /// In every dialect.
     #[test]
-    fn figures_in_quotes_are_figures() {
+    fn quoted_counts_are_read_in_every_dialect() {
         for (dialect, answer) in [
             (
                 "anthropic",
@@ -376,7 +376,7 @@ mod tests {
 
     /// In every dialect, whether the answer is a document, a stream, or a stream that is written as a list.
     #[test]
-    fn an_odd_value_hides_no_figures() {
+    fn invalid_values_do_not_hide_usage() {
         const ODD: [&[u8]; 8] = [
             br#""half \ud83d""#,
             b"\"cut \xf0\x9f\"",
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_value_hides_no_other_item() {
+    fn an_invalid_value_does_not_hide_other_list_items() {
         let list =
             br#"[{"usageMetadata":{"promptTokenCount":4}},{"candidates":[{"text":NaN,"finishReason":"STOP"}],
             "usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3}},{"cut off":NaN"#;
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_cannot_be_are_none() {
+    fn impossible_counts_are_ignored() {
         for (written, expected) in [
             ("7", Some(7)),
             ("1e3", Some(1000)),
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sellers_state_is_no_income() {
+    fn negative_and_excessive_stated_costs_are_ignored() {
         for (figures, expected) in [
             (r#"{"cost":0.25}"#, Some("0.25")),
             (r#"{"cost":0}"#, Some("0")),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_in_what_is_said_hides_no_figures() {
+    fn invalid_utf8_in_content_does_not_hide_usage() {
         let figures = br#""stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2}}"#;
         for (said, expected) in [(&b"\xe2\x9c\x93"[..], Some(3)), (b"\xe2\x9c", Some(3)), (b"\"", None)] {
             let mut reader = protocol::named("anthropic").unwrap().answer(Framing::Document);

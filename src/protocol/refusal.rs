@@ -211,7 +211,7 @@ mod tests {
     use crate::protocol::{self, Framing};
 
     #[test]
-    fn streams_open_with_what_is_no_greeting() {
+    fn a_stream_has_opened_after_its_first_event_beyond_a_greeting() {
         for (body, expected) in [
             ("", false),
             (": keep-alive\n\n", false),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_error_itself_counts() {
+    fn refusals_are_classified_by_the_error_itself_only() {
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
             (
@@ -308,7 +308,7 @@ mod tests {
 
     /// An error inside an answer is classified like one that refuses a request at once.
     #[test]
-    fn errors_within_answers_say_as_much() {
+    fn errors_within_answers_are_classified_like_refusals() {
         const CODE: &str = r#""code":"context_length_exceeded","message":"No room.""#;
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         let known = overflow(None, None);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_stream_are_read() {
+    fn refusals_in_stream_events_are_recognised() {
         let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model. Please adjust your input and try again."}}}"#;
         let limited = r#"{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"try again in 1.3s"}}}"#;
         for (body, expected) in [

@@ -99,7 +99,7 @@ mod tests {
 
     /// Whether a short-lived mark precedes the messages in the prompt, wherever it is in the body.
     #[test]
-    fn marks_around_the_messages_are_told_apart() {
+    fn short_marks_before_the_messages_are_recognised() {
         const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
         const SPACED: &str = r#","cache_control" : { "ttl" : "1h" }"#;
         for (tool, automatic, expected) in [
@@ -128,7 +128,7 @@ mod tests {
 
     /// A mark that is added before a long-lived one is long-lived too.
     #[test]
-    fn marks_that_last_for_long_come_first() {
+    fn a_mark_added_before_a_long_one_is_long() {
         const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
         const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
         for (system, last, automatic, expected) in [

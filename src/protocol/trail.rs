@@ -109,7 +109,7 @@ mod tests {
 
     /// How many messages of each list had to be looked up, after those before it.
     #[test]
-    fn what_stood_there_before_is_not_read_again() {
+    fn only_changed_or_moved_messages_are_looked_up_again() {
         for (lists, expected) in [
             (&["abcdefgh", "abcdefgh"][..], &[8, 1][..]),
             (&["abcdefgh", "abcdefghij", "abcdefghijk"], &[8, 3, 2]),
@@ -142,7 +142,7 @@ mod tests {
 
     /// A body that is broken behind a known list is still found to be broken.
     #[test]
-    fn what_is_broken_behind_a_known_list_is_not_read() {
+    fn a_broken_body_is_refused_despite_a_known_list() {
         let (memo, protocol) = (Lists::default(), protocol::named("anthropic").unwrap());
         let whole = String::from_utf8(body("abcdefgh", ",").to_vec()).unwrap();
         protocol.index(&Bytes::from(whole.clone()), &memo).unwrap();

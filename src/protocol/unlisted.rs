@@ -32,7 +32,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn what_is_about_a_kept_history() {
+    fn requests_that_continue_a_held_history_without_a_list() {
         let read = |model: Option<&str>, session: Option<&str>, continues: &str| Unlisted {
             model: model.map(Box::from),
             session: session.map(Box::from),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn anthropic_histories() {
+    fn valid_and_invalid_anthropic_histories() {
         const HI: &str = r#"{"role":"user","content":"hi"}"#;
         const CALL: &str =
             r#"{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}"#;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn chat_histories() {
+    fn valid_and_invalid_chat_histories() {
         const HI: &str = r#"{"role":"user","content":"hi"}"#;
         const CALL: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
         const RESULT: &str = r#"{"role":"tool","tool_call_id":"a","content":"x"}"#;

@@ -77,14 +77,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_weighs_something_and_no_more_than_its_bytes(text in r"([ -]{0,70}|\PC|\\[nt]){0,8}") {
+        fn weights_are_positive_and_at_most_the_bytes(text in r"([ -]{0,70}|\PC|\\[nt]){0,8}") {
             let weight = of(text.as_bytes()) as usize;
             prop_assert!(weight <= text.len() && (weight == 0) == text.is_empty());
         }
     }
 
     #[test]
-    fn runs_weigh_little() {
+    fn repeated_characters_and_escapes_weigh_less() {
         for (text, expected) in [
             ("", 0),
             ("hello world", 11),

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn all_words_are_small() {
+    fn patterns_are_lower_case_and_not_shadowed() {
         for wording in OVERFLOW {
             for words in [&[wording.says], wording.limit, wording.prompt, QUOTES, UNANSWERED].concat() {
                 assert_eq!(words, words.to_ascii_lowercase());
@@ -314,7 +314,7 @@ mod tests {
 
     /// In the error bodies of all dialects.
     #[test]
-    fn sentences_tell_what_fits_and_what_came() {
+    fn overflow_messages_give_the_limit_and_the_prompt_size() {
         for &(message, prompt, limit) in SENTENCES {
             let expected = Refused::Overflow { limit, prompt };
             check(400, &format!(r#"{{"error":{{"message":"{message}","code":null}}}}"#), expected);
@@ -328,7 +328,7 @@ mod tests {
 
     /// Even if the model's answer quotes such a sentence.
     #[test]
-    fn what_a_model_says_is_no_refusal() {
+    fn overflow_messages_quoted_in_an_answer_are_not_refusals() {
         let template = ("Error rendering prompt with jinja template", None, None);
         for (said, ..) in SENTENCES.iter().chain([&template]) {
             for answer in [
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_tell_and_other_refusals_are_told_apart() {
+    fn overflow_codes_are_distinguished_from_other_refusals() {
         let overflow = |prompt, limit| Refused::Overflow { limit, prompt };
         for (status, body, expected) in [
             (400, r#"{"error":{"code":"context_length_exceeded"}}"#, overflow(None, None)),
@@ -446,7 +446,7 @@ mod tests {
 
     /// The fault is in the model's output, or in a history that the provider holds, not in the request.
     #[test]
-    fn what_cannot_be_read_or_gone_on_with_is_no_refusal() {
+    fn failed_generations_and_continuations_are_unanswered() {
         for error in [
             r#""message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error""#,
             r#""message":"Tool choice is none, but model called a tool","code":"tool_use_failed","failed_generation":"prompt is too long""#,
@@ -458,7 +458,7 @@ mod tests {
 
     /// The quotation is of the request, or of the model's output.
     #[test]
-    fn what_is_quoted_may_say_anything() {
+    fn overflow_messages_quoted_in_an_error_are_ignored() {
         for (status, message) in [
             (
                 400,

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_nothing_can_be_accepted_is_told_once() {
+    async fn repeated_accept_failures_are_logged_once() {
         // A datagram that has arrived is not a connection.
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_move_from_every_phase() {
+    fn every_transition_from_every_phase() {
         use Phase::{Held, Left, Overdue, Reading, Released};
         type Move = fn(&Deadline) -> bool;
         let moves: [Move; 4] = [Deadline::hold, Deadline::release, Deadline::leave, Deadline::give_up];
@@ -183,7 +183,7 @@ mod tests {
     /// or known), the second in which its work ends; the second in which it leaves, and whether the work was done in
     /// time.
     #[test]
-    fn when_requests_leave() {
+    fn requests_leave_when_done_or_when_their_time_is_up() {
         const NEVER: u64 = 1_000;
         type Word = fn(&Deadline) -> bool;
         let (new, known): (Word, Word) = (Deadline::release, Deadline::hold);

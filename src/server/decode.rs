@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_headers_declare() {
+    fn the_coding_is_read_from_content_encoding() {
         for (lines, expected) in [
             (&[][..], Some(Coding::Identity)),
             (&[""], Some(Coding::Identity)),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_costs_no_more_than_the_limit() {
+    fn decompression_bombs_over_the_limit_are_refused() {
         let zeros = vec![0; 8 << 20];
         for (coding, bomb) in encoded(&zeros) {
             assert_eq!(whole(coding, &Bytes::from(bomb), 1 << 20), None, "{coding:?}");
@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gives_back_what_was_encoded(
+        fn encoded_bodies_round_trip_whole_and_in_pieces(
             plain in proptest::collection::vec(any::<u8>(), 0..3000),
             copies in 1usize..20,
             size in 1usize..500,
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn survives_anything(noise in proptest::collection::vec(any::<u8>(), 0..300), size in 1usize..50) {
+        fn arbitrary_input_does_not_panic(noise in proptest::collection::vec(any::<u8>(), 0..300), size in 1usize..50) {
             for coding in CODINGS {
                 drop(whole(coding, &Bytes::copy_from_slice(&noise), 1 << 20));
                 drop(in_pieces(coding, &noise, size));

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_room_for_as_many_as_were_provided_for() {
+    fn connection_room_matches_the_descriptors_needed() {
         for (files, expected) in
             [(0, 1), (3, 1), (64, 24), (256, 96), (1024, 384), (2304, 1024), (1_000_000, 499_872)]
         {
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_raised_as_far_as_that_goes() {
+    fn the_descriptor_limit_is_raised_up_to_the_hard_limit() {
         let hard = getrlimit(Resource::Nofile).maximum;
         let made = make_room(1024);
         let soft = getrlimit(Resource::Nofile).current;

@@ -33,7 +33,7 @@ mod tests {
     use crate::server::decode;
 
     #[test]
-    fn what_is_encoded_can_be_read() {
+    fn gzip_and_zstd_bodies_round_trip() {
         let text = r#"{"role":"tool","content":"all 214 tests pass"},"#.repeat(400);
         for plain in ["", "[]", &text] {
             for coding in [Coding::Gzip, Coding::Zstd] {

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_streams_can_be_filtered() {
+    fn only_unencoded_event_streams_can_be_filtered() {
         for (kind, coding, expected) in [
             ("text/event-stream", None, true),
             ("Text/Event-Stream; charset=utf-8", None, true),

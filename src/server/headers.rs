@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_websocket_is_an_upgrade() {
+    fn only_websocket_upgrades_are_recognised() {
         for (lines, expected) in [
             (&[][..], false),
             (&[("connection", "Upgrade"), ("upgrade", "websocket")], true),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_lines_of_its_connection_is_not_rebuilt() {
+    fn answers_without_connection_headers_pass_unchanged() {
         let headers = head(&[("b", "1"), ("trailer", "x"), ("a", "2"), ("b", "3")]).headers;
         assert_eq!(to_client(headers.clone()), headers);
     }

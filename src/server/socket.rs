@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reading_on_comes_to_an_end() {
+    async fn lingering_ends_at_the_byte_limit_a_close_or_a_silence() {
         let (just_heard, long_silent) = (Duration::ZERO, SILENCE);
         for (bytes, silence, sent, goes, expected) in [
             (100, just_heard, 100, true, (0, false)),

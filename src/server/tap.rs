@@ -275,7 +275,7 @@ mod tests {
 
     /// The server may stop before an ending is told, or before there is one.
     #[test]
-    fn every_ending_is_told_once() {
+    fn every_ending_is_reported_once_even_after_a_shutdown() {
         let (stats, heard) = (Arc::<Stats>::default(), Arc::default());
         let (endings, told) = Endings::channel();
         let tap = || Tap::new(Some(Box::new(Heard(Arc::clone(&heard)))), &endings, &stats);

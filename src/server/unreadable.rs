@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_answers_that_say_nothing_are_replaced() {
+    fn only_bare_error_answers_are_replaced() {
         for (written, expected) in [
             ("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", Some(400)),
             ("HTTP/1.0 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", Some(414)),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn the_fault_of_an_unreadable_request_line_is_named() {
         for (received, path, wrong) in [
             (
                 &b"GET /v1/<m> HTTP/1.1\r\n"[..],

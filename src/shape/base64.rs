@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_handed_on_stays() {
+    fn keys_tokens_and_certificates_are_kept() {
         let body = wrap(&encoded(64 * 100), 64, "\n");
         let url = encoded(6000).replace('+', "-").replace('/', "_");
         for text in [
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_stays() {
+    fn other_text_is_not_elided() {
         let hex = "0123456789abcdef".repeat(500);
         let path = "/usr/share/someLongDirectoryName/AnotherComponentOfThePath2".repeat(100);
         let names = "SomeVeryLongIdentifierWithManyWordsInside42".repeat(150);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn adversarial_text_is_linear() {
+    fn adversarial_text_takes_linear_time() {
         for (piece, expected) in [
             ("=", None),
             ("A", None),

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_that_print_files() {
+    fn scripts_that_only_print_files_are_recognised() {
         for script in [
             "cat src/main.rs",
             "/bin/cat 'a b' \"c d\" e\\ f",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_do_anything_else() {
+    fn scripts_with_other_effects_do_not_only_print_files() {
         for script in [
             "",
             "cd /repo",
@@ -352,7 +352,7 @@ mod tests {
 
     /// Words are separated by `·`, commands of a pipeline by `|`, and pipelines by `;`.
     #[test]
-    fn what_scripts_are_made_of() {
+    fn scripts_are_split_into_pipelines_commands_and_words() {
         for (script, expected, is_plain) in [
             ("grep x f 2>&1 | head", "grep·x·f|head", true),
             ("make >/dev/null 2>&1; cat a", "make;cat·a", true),

@@ -301,7 +301,7 @@ mod tests {
 
     /// A line that is too long, cut so that this many bytes are kept of its beginning, and of its end.
     #[test]
-    fn lines_are_cut_between_what_stands_in_them() {
+    fn long_lines_are_cut_at_boundaries_between_their_items() {
         let rows: Vec<String> = (0..40).map(|at| format!(r#"{{"id":{at}4711,"n":"x{at}"}}"#)).collect();
         let rows = format!("[{}]", rows.join(","));
         let (numbers, blob) = ("123456,".repeat(80), "iVBORw0KGgo".repeat(60));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_shares_one_budget() {
+    fn several_texts_share_one_budget() {
         let texts = ["a\nb\n".into(), "".into(), "c\nd\ne\n".into(), "f".into()];
         for (lines, bytes, head_end, head_size, tail_start) in [
             (MANY, MANY, (4, 0), (6, 11), (0, 0)),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_in_both_ways() {
+    fn lines_are_counted_with_or_without_a_trailing_one() {
         for (text, plain, counted) in
             [("", 0, 0), ("a", 1, 1), ("a\n", 1, 2), ("a\nb", 2, 2), ("\n", 1, 2), ("a\n\n", 2, 3)]
         {

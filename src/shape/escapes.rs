@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_go_and_their_text_stays() {
+    fn escape_sequences_are_removed_and_text_is_kept() {
         check(&[
             ("", ""),
             ("plain\ttext\u{7}", "plain\ttext\u{7}"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn backspaces_write_over() {
+    fn backspaces_overwrite() {
         check(&[
             ("N\x08NA\x08AM\x08ME\x08E", "NAME"),
             ("_\x08f_\x08i_\x08l_\x08e", "file"),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn adversarial_text_is_linear() {
+    fn adversarial_text_takes_linear_time() {
         for piece in [
             "\x1b[",
             "\x1b]",

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_stops_at_enough() {
+    fn counting_stops_at_the_limit() {
         assert_eq!(at_least(&"a ".repeat(1000), 7), 7);
         assert_eq!(at_least("let x = 12345;", usize::MAX), 6);
     }

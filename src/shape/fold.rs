@@ -77,7 +77,7 @@ mod tests {
     const LINE: &str = "retrying in 5 seconds, attempt failed with code 7";
 
     #[test]
-    fn runs_become_a_line_and_a_count() {
+    fn repeated_lines_become_one_line_and_a_count() {
         let run = |times: usize, end: &str| vec![LINE; times].join(end);
         let folded = |more: &str, end: &str| {
             format!("{LINE}{end}[plimsoll: the line above repeated {more} more times]")
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_same_or_not_worth_it_stays() {
+    fn differing_or_cheap_lines_are_not_folded() {
         check("", None);
         check("\n", None);
         check(&"\n".repeat(9000), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn adversarial_text_is_linear() {
+    fn adversarial_text_takes_linear_time() {
         let folded =
             |line: &str, more: &str| format!("{line}\n[plimsoll: the line above repeated {more} more times]");
         for (piece, expected) in [

@@ -204,7 +204,7 @@ mod tests {
         "...{removed} bytes truncated...\n\nFull output saved to: {recall}\nUse search tools.";
 
     #[test]
-    fn figures_are_written_in_groups() {
+    fn numbers_are_grouped_by_thousands() {
         for (figure, expected) in
             [(0, "0"), (999, "999"), (1000, "1,000"), (48213, "48,213"), (1_234_567, "1,234,567")]
         {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_clear_templates_are_recognisable() {
+    fn only_unambiguous_templates_are_recognisable() {
         for (template, expected) in [
             (MARKER, true),
             (OPENCODE, true),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_found_where_we_put_them() {
+    fn markers_are_found_only_at_an_edge_or_between_blank_lines() {
         let full = "[plimsoll: 1,000 of 2,000 bytes removed here; full output: /a/b]";
         for (text, expected) in [
             (full.to_owned(), Some(0)),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_of_several_lines_is_found() {
+    fn multi_line_markers_are_found() {
         for (template, figure, other) in [
             (OPENCODE.to_owned(), "1,234", "1234"),
             (OPENCODE.replace("{removed}", "{removed_plain}"), "1234", "1,234"),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn adversarial_text_is_linear() {
+    fn adversarial_text_takes_linear_time() {
         let template = Template::parse(MARKER);
         for piece in [
             "[plimsoll: ",

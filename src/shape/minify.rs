@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_outside_strings_goes() {
+    fn white_space_outside_strings_is_removed() {
         check(
             "{ \"a b\" : 1.0 ,\r\n\t\"b\": [ 1e3, -0 , 1E+400 ] }\n",
             Some(r#"{"a b":1.0,"b":[1e3,-0,1E+400]}"#),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_stays() {
+    fn other_text_is_not_minified() {
         for text in [
             "",
             " ",
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_size_are_no_danger() {
+    fn deep_and_large_documents_are_minified_safely() {
         let deep = format!("{} 1 {}", "[ ".repeat(200_000), "]".repeat(200_000));
         assert_eq!(minify(&deep), Some(format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000))));
         for text in

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_later_state_stands_for() {
+    fn only_progress_states_are_replaced_by_later_ones() {
         let table = (0..200)
             .map(|row| format!("{row},customer {row},{}.50\r", row * 17 % 1000))
             .collect::<Vec<_>>()

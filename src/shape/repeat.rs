@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_name_the_call() {
+    fn pointers_name_the_call_they_point_to() {
         assert_eq!(
             pointer(Some("Bash"), "toolu_01", 48_213, "full output: /o/ab.txt"),
             "[plimsoll: same output as the earlier call of Bash (toolu_01), 48,213 bytes; full output: /o/ab.txt]",

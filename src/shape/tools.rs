@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tools_that_read_files() {
+    fn file_reading_tools_are_recognised() {
         for (tool, arguments, expected) in [
             ("Read", r#"{"file_path":"a"}"#, true),
             ("Read", "{}", true),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_run_commands() {
+    fn command_tools_are_recognised() {
         for tool in [
             "Bash",
             "executeBash",

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn views_are_told_by_name_or_by_command() {
+    fn views_are_recognised_by_tool_name_or_command() {
         let settings = Settings::default();
         for (tool, arguments, expected) in [
             ("Read", "", true),

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_come_back_and_are_private() {
+    fn bodies_round_trip_and_are_private() {
         let home = tempfile::tempdir().unwrap();
         let bodies = Bodies::below(home.path());
         assert_eq!(bodies.read("c", "1", Form::Came).unwrap(), None);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn conversations_go_as_a_whole_when_their_last_body_is_old() {
+    fn bodies_of_a_conversation_are_swept_together_by_age() {
         let home = tempfile::tempdir().unwrap();
         let bodies = Bodies::below(home.path());
         bodies.sweep(SystemTime::now()).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_saved_leaves_nothing_behind() {
+    fn a_failed_save_leaves_nothing_behind() {
         let home = tempfile::tempdir().unwrap();
         let bodies = Bodies::below(home.path());
         let path = bodies.path("c", "1", Form::Came);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_removed_keeps_no_other() {
+    fn unremovable_entries_do_not_stop_a_sweep() {
         let home = tempfile::tempdir().unwrap();
         let bodies = Bodies::below(home.path());
         let conversations = ["a", "b", "c", "d"];

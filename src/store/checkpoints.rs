@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_in_the_directory_and_can_be_read() {
+    fn checkpoints_round_trip_within_their_directory() {
         let state = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::below(state.path());
         assert_eq!(checkpoints.read("a").unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_and_replaced_files_are_noticed() {
+    fn removed_and_replaced_files_are_detected() {
         let home = tempfile::tempdir().unwrap();
         let (path, other) = (home.path().join("a"), home.path().join("b"));
         assert!(FileIdentity::of(&path).is_err());

@@ -261,7 +261,7 @@ mod tests {
 
     /// No table is read as a whole, neither once per turn nor once per row.
     #[test]
-    fn rows_are_found_by_their_keys() {
+    fn sweeps_never_scan_a_whole_table() {
         let connection = connection();
         let pages: Vec<String> = TABLES.iter().map(page).collect();
         let statements = TABLES.iter().flat_map(|table| iter::once(table.remove).chain(table.keep));
@@ -277,7 +277,7 @@ mod tests {
 
     /// A turn examines a part of one table, and between two turns whatever waits can be written.
     #[test]
-    fn tables_are_gone_through_in_turns() {
+    fn tables_are_swept_in_bounded_turns_once_a_day() {
         let mut connection = connection();
         let rows = 3 * ROWS_PER_TURN;
         for n in 0..rows {
@@ -326,7 +326,7 @@ mod tests {
 
     /// A text that several decisions share is removed with the last of them.
     #[test]
-    fn texts_go_with_what_refers_to_them() {
+    fn shared_texts_are_removed_with_their_last_decision() {
         let mut connection = connection();
         connection.execute("INSERT INTO replacements (id, leaves) VALUES (x'01', 'text')", []).unwrap();
         for (chain, at_ms) in [("1", 5), ("2", 15)] {

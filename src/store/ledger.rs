@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_beside_the_one_who_writes_and_after() {
+    fn rows_can_be_read_beside_a_writer_and_without_one() {
         let home = tempfile::tempdir().unwrap();
         let store = write(home.path(), vec![row(30), row(10), row(20)]);
         let books = Books::open(&home.path().join(FILE_NAME)).unwrap().unwrap();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_takes_nothing_else_from_what_was_spent() {
+    fn damaged_records_do_not_affect_the_spent_sums_of_others() {
         let home = tempfile::tempdir().unwrap();
         let spent = |id: &str, record: &str| LedgerRow {
             id: id.to_owned(),
@@ -447,7 +447,7 @@ mod tests {
     /// A record is found by the id of its answer in its conversation, if it is one of the newest; a damaged one is not
     /// found.
     #[test]
-    fn a_record_is_found_by_its_answer() {
+    fn a_recent_record_is_found_by_its_answer_id() {
         let home = tempfile::tempdir().unwrap();
         let told = |at_ms: i64, conversation: &str, record: &str| LedgerRow {
             conversation: conversation.to_owned(),
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_listed_with_when_they_were_last_used() {
+    fn outputs_are_listed_with_their_last_use() {
         let home = tempfile::tempdir().unwrap();
         let saves = vec![Save { id: "00".to_owned(), text: String::new() }];
         drop(write_all(home.path(), Batch { saves, at_ms: 5, ..Batch::default() }));
@@ -530,7 +530,7 @@ mod tests {
     /// Equal results are sent as different texts in different conversations: unless a decision is known to be the right
     /// one, none is returned.
     #[test]
-    fn a_decision_is_that_of_its_own_history() {
+    fn decisions_are_found_by_their_history_or_if_unambiguous() {
         let digest = |name: &str| Digest::of(&[name.as_bytes()]);
         let hex = |name: &str| digest(name).to_string();
         let stored = |chain: &str, (part, since): (u32, &str), content: &str, text: &str| {
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_to_meanwhile_is_not_believed() {
+    fn a_ledger_changed_while_being_read_is_an_error() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(FILE_NAME);
         drop(write(home.path(), vec![row(10)]));
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_file_yet_is_read_through_a_link_too() {
+    fn the_wal_is_read_through_a_symlink_too() {
         let home = tempfile::tempdir().unwrap();
         let store = write(home.path(), vec![row(10)]);
         let link = home.path().join("link");
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ledger_is_told_apart() {
+    fn missing_newer_older_and_foreign_ledgers_are_distinguished() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join(FILE_NAME);
         assert!(Books::open(&path).unwrap().is_none());

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_are_harmless_and_distinct() {
+    fn log_file_names_are_safe_and_distinct() {
         for (conversation, start) in [
             ("0198-ab_c", "0198-ab_c.jsonl"),
             ("../../etc/passwd", "etcpasswd~"),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fills_up_leaves_whole_lines() {
+    fn a_full_disk_leaves_only_whole_lines() {
         for (room, left) in [(0, ""), (2, ""), (3, "ab\n"), (5, "ab\n"), (6, "ab\ncd\n")] {
             let mut full = Full { text: Vec::new(), room };
             let cut = write_whole(&mut full, b"ab\ncd\nef\n").unwrap_err();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_written_last_is_taken_back() {
+    fn a_partial_write_is_taken_back_only_at_the_end_of_the_file() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("c.jsonl");
         for (text, half, expected) in [
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_gone_is_begun_again() {
+    fn a_removed_log_is_created_again() {
         let home = tempfile::tempdir().unwrap();
         let (dir, path) = (home.path().join("logs"), home.path().join("logs/c.jsonl"));
         let mut logs = Logs::new(dir.clone());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_does_not_swallow_the_next_record() {
+    fn a_partial_line_does_not_swallow_the_next_record() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("c.jsonl");
         for (before, between, expected) in [
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_written_is_not_half_a_line() {
+    fn a_line_still_being_written_is_not_torn() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("c.jsonl");
         for (name, before, meanwhile, expected) in [

@@ -118,7 +118,7 @@ mod tests {
     use crate::store::LedgerRow;
 
     #[test]
-    fn what_was_dropped_at_about_one_time_is_one_gap() {
+    fn records_dropped_close_in_time_are_one_gap() {
         let missing = Missing::default();
         for (at_ms, records) in [(1_000, 1), (1_999, 2), (2_000, 1), (9_000, 0), (5_000, 1)] {
             missing.add(&Batch { ledger: vec![LedgerRow::default(); records], at_ms, ..Batch::default() });

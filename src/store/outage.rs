@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_at_every_doubling_and_their_end_once() {
+    fn failures_are_logged_at_every_doubling_and_their_end_once() {
         let many = |kind, seconds, times| vec![(kind, seconds); times];
         for (what, expected) in [
             (many('.', 60, 3), &[][..]),

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn saved_texts_come_back_and_only_to_their_id() {
+    fn saved_texts_are_read_only_by_their_exact_id() {
         let home = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(home.path().join("a/b"));
         let id = "0123456789abcdef0123456789abcdef";
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_listed_and_nothing_else() {
+    fn only_output_files_are_listed() {
         let home = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(home.path().join("outputs"));
         assert!(outputs.sizes().unwrap().is_empty());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_saved_leaves_nothing_behind() {
+    fn a_failed_save_leaves_nothing_behind() {
         let home = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(home.path());
         let id = "0123456789abcdef0123456789abcdef";
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_private() {
+    fn output_files_are_private() {
         use std::os::unix::fs::PermissionsExt as _;
         let home = tempfile::tempdir().unwrap();
         let outputs = Outputs::new(home.path().join("outputs"));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_first_decides() {
+    fn a_commit_is_either_claimed_or_withdrawn() {
         let (duty, stored) = promise();
         assert!(duty.claim() && duty.claim() && !duty.is_withdrawn());
         drop(stored);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_committed_is_waited_for() {
+    fn a_claimed_commit_is_waited_for_beyond_the_patience() {
         let patience = Duration::from_secs(1);
         for (claimed, takes, expected) in [
             (false, 2 * patience, Err(CommitError::TimedOut)),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_has_ended_stores_nothing() {
+    fn a_commit_fails_if_its_writer_has_ended() {
         let (duty, stored) = promise();
         drop(duty);
         assert!(matches!(run(stored), Err(CommitError::Gone)));

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn takes_what_was_queued_in_order_and_ends_with_the_inlet() {
+    fn items_are_taken_in_order_until_the_inlet_is_dropped() {
         let ((inlet, outlet), mut taken) = (queue(3), vec![9]);
         for (item, urgent) in [(1, false), (2, true), (3, false)] {
             assert_eq!(inlet.push(item, urgent), Ok(()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_queued_for_a_worker_that_is_gone() {
+    fn nothing_is_queued_after_the_outlet_is_dropped() {
         let (inlet, outlet) = queue(3);
         let waited_for = Arc::new(());
         inlet.push(Arc::clone(&waited_for), true).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_worker_gets_every_item_of_every_thread() {
+    fn a_worker_gets_all_items_in_order_per_sender() {
         const EACH: usize = 500;
         let (inlet, outlet) = queue(usize::MAX);
         let worker = std::thread::spawn(move || {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_goes_first() {
+    fn the_least_recently_used_values_are_evicted_by_weight() {
         check(&[], &[]);
         check(&["aaaa", "bbbb"], &["aaaa", "bbbb"]);
         check(&["aaaa", "bbbb", "cccc"], &["bbbb", "cccc"]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_and_put_in_once() {
+    fn values_are_inserted_once_and_removed_once() {
         let memory: Recent<String, u8> = Recent::of_entries(2);
         assert_eq!(memory.get_or_insert("a".to_owned(), 1), 1);
         assert_eq!(memory.get_or_insert("a".to_owned(), 2), 1);

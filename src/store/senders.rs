@@ -96,7 +96,7 @@ mod tests {
     /// Whatever number of threads has sent a history, as many are read, and the newest and the session's own are among
     /// them.
     #[test]
-    fn the_number_of_threads_does_not_matter() {
+    fn lookup_cost_does_not_depend_on_the_number_of_threads() {
         let steps = |connection: &Connection| -> Vec<i32> {
             let steps = |statement| {
                 connection.prepare_cached(statement).unwrap().reset_status(StatementStatus::VmStep)
@@ -124,7 +124,7 @@ mod tests {
 
     /// Whose threads are returned, of a hundred that have sent a history.
     #[test]
-    fn those_in_use_are_found() {
+    fn the_newest_threads_and_those_of_the_session_are_found() {
         let connection = Connection::open_in_memory().unwrap();
         schema::prepare(&connection).unwrap();
         let shared = crowd(&connection, 100);

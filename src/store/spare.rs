@@ -87,7 +87,7 @@ mod tests {
 
     /// Others read and write in the meantime, and after a crash the work is resumed where it was.
     #[test]
-    fn the_file_becomes_shorter_step_by_step() {
+    fn the_file_shrinks_in_steps_beside_other_writers() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("s.db");
         let mut connection = open(&path);
@@ -118,7 +118,7 @@ mod tests {
 
     /// The file is not rewritten for that: free pages are reused.
     #[test]
-    fn a_store_of_an_older_version_keeps_its_pages() {
+    fn a_store_without_incremental_vacuum_is_not_shrunk() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("s.db");
         Connection::open(&path)
@@ -134,7 +134,7 @@ mod tests {
 
     /// What is freed and filled again every hour is not given back in between.
     #[test]
-    fn what_is_soon_needed_again_stays() {
+    fn moderate_free_space_is_kept_for_reuse() {
         let home = tempfile::tempdir().unwrap();
         let connection = open(&home.path().join("s.db"));
         fill(&connection);

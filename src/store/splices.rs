@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splices_come_back_as_they_were() {
+    fn splices_round_trip_and_invalid_ones_are_refused() {
         let splice = |layout| Splice {
             rule: "note".into(),
             drops: [(1, 4), (6, 9)].into(),

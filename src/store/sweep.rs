@@ -268,7 +268,7 @@ mod tests {
 
     /// The rest is what cannot be removed, and what no turn has reached yet.
     #[test]
-    fn outputs_go_in_turns() {
+    fn outputs_are_swept_in_bounded_turns() {
         let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
         let ids: Vec<String> = (0..2 * FILES_PER_TURN + 2).map(|n| format!("{n:032x}")).collect();
         for (at, id) in ids.iter().enumerate() {
@@ -302,7 +302,7 @@ mod tests {
 
     /// A turn ends behind so many that are in use, too.
     #[test]
-    fn few_old_outputs_are_found_in_turns() {
+    fn old_outputs_among_many_in_use_are_found_in_bounded_turns() {
         let Rig { home: _home, mut connection, outputs, .. } = Rig::new();
         let all = 2 * OUTPUTS_PER_TURN + 1;
         for at in 0..all {
@@ -319,7 +319,7 @@ mod tests {
 
     /// What a dead process has begun is removed, and nothing else that is not listed.
     #[test]
-    fn drafts_go_when_they_are_old() {
+    fn old_partial_files_are_swept() {
         let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
         let id = "0123456789abcdef0123456789abcdef";
         outputs.save(id, "text").unwrap();
@@ -344,7 +344,7 @@ mod tests {
 
     /// Records are removed a few at a time, beginning with the commit that asks for it.
     #[test]
-    fn records_go_in_turns() {
+    fn records_are_swept_in_bounded_turns() {
         let Rig { home: _home, mut connection, outputs, logs } = Rig::new();
         let all = 3 * RECORDS_PER_TURN + 2;
         for n in 0..all {
@@ -371,7 +371,7 @@ mod tests {
     /// Logs are removed together with the records, whatever else is in their folder, and are created again when their
     /// conversation continues.
     #[test]
-    fn logs_go_in_turns() {
+    fn logs_are_swept_in_bounded_turns() {
         let Rig { home, mut connection, outputs, mut logs } = Rig::new();
         let mut sweep = Sweep::default();
         let count = || fs::read_dir(home.path().join("logs")).map_or(0, Iterator::count);

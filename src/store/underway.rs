@@ -563,7 +563,7 @@ mod tests {
     /// Records in the order of booking, those that a gateway was about to log when it was killed, and what the log of
     /// `a` had before, has now, and has after the next start.
     #[test]
-    fn what_a_killed_gateway_has_not_logged_is_logged_once() {
+    fn unlogged_records_of_a_killed_gateway_are_logged_once() {
         for (name, booked, underway, before, now, expected) in [
             ("nothing lacks", "a1 a2", "a2", Some("a1"), Some("a1 a2"), Some("a1 a2")),
             ("the last one", "a1 a2", "a2", Some("a1"), Some("a1"), Some("a1 a2")),
@@ -624,7 +624,7 @@ mod tests {
 
     /// People may move a log away as soon as a record is there: it is not underway any more.
     #[test]
-    fn what_is_logged_does_not_come_back() {
+    fn logged_records_are_not_recovered_again() {
         type End = fn(&Bench, Underway);
         let crossed_out: End = |_, mut gateway| gateway.cross_out();
         let closed: End = |_, mut gateway| {
@@ -660,7 +660,7 @@ mod tests {
 
     /// What lacks columns cannot be booked.
     #[test]
-    fn what_an_older_gateway_has_noted_is_only_logged() {
+    fn unstored_records_noted_by_an_older_gateway_are_dropped() {
         let mut bench = Bench::new("a1", None);
         drop(bench.begin("a1 a2"));
         let noted = fs::read_to_string(bench.file(0)).unwrap();
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_behind_those_that_wait() {
+    fn recovered_records_are_logged_after_waiting_ones() {
         let mut bench = Bench::new("a1 a2 a3", None);
         unlogged::put(&bench.connection, rows("a1 a2").iter()).unwrap();
         drop(bench.begin("a2 a3"));
@@ -678,7 +678,7 @@ mod tests {
 
     /// What a gateway that lives has not logged yet is left to it, however long it takes.
     #[test]
-    fn only_what_killed_gateways_leave_is_logged() {
+    fn only_records_of_killed_gateways_are_recovered() {
         for (name, killed, expected) in [
             ("all live", [false, false, false], "a1"),
             ("one is killed", [false, true, false], "a1 a2"),
@@ -697,7 +697,7 @@ mod tests {
 
     /// Whoever closes a file leaves none, and does not hide another's behind it.
     #[test]
-    fn closed_files_are_removed() {
+    fn closed_underway_files_are_removed() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
         let (first, second, third) = (bench.open(), bench.open(), bench.begin("a2"));
         first.close();
@@ -715,7 +715,7 @@ mod tests {
 
     /// What is crossed out no more would come back.
     #[test]
-    fn a_file_that_cannot_be_crossed_out_is_given_up_and_that_is_told() {
+    fn an_underway_file_that_cannot_be_cleared_is_removed_with_a_warning() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
         let mut gateway = bench.begin("a1");
         gateway.file.as_mut().unwrap().file = File::open(bench.file(0)).unwrap();
@@ -730,7 +730,7 @@ mod tests {
 
     /// Even if its file could not be removed, what was taken over does not come back.
     #[test]
-    fn what_is_taken_over_is_crossed_out() {
+    fn an_underway_file_is_cleared_when_taken_over() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
         drop(bench.begin("a2"));
         let file = File::open(bench.file(0)).unwrap();
@@ -741,7 +741,7 @@ mod tests {
 
     /// Gateways with one database may have a folder of logs each.
     #[test]
-    fn what_belongs_to_another_folder_is_left_to_a_gateway_with_that_one() {
+    fn records_for_another_log_folder_are_left_to_its_gateway() {
         let mut bench = Bench::new("a1", None);
         drop(bench.begin("a1"));
         let (database, other) = (bench.home.path().join("db"), bench.home.path().join("other"));
@@ -752,7 +752,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_something_else_says_nothing() {
+    fn invalid_underway_files_are_ignored_and_emptied() {
         let mut bench = Bench::new("a1", None);
         drop(bench.begin("a1"));
         let noted = fs::read_to_string(bench.file(0)).unwrap();
@@ -779,7 +779,7 @@ mod tests {
 
     /// If nothing can be put into the database now, the file stays for the next start, and this one takes another.
     #[test]
-    fn what_cannot_be_taken_over_is_kept() {
+    fn an_underway_file_that_cannot_be_taken_over_is_kept() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
         drop(bench.begin("a2"));
         let full = "CREATE TRIGGER full BEFORE INSERT ON unlogged BEGIN SELECT RAISE(ABORT, 'full'); END";
@@ -794,7 +794,7 @@ mod tests {
 
     /// A file that cannot be opened or locked hides none behind it.
     #[test]
-    fn a_file_that_cannot_be_opened_is_left_out() {
+    fn unusable_underway_files_are_skipped_with_a_warning_if_all_are() {
         for (name, blocked, expected, told) in [("one", 1, Some("a1"), false), ("all", MAX_FILES, None, true)]
         {
             let mut bench = Bench::new("a1", None);
@@ -817,7 +817,7 @@ mod tests {
 
     /// A log that cannot be read keeps nothing else from being logged, and is looked at again when it can be written.
     #[test]
-    fn a_log_that_cannot_be_read_is_looked_at_again() {
+    fn an_unreadable_log_is_examined_again_once_readable() {
         let mut bench = Bench::new("a1 a2 b1", Some("a1"));
         drop(bench.begin("a2 b1"));
         let away = bench.dir().join("away");

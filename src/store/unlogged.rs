@@ -312,7 +312,7 @@ mod tests {
 
     /// A log of which another is written is caught up with, and so is one that goes on itself, in order.
     #[test]
-    fn what_cannot_be_logged_is_logged_when_that_is_possible() {
+    fn unlogged_records_are_logged_in_order_once_possible() {
         for then in [&["b1"][..], &["a3"], &["a3", "b1"]] {
             let mut bench = Bench::new();
             bench.block();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_logged_after_a_restart() {
+    fn waiting_records_are_logged_after_a_restart() {
         let mut bench = Bench::new();
         bench.block();
         bench.log(&["a1", "b1"]);
@@ -349,7 +349,7 @@ mod tests {
 
     /// A gateway may die when it has logged what waits and has not taken it out.
     #[test]
-    fn nothing_is_logged_twice() {
+    fn records_logged_before_a_crash_are_not_logged_twice() {
         let mut bench = Bench::new();
         bench.block();
         bench.log(&["a1", "a2", "a3"]);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_cannot_be_written_keeps_no_other() {
+    fn an_unwritable_log_does_not_delay_others() {
         let mut bench = Bench::new();
         bench.block();
         bench.log(&["a1", "b1", "c1"]);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_done_in_turns() {
+    fn waiting_records_are_logged_in_bounded_turns() {
         let mut bench = Bench::new();
         bench.block();
         let lines: Vec<String> = (0..2 * LINES_PER_TURN + 2).map(|n| format!("a{n}")).collect();

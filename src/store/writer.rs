@@ -569,7 +569,7 @@ mod tests {
 
     /// However late a batch is withdrawn, it is either known to be stored or it is not stored.
     #[test]
-    fn what_is_withdrawn_is_not_stored() {
+    fn a_batch_withdrawn_at_any_time_is_not_stored() {
         let stored = |worker: &Worker| {
             ["decisions", "replacements"].map(|table| -> u32 {
                 let count = format!("SELECT COUNT(*) FROM {table}");
@@ -750,7 +750,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_after_the_end_shares_one_wait() {
+    fn writes_after_closing_share_one_time_limit() {
         let seconds = Duration::from_secs;
         for (closed_for, expected) in [(None, 10), (Some(0), 10), (Some(4), 6), (Some(10), 0), (Some(99), 0)]
         {
@@ -763,7 +763,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_is_no_warning() {
+    fn a_lost_race_is_logged_at_debug_and_other_errors_as_warnings() {
         for (error, level, expected) in [
             (CommitError::Raced, Level::INFO, ""),
             (

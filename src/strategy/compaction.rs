@@ -141,7 +141,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn summaries_are_asked_for_in_many_words() {
+    fn known_summary_prompts_are_recognised() {
         for asked in [
             "Your urgent task is to create a comprehensive detailed summary of the conversation so far, paying",
             "Provide a detailed summary of our conversation above.",
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_begin_in_many_words() {
+    fn known_summary_openings_are_recognised() {
         for begins in [
             "The conversation so far has been compacted to free up context. What follows is your own working summary",
             "(Earlier messages in this conversation have been compacted to free up context, summarized below)",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_recognised_by_their_words() {
+    fn compactions_are_recognised_by_client_prompts() {
         let user = |text: &str| format!(r#"{{"role":"user","content":{}}}"#, serde_json::json!(text));
         let answer = r#"{"role":"assistant","content":"well"}"#;
         let far = "x ".repeat(SEARCHED);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_on_any_processor() {
+    fn both_search_implementations_find_all_phrases() {
         let far = "anchor <state ".repeat(30);
         for words in [ASKED, CONTINUED] {
             for finder in [Finder::new(words), Finder::automaton(words)] {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_are_asked_in_their_own_words() {
+    fn compaction_requests_to_providers_are_recognised() {
         let talk = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b"}"#;
         for (dialect, body, expected) in [
             (
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_compact_by_themselves() {
+    fn clients_that_compact_are_recognised() {
         for client in ["claude-cli/2.1.197", "codex_cli_rs/0.50", "opencode/1.0", "SomeCLI/0.56"] {
             assert!(is_done_by(client), "{client}");
         }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_made_again_and_again() {
+    fn identical_calls_in_a_row_are_a_doom_loop() {
         let read = r#"read:{"path":"config.json","from":1}=same"#;
         let turned = r#"read:{ "from" : 1, "path":"config\u002ejson" }=same"#;
         let other = r#"read:{"path":"other.json","from":1}=same"#;
@@ -131,7 +131,7 @@ mod tests {
 
     /// Other calls with the same id have other results.
     #[test]
-    fn results_of_calls_whose_ids_are_used_again() {
+    fn results_in_a_doom_loop_are_compared_though_ids_are_reused() {
         let body = |words: &[&str]| {
             let messages: Vec<String> = words.iter().map(|word| message(0, word, "openai-chat")).collect();
             Bytes::from(format!(r#"{{"model":"m","messages":[{}]}}"#, messages.join(",")))

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_in_every_way() {
+    fn estimates_of_one_text_by_every_method() {
         for (estimate, expected) in [
             (Estimate::Usage, [0, 0, 0]),
             (Chars4Round, [3, 1, 1]),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_results_and_media() {
+    fn estimates_of_calls_results_and_media() {
         let call = Message {
             role: "assistant",
             extras: &["call_1", "function", "get_weather", r#"{"city":"Berlin"}"#],

@@ -145,7 +145,7 @@ mod tests {
     /// Answers that tell that some of the history was there (`*`), most of all bytes (`+`) or nothing (`-`), and
     /// requests that leave; and how many more are to rest then.
     #[test]
-    fn who_finds_nothing_rests_for_longer_each_time() {
+    fn rests_grow_with_each_fruitless_try() {
         for (told, tries, expected) in [
             ("", 1, 0),
             ("+", 1, 0),

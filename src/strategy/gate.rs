@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suffix_with_the_largest_gain() {
+    fn the_cut_is_the_suffix_with_the_largest_gain() {
         // From the last one on: 2,000 bytes behind it, less 90. From the first on: 4,000 less 270.
         for (rents, alpha, from) in [
             ([0.0, 0.0, 0.0], 1.0, None),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn reason_names_are_distinct() {
         let mut names: Vec<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
         names.sort_unstable();
         names.dedup();

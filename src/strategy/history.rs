@@ -458,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_by_any_spelling() {
+    fn paths_match_as_suffixes_at_segment_boundaries() {
         for (a, b, same) in [
             ("src/a.rs", "src/a.rs", true),
             ("/w/src/a.rs", "src/a.rs", true),
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn views_that_cover_others() {
+    fn a_view_covers_another_of_the_same_file_and_revision_by_its_lines() {
         const END: u32 = u32::MAX;
         let view = |(path, revision, lines): (&str, &str, (u32, u32))| View {
             revision: revision.into(),
@@ -506,7 +506,7 @@ mod tests {
 
     /// A file with some lines, and a later view of it; whether that leaves nothing of the first that is needed.
     #[test]
-    fn views_that_say_the_same() {
+    fn a_view_is_superseded_if_its_lines_are_seen_again() {
         const FILE: &str = "fn the_first_one() {}\nfn the_second_one() {}\nfn the_third_one() {}\n";
         const STUB: &str = "File unchanged since last read, see the earlier result.";
         let image = |has_media| Outcome { has_media, ..Outcome::default() };
@@ -589,7 +589,7 @@ mod tests {
 
     /// A failed edit leaves what was read as it is, and no edit changes a revision.
     #[test]
-    fn what_was_not_changed_is_not_stale() {
+    fn a_failed_edit_or_a_fixed_revision_does_not_make_a_view_stale() {
         for (all_or_nothing, is_error, revision, expected) in [
             (true, false, "", true),
             (true, true, "", false),
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn later_calls_say_something_about_earlier_results() {
+    fn later_calls_mark_earlier_results_as_edited_or_superseded() {
         const ALL: (u32, u32) = (1, u32::MAX);
         for (calls, expected) in [
             (&[(Class::View, "a.rs", ALL)][..], &["1-1 x0 "][..]),

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_little_as_is_enough_else_as_much_as_may_go() {
+    fn the_smallest_sufficient_cut_else_the_largest_is_chosen() {
         let place = |frees, turns| Place { frees, turns };
         let places = [
             place(100, Some(4)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_give_first() {
+    fn the_largest_sizes_are_reduced_first() {
         for (sizes, wanted, floor, expected) in [
             (&[100, 50, 10][..], 20, 10, &[80, 50, 10][..]),
             (&[100, 50, 10], 60, 10, &[45, 45, 10]),

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_stand_in_others() {
+    fn repeated_texts_are_recognised_in_other_layouts() {
         let all = code(1..=100, plain);
         let part = code(40..=60, plain);
         let changed =
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines() {
+    fn texts_are_split_at_real_or_escaped_line_ends() {
         for (text, expected) in [
             ("", &[""][..]),
             ("a\nb", &["a", "b"]),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_few_and_far_between() {
+    fn samples_are_at_most_eight_evenly_spaced_lines() {
         let taken = |count: u32| {
             let all = Lines::of(&code(1..=count, plain));
             let sample = all.sample();

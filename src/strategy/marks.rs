@@ -446,7 +446,7 @@ mod tests {
 
     /// What the provider marks itself is the last block that can carry a mark, of those that are sent.
     #[test]
-    fn clients_mark_the_end_in_two_ways() {
+    fn client_marks_are_found_on_blocks_and_the_request() {
         const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
         let text = |mark: &str| format!(r#"{{"type":"text","text":"a"{mark}}}"#);
         let thinking = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_live_as_long_as_they_are_marked() {
+    fn cache_entries_expire_unless_marked_again() {
         let mut entries = Entries::default();
         entries.sent([at(1), at(5)].into_iter(), 0);
         entries.sent([at(9)].into_iter(), 100_000);
@@ -498,7 +498,7 @@ mod tests {
     /// behind a `.`; and what becomes of the history with each: it is written (`w`), it is not (`-`), or what was
     /// written is there to be read (`r`).
     #[test]
-    fn histories_are_written_where_that_was_for_something_of_late() {
+    fn histories_are_marked_if_recent_writes_were_read() {
         for (requests, expected) in [
             ("AAAAAA", "wrrrrr"),
             ("ABCDEFGH", "w-------"),
@@ -545,7 +545,7 @@ mod tests {
     /// What a cheap model's requests have cost is little at a dear one's price; where no price is known, it stays as it
     /// is.
     #[test]
-    fn stakes_are_counted_at_the_price_of_the_model_that_is_asked() {
+    fn stakes_are_converted_to_the_price_of_the_requested_model() {
         let mut stake = Stake { plain: 1_000.0, spent: 100.0, ..Stake::default() };
         for (name, price, plain, spent) in [
             ("no price yet", None, 1_000.0, 100.0),
@@ -563,7 +563,7 @@ mod tests {
 
     /// What is told of a request's last mark says how much of it is there later on, whatever else is read.
     #[test]
-    fn what_was_written_is_there_or_not() {
+    fn missing_bytes_are_derived_from_reported_reads() {
         let mut entries = Entries::default();
         let marked = |entries: &mut Entries, parts: &[u32]| entries.sent(parts.iter().copied().map(at), 0);
         marked(&mut entries, &[3, 1]);
@@ -596,7 +596,7 @@ mod tests {
     /// Who reads as much as was ever told of a request has some of the history; who reads less may have no more than
     /// what stands in front of it, and so may who does not tell what is written.
     #[test]
-    fn what_is_read_of_a_history_is_told_from_instructions() {
+    fn reads_of_the_history_are_distinguished_from_reads_of_instructions() {
         let mut entries = Entries::default();
         for (name, prelude, read, written, expected) in [
             ("no writes reported", 1, 700, 0, None),
@@ -627,7 +627,7 @@ mod tests {
 
     /// A clock in the instructions leaves nothing of what stood behind the last hour's.
     #[test]
-    fn entries_belong_to_a_prelude() {
+    fn cache_entries_are_kept_per_prelude() {
         let mut entries = Entries::default();
         for (prelude, expected) in [(1, None), (2, None), (1, Some(at(3))), (3, None), (2, Some(at(3)))] {
             entries.behind(prelude);
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_bounded() {
+    fn cache_entries_are_bounded() {
         let mut entries = Entries::default();
         entries.sent((0..200).map(at), 0);
         assert_eq!((entries.all.len(), entries.before(at(300), 0, 300_000)), (MOST_ENTRIES, Some(at(199))));

@@ -377,7 +377,7 @@ mod tests {
 
     /// Sees instructions one after another, and returns what is known with the last of them.
     #[test]
-    fn boundaries_are_learned() {
+    fn the_stable_part_of_instructions_is_learned() {
         let rules = "one rule\n".repeat(100);
         let text = |tail: &str| format!("{rules}{tail}");
         let whole = Some(None);
@@ -419,7 +419,7 @@ mod tests {
 
     /// What precedes the instructions is part of what the provider caches.
     #[test]
-    fn other_tools_are_another_entry() {
+    fn instructions_behind_other_tools_are_another_cache_entry() {
         let mut systems = Systems::default();
         let text = "a rule\n".repeat(100);
         let mut see = |rest: &[&[u8]], text: &str, now_ms| {
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn one_writes_and_others_read() {
+    fn one_request_writes_instructions_and_later_ones_read() {
         use Expected::{Nothing, Reads, Writes};
         use Step::{Failed, Kept, Refused, Sees, Taken};
         let after_write = |steps: &[(u64, Step)]| [&written(0), steps].concat();
@@ -566,7 +566,7 @@ mod tests {
 
     /// A sender whose entries are written in vain writes no more of them until one would have been read.
     #[test]
-    fn what_is_not_read_is_not_written() {
+    fn a_sender_whose_writes_are_not_read_stops_writing() {
         use Expected::{Nothing, Reads};
         use Step::{Failed, Kept, Read, Sees, Short};
         let held = || [lost(4), refused_second(4_000)].concat();
@@ -604,7 +604,7 @@ mod tests {
 
     /// A provider that caches nothing is found out, and tried again a day later.
     #[test]
-    fn what_is_not_there_is_not_counted_on() {
+    fn a_provider_that_keeps_nothing_is_tried_again_a_day_later() {
         use Expected::Reads;
         use Step::{Beside, Kept, Read, Sees, Written};
         for (name, steps) in [
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_senders_and_entries_are_bounded() {
         let mut systems = Systems::default();
         for at in 0..6000_u32 {
             let text = format!("{at}\n{}", "a rule\n".repeat(100));

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_and_their_bounds() {
+    fn zones_begin_at_their_bounds() {
         for (prompt, zone) in [
             (63_999, Zone::Green),
             (64_000, Zone::Yellow),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn reserves() {
+    fn output_and_estimate_reserves_reduce_the_usable_window() {
         for (max_output, own, usable) in [
             (None, None, 195_904),
             (Some(1_000), None, 195_904),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_go() {
+    fn the_excess_is_what_exceeds_the_target_once_triggered() {
         let settings = Settings { trigger: 0.75, ..Settings::default() };
         assert_eq!(gauge(95_999, 128_000).excess(&settings), 0);
         assert_eq!(gauge(100_000, 128_000).excess(&settings), 23_200);
@@ -375,7 +375,7 @@ mod tests {
 
     /// Windows as far as known from the catalogue, the request and the user.
     #[test]
-    fn which_window_counts() {
+    fn the_window_is_the_smaller_of_known_and_configured_or_guessed() {
         for (known, max_output, size, guess, expected) in [
             (Some(200_000), None, None, false, Some(200_000)),
             (Some(200_000), Some(32_768), Some(64_000), true, Some(64_000)),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_for_the_history() {
+    fn the_history_budget_is_the_window_less_the_other_regions() {
         for (window, others, expected) in [
             (200_000, [8_000, 2_000, 12_000, 32_000], 146_000),
             (200_000, [0; 4], 200_000),
@@ -415,7 +415,7 @@ mod tests {
 
     /// The first prompt at which an event is due, and what it aims at.
     #[test]
-    fn triggers_and_targets() {
+    fn triggers_and_targets_follow_the_settings() {
         let usual = Settings { trigger: 0.75, target: 0.5, ..Settings::default() };
         let of_window = Settings { of: Whole::Window, ..usual };
         let sized = Settings { size: Some(64_000), ..of_window };
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn spikes() {
+    fn a_step_far_above_the_usual_is_a_spike() {
         let mut velocity = Velocity::default();
         for (tokens, expected, spike) in [
             (2000, 0.0, false),
@@ -499,7 +499,7 @@ mod tests {
 
     /// When room was made the level drops, and the thread grows as before.
     #[test]
-    fn room_that_is_made_is_no_growth() {
+    fn making_room_does_not_count_as_growth() {
         let mut velocity = Velocity::default();
         for (tokens, expected) in [
             (10_000, 0.0),
@@ -518,7 +518,7 @@ mod tests {
 
     /// The growth is known after five steps, not counting those that make the prompt shorter.
     #[test]
-    fn how_a_thread_grows() {
+    fn growth_is_known_after_five_growing_steps() {
         let known = |velocity, largest| Some(Growth { velocity, largest });
         for (prompts, expected) in [
             (&[][..], None),
@@ -550,7 +550,7 @@ mod tests {
     /// The first prompt from which on the trigger is near: five steps of the usual size, three of the largest, or a
     /// tenth of what a prompt may have.
     #[test]
-    fn where_the_trigger_is_near() {
+    fn the_trigger_is_near_by_growth_or_a_tenth_of_the_prompt_limit() {
         let usual = Settings::default();
         let (late, of_window) = (Settings { trigger: 1.0, ..usual }, Settings { of: Whole::Window, ..usual });
         for (settings, window, velocity, largest, first) in [

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn who_pays_and_nothing_else() {
+    fn only_credential_and_version_headers_are_kept() {
         let lines = [
             ("x-api-key", "k"),
             ("anthropic-version", "2023-06-01"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_for_its_own_program() {
+    fn subscription_logins_are_not_used_for_own_calls() {
         for (lines, expected) in [
             (&[("authorization", "Bearer sk-proj-1")][..], true),
             (&[("authorization", "Bearer sk-ant-oat01-x")], false),

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_reached_once_an_hour() {
+    fn the_spend_limit_covers_the_last_hour_and_is_reported_once() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let dollars = |amount: &str| Money::from_usd_str(amount).unwrap();

@@ -157,7 +157,7 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
 }
 
 #[test]
-fn what_servers_do() {
+fn server_failures_are_retried_split_or_reported() {
     use Reply::{Asks, Breaks, Closed, CutOff, Hangs, Late, Says, Status};
     let garbage = Says("I would rather not.");
     let failed = |why: &str| Err(why.to_owned());
@@ -205,7 +205,7 @@ fn what_servers_do() {
 }
 
 #[test]
-fn what_is_brought_back() {
+fn a_finished_job_returns_a_summary_of_the_removed_messages() {
     let script = Script::new(&[Reply::Says(GOOD)]);
     let (done, _) = play(job(20, 100_000), &limits(), &script);
     let made = done.outcome.unwrap();
@@ -220,7 +220,7 @@ fn what_is_brought_back() {
 }
 
 #[test]
-fn a_long_history_is_read_in_pieces() {
+fn a_long_history_is_summarised_in_chunks() {
     let script = Script::new(&[Reply::Says(GOOD), Reply::Says(OTHER)]);
     let (done, _) = play(job(60, 8_192), &limits(), &script);
     assert!(done.outcome.is_ok());
@@ -237,7 +237,7 @@ fn a_long_history_is_read_in_pieces() {
 
 /// Calls that are made again count, and none is made that cannot lead to a whole summary.
 #[test]
-fn so_many_calls_are_made_and_no_more() {
+fn calls_including_retries_are_limited() {
     use Reply::{Says, Status};
     let busy = || Status(503, "{}");
     let failed = |why: &str| Err(why.to_owned());
@@ -265,7 +265,7 @@ fn so_many_calls_are_made_and_no_more() {
 
 /// What was read before a piece turned out to be too long is not paid for again.
 #[test]
-fn pieces_that_were_read_stay_read() {
+fn chunks_already_read_are_not_read_again_after_an_overflow() {
     use Reply::{Says, Status};
     let script = Script::new(&[Says(GOOD), Status(400, OVERFLOW), Says(OTHER)]);
     let (done, _) = play(job(60, 8_192), &limits(), &script);
@@ -283,7 +283,7 @@ fn pieces_that_were_read_stay_read() {
 }
 
 #[test]
-fn the_next_summary_goes_on_from_the_last() {
+fn the_next_summary_continues_from_the_last() {
     let script = Script::new(&[Reply::Says(OTHER)]);
     let job =
         Job { previous: Some(("## Done\n- the parser".to_owned(), 21)), generation: 2, ..job(20, 100_000) };
@@ -296,7 +296,7 @@ fn the_next_summary_goes_on_from_the_last() {
 
 /// Every so many summaries are made from the originals, as long as these can be read with the calls that there may be.
 #[test]
-fn a_history_that_is_too_long_for_its_originals_goes_on_from_the_last_summary() {
+fn a_history_too_long_to_reread_continues_from_the_last_summary() {
     for (steps, window, generation, from_originals) in [
         (20, 100_000, 5, true),
         (20, 100_000, 6, false),
@@ -318,7 +318,7 @@ fn a_history_that_is_too_long_for_its_originals_goes_on_from_the_last_summary() 
 }
 
 #[test]
-fn a_summary_that_frees_nothing_is_thrown_away() {
+fn a_summary_without_enough_gain_is_discarded() {
     let script = Script::new(&[Reply::Says(GOOD)]);
     let with = |minimum_gain, bytes| {
         let settings = summary::Settings { minimum_gain, ..Default::default() };
@@ -331,7 +331,7 @@ fn a_summary_that_frees_nothing_is_thrown_away() {
 }
 
 #[test]
-fn money_runs_out() {
+fn calls_stop_at_the_spend_limit() {
     // Three cents for a thousand tokens in, six for a thousand out.
     let script = Script::new(&[Reply::Says("no")]);
     let limits = |usd: &str| Limits { per_hour: Money::from_usd_str(usd).ok(), attempts: 5, ..limits() };
@@ -345,7 +345,7 @@ fn money_runs_out() {
 
 /// What is lost counts by its prompt.
 #[test]
-fn lost_calls_empty_the_purse() {
+fn lost_calls_count_towards_the_spend_limit() {
     let script = Script::new(&[Reply::Breaks]);
     // Some 17 KB of prompt: more than ten cents at three cents for a thousand tokens.
     let limits = Limits { per_hour: Money::from_usd_str("0.05").ok(), attempts: 5, ..limits() };
@@ -355,7 +355,7 @@ fn lost_calls_empty_the_purse() {
 
 /// A job that is cut short leaves behind what it has asked.
 #[test]
-fn what_is_cut_short_is_reported() {
+fn an_aborted_job_reports_its_calls() {
     let (told, ends) = std::sync::mpsc::channel();
     let report: Report = {
         let told = Mutex::new(told);
@@ -381,7 +381,7 @@ fn what_is_cut_short_is_reported() {
 
 /// A thread has one job at a time; nobody waits longer than allowed, and the end of the gateway ends all.
 #[test]
-fn one_job_for_each_thread() {
+fn jobs_are_limited_per_thread_per_history_and_in_number() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", silent.local_addr().unwrap()).parse().unwrap();
     let upstream = Arc::new(Upstream::new(upstream::Settings::new("silent", base)));
@@ -412,7 +412,7 @@ fn one_job_for_each_thread() {
 
 /// Of requests that come at once, one begins the job of their thread, and there are never more jobs than may be.
 #[test]
-fn what_comes_at_once_begins_one_job() {
+fn simultaneous_requests_begin_one_job_per_thread() {
     const ROUNDS: usize = 10_000;
     let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
     let limits = Limits { jobs: ROUNDS, ..limits() };
@@ -455,7 +455,7 @@ fn what_comes_at_once_begins_one_job() {
 
 /// A job that came to nothing is not begun again at once.
 #[test]
-fn failures_are_rested_from() {
+fn a_thread_rests_after_a_failed_job() {
     let refusing = {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", closed.local_addr().unwrap()).parse().unwrap()

@@ -198,7 +198,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn how_long_to_wait() {
+    fn retry_after_headers_are_read() {
         for (name, value, expected) in [
             ("retry-after", "60", Some(60_000)),
             ("retry-after", " 1.5", Some(1500)),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_demand_is_said() {
+    fn required_version_headers_are_sent() {
         const VERSION: &str = "anthropic-version";
         for (dialect, own, expected) in [
             ("anthropic", None, Some("2023-06-01")),

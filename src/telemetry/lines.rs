@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_reads() {
+    fn logging_never_waits_and_reports_lost_lines() {
         let ((has_one, holds), (hold, let_go)) = (sync_channel(1), sync_channel(0));
         let written = Arc::new(Mutex::new(String::new()));
         let held = Held { has_one, let_go, written: Arc::clone(&written) };

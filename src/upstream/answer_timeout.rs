@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_comes_after_the_last_piece_counts() {
+    async fn the_answer_timeout_begins_with_the_last_piece_of_the_request() {
         let (upstream, client) =
             ("no answer in time", "nothing more of the request came from the client in time");
         for (pieces, thinking, expected) in [

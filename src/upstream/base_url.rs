@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_who_listens_there() {
+    fn urls_that_lead_to_a_listener_are_recognised() {
         for (url, address, expected) in [
             ("http://127.0.0.1:9000/v1", "127.0.0.1:9000", true),
             ("http://localhost:9000", "127.0.0.1:9000", true),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn parses() {
+    fn base_urls_are_parsed_or_refused() {
         for (text, expected) in [
             ("http://127.0.0.1:9100", Ok(("http://127.0.0.1:9100", "127.0.0.1:9100"))),
             ("http://h:80/", Ok(("http://h", "h"))),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn joins_byte_for_byte() {
+    fn paths_are_joined_byte_for_byte() {
         for (base, path, expected) in [
             ("http://h", "/v1/messages?beta=true", "http://h/v1/messages?beta=true"),
             ("http://h/gw/a", "/v1//x", "http://h/gw/a/v1//x"),

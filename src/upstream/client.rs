@@ -257,7 +257,7 @@ mod tests {
     struct Outer(#[source] io::Error);
 
     #[test]
-    fn causes_are_told_apart() {
+    fn connection_errors_are_worded_by_their_cause() {
         for (cause, expected) in [
             (io::Error::from(Errno::MFILE), "too many open files for one more connection"),
             (io::Error::from(Errno::NFILE), "too many open files for one more connection"),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_comes_before_its_request_is_one() {
+    async fn an_answer_that_precedes_the_request_is_received() {
         const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
         const LARGE: &[u8] = &[b'x'; 8 << 20];
         for body in [b"", &b"{}"[..], LARGE] {
@@ -199,7 +199,7 @@ mod tests {
 
     /// Nothing is awaited between the close and the check, so the runtime has not heard of the close.
     #[tokio::test]
-    async fn a_kept_connection_is_not_open_once_the_system_knows_of_its_end() {
+    async fn a_kept_connection_closed_by_the_server_is_not_open() {
         const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         for last in [&b""[..], b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

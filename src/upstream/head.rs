@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_waited_for() {
+    fn an_overlong_line_is_passed_on() {
         let long = [HTTP_1_1, &vec![b'x'; MAX_LINE_BYTES]].concat();
         assert_eq!(output(&long).len(), long.len());
     }

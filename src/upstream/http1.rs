@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_where_they_are_named() {
+    fn the_keep_alive_timeout_is_read() {
         for (value, expected) in [
             ("timeout=5", Some(5)),
             ("max=100, Timeout = 20", Some(20)),

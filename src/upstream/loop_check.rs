@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_that_come_round() {
+    fn connections_to_an_own_listener_are_recognised() {
         for (from, to, listener, expected) in [
             ("127.0.0.1:4", "127.0.0.1:90", "127.0.0.1:90", true),
             ("127.0.0.1:4", "127.0.0.1:91", "127.0.0.1:90", false),

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proxies_are_named_by_urls() {
+    fn proxy_urls_are_parsed_or_refused() {
         let basic = |text| Some(HeaderValue::from_static(text));
         let raw = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
         for (text, expected) in [
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn no_password_is_shown() {
+    fn proxy_passwords_are_not_shown() {
         for text in ["http://me:secret@proxy", "socks5://me:secret@proxy"] {
             let proxy: Proxy = text.parse().unwrap();
             assert!(!format!("{proxy} {proxy:?}").contains("secret"), "{text}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_proxies_as_it_does_for_others() {
+    fn proxy_variables_are_interpreted_as_usual() {
         let variables = |text: &str| {
             let mut variables = Variables::default();
             for (name, value) in text.split(' ').filter_map(|pair| pair.split_once('=')) {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_have_their_ports() {
+    fn addresses_get_their_default_port() {
         for (address, expected) in [
             ("http://a/x?y", "http://a:80/x?y"),
             ("https://a/", "https://a:443/"),

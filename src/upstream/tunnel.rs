@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_told_apart() {
+    fn connect_answers_are_parsed_or_refused() {
         for (head, expected) in [
             ("", Ok(None)),
             ("HTT", Ok(None)),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_is_always_told() {
+    fn connect_requests_always_name_the_port() {
         for (address, expected) in [
             ("https://api.test/", "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n"),
             ("https://[fd00::7]:81/", "CONNECT [fd00::7]:81 HTTP/1.1\r\nHost: [fd00::7]:81\r\n\r\n"),

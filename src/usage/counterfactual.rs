@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_is_billed_as_the_rest_is() {
+    fn unsent_tokens_are_billed_in_proportion_to_sent_ones() {
         for (what, real, sent, original, expected) in [
             ("the same", billed(3, 5, 7), said(1, 2, 3), said(1, 2, 3), billed(3, 5, 7)),
             ("as modelled", billed(900, 100, 0), said(900, 100, 0), said(1400, 100, 0), billed(1400, 100, 0)),
@@ -324,7 +324,7 @@ mod tests {
     /// With it comes a result that is cut in what was sent, and would have been read by nobody before: more would be
     /// unread of the original than there is of what was sent.
     #[test]
-    fn what_an_event_leaves_says_little_of_the_original() {
+    fn cache_misses_after_an_event_say_little_about_the_untouched_prompt() {
         for (what, real, sent, original, expected) in [
             (
                 "a head that is too short to be kept",
@@ -361,7 +361,7 @@ mod tests {
 
     /// What has no mark is read from no cache, however much more was read of what was sent with one than was expected.
     #[test]
-    fn what_is_not_marked_is_not_read() {
+    fn unmarked_untouched_prompts_read_no_cache() {
         let unmarked = |uncached| CacheUse { uncached, is_unmarked: true, ..CacheUse::default() };
         for (what, real, sent, original, expected) in [
             ("read", billed(9000, 0, 1000), said(8000, 0, 2000), unmarked(9500), billed(0, 0, 9500)),
@@ -394,7 +394,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_is_the_original_in_the_providers_tokens(
+        fn untouched_tokens_are_scaled_to_the_providers_count(
             real in any_use(), sent in any_use(), original in any_use(), is_event: bool,
         ) {
             let real = real.with_output(9, 3);

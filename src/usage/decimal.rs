@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_decimals() {
+    fn decimals_are_parsed_and_rounded() {
         for (text, scale, expected) in [
             ("0", 12, Ok((0, true))),
             ("0.000123", 12, Ok((123_000_000, true))),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_exactly() {
+    fn decimals_are_written_exactly() {
         for (value, scale, places, expected) in [
             (0, 12, 0, "0"),
             (0, 12, 2, "0.00"),

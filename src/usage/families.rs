@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_name() {
+    fn models_that_bind_reasoning_are_known_by_name() {
         for (model, bound) in [
             ("claude-sonnet-5-5", true),
             ("claude-sonnet-5-5-20260915", true),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_instructions_last() {
+    fn models_that_read_instructions_last_are_known_by_name() {
         for (model, last) in [
             ("gpt-6.2-sol", true),
             ("openai/GPT-6.2", true),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_answers_must_fit_behind_the_prompt() {
+    fn models_whose_output_counts_towards_the_window_are_known_by_name() {
         for (model, counts) in [
             ("claude-sonnet-4-5-20250929", false),
             ("claude-haiku-4-5", false),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_what_was_thought_in_earlier_turns() {
+    fn models_that_read_old_reasoning_are_known_by_name() {
         for (model, reads) in [
             ("claude-opus-4-1-20250805", false),
             ("claude-opus-4-5-20251101", true),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn displays_for_people() {
+    fn amounts_are_rounded_for_display() {
         for (amount, expected) in [
             ("0", "$0.00"),
             ("0.01", "$0.01"),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn usd_is_exact() {
+    fn usd_texts_are_exact() {
         for text in ["0", "0.2237853", "-3", "0.000000000001", "1200.5"] {
             assert_eq!(usd(text).usd(), text);
         }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn serialises_as_picodollars() {
+    fn amounts_are_serialised_as_picodollars() {
         let amount = usd("-0.2237853");
         assert_eq!(serde_json::to_string(&amount).unwrap(), "-223785300000");
         assert_eq!(serde_json::from_str::<Money>("-223785300000").unwrap(), amount);
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn usd_reads_back(picodollars in any::<i128>()) {
+        fn usd_texts_round_trip(picodollars in any::<i128>()) {
             let amount = Money::from_picodollars(picodollars / 10);
             prop_assert_eq!(Money::from_usd_str(&amount.usd()), Ok(amount));
         }

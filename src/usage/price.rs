@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_as_long_as_asked_for_and_no_longer_than_the_model_gives() {
+    fn the_output_limit_is_the_smaller_of_requested_and_model_limit() {
         for (asked, most, expected) in [
             (None, None, None),
             (Some(8), None, Some(8)),

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_list_prices() {
+    fn list_prices_are_parsed_or_refused() {
         for (text, expected) in [
             ("3", Ok(3_000_000)),
             ("0.003625", Ok(3625)),
@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_read_back(picodollars in 0..=MAX_RATE) {
+        fn listed_rates_round_trip(picodollars in 0..=MAX_RATE) {
             let rate = Rate::from_picodollars(picodollars);
             prop_assert_eq!(Rate::from_usd_per_million_str(&rate.to_string()), Ok(rate));
         }

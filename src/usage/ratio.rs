@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios_follow_what_is_plausible() {
+    fn ratios_are_learned_only_from_plausible_figures() {
         let mut ratio = BytesPerToken::default();
         for (bytes, tokens, expected) in [
             (100, 10, 4.0),

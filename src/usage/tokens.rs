@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn context_is_the_last_call() {
+    fn context_tokens_are_those_of_the_last_call() {
         let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
         let extra = vec![Extra { model: None, tokens }];
         let usage = Usage { tokens, extra, ..Usage::default() };
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_for_an_untold_time() {
+    fn writes_of_unstated_lifetime_can_be_taken_for_an_hour() {
         for ((short, long, untold), expected) in [
             ((6000, 9000, 6000), (0, 15_000)),
             ((6000, 9000, 0), (6000, 9000)),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_prompt_begins_with_what_the_request_held() {
+    fn own_tokens_are_those_of_the_last_prompt() {
         let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
         for (last_prompt, beside_prompt, own, expected) in [
             (None, 0, Own::All, Some(1000)),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_providers_words() {
+    fn provider_words_for_tier_speed_and_region_are_read() {
         for (word, expected) in [
             ("standard", Tier::Standard),
             ("default", Tier::Standard),

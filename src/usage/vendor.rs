@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_may_name_a_region() {
+    fn the_region_is_read_from_a_path() {
         for (path, expected) in [
             ("/v1/projects/p/locations/us-east5/publishers/anthropic/models/m:rawPredict", Some("us-east5")),
             ("/v1/projects/p/locations/us/publishers/anthropic/models/m:rawPredict", Some("us")),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_passed_on_to_claude_by_routers() {
+    fn only_routers_pass_marks_on_to_claude() {
         for (vendor, model, expected) in [
             (Vendor::OpenRouter, "anthropic/claude-sonnet-4.5", true),
             (Vendor::OpenRouter, "anthropic/claude-3.7-sonnet:thinking", true),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_hosts() {
+    fn vendors_are_recognised_by_host() {
         for (host, expected) in [
             ("api.anthropic.com", Some(Vendor::Anthropic)),
             ("API.OpenAI.com.", Some(Vendor::OpenAi)),

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_booked_once() {
+    fn an_awaited_answer_is_booked_once_per_outcome() {
         let done = ("completed", Some(1000), Some(2_250_000_000));
         check(&[record("a")], &[told("a", DONE), told("a", DONE)], &[done]);
         check(&[record("a")], &[told("b", DONE)], &[]);
@@ -189,7 +189,7 @@ mod tests {
 
     /// What was not known to be begun here is not found by its id alone.
     #[test]
-    fn what_another_has_begun_is_looked_for_in_its_conversation() {
+    fn answers_begun_elsewhere_are_not_found_by_id_alone() {
         let home = tempfile::tempdir().unwrap();
         let store = store(home.path(), &[record("a")]);
         for conversation in [None, Some("d".to_owned())] {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_are_given_up() {
+    fn the_oldest_awaited_answer_is_dropped_over_the_limit() {
         let home = tempfile::tempdir().unwrap();
         let mut awaited = Awaited::default();
         for at in 0..=MAX_RECORDS {

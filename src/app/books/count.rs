@@ -163,7 +163,7 @@ mod tests {
     use crate::protocol::{self, Scale};
 
     #[test]
-    fn known_counts() {
+    fn token_counts_are_close_to_known_ones() {
         let mut counter = Counter::default();
         for (at, (text, tokens)) in [
             ("hello world", 2),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vocabulary_is_whole() {
+    fn the_embedded_vocabulary_equals_o200k_base() {
         let (ours, theirs) = (load_tokenizer().unwrap(), tiktoken_rs::o200k_base().unwrap());
         let tokens =
             |of: &CoreBPE| (0..199_999).map(|rank| of.decode_bytes(&[rank]).ok()).collect::<Vec<_>>();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_lately_is_forgotten() {
+    fn token_counts_not_used_lately_are_evicted() {
         let mut counter = Counter::default();
         let last = MAX_COUNTS as u128 * 3;
         for key in 0..=last {
@@ -235,7 +235,7 @@ mod tests {
 
     /// Where nothing is counted, what was taken out must not seem to have been more than it was.
     #[test]
-    fn what_shapers_take_out_is_estimated_as_it_is_counted() {
+    fn estimates_of_removed_text_are_close_to_counted_tokens() {
         let indented = |width: usize, depth| {
             let mut text = Vec::new();
             let indent = " ".repeat(width);
@@ -285,14 +285,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_the_text_and_short(text in "([a-z ]{0,20}|é{0,3000}|\\s{0,5000}|x{0,5000}){0,4}") {
+        fn pieces_are_bounded_and_concatenate_to_the_text(text in "([a-z ]{0,20}|é{0,3000}|\\s{0,5000}|x{0,5000}){0,4}") {
             let all: Vec<&str> = pieces(&text).collect();
             prop_assert_eq!(all.concat(), text.as_str());
             prop_assert!(all.iter().all(|piece| !piece.is_empty() && piece.len() <= MAX_PIECE));
         }
 
         #[test]
-        fn escapes_are_undone(text in "[a-z\\n\\t\"\\\\/é]{0,64}") {
+        fn json_escapes_are_decoded(text in "[a-z\\n\\t\"\\\\/é]{0,64}") {
             let literal = crate::json::string::encode(&text);
             prop_assert_eq!(unescaped(&literal[1..literal.len() - 1]), text);
         }

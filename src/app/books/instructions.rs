@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn where_instructions_change() {
+    fn changed_instructions_are_located_by_offset_and_line() {
         let text = |tail: &str| format!("{}{tail}", "a rule\n".repeat(571));
         let plain = |text: &str| {
             let text = serde_json::json!(text);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_read_in_every_dialect() {
+    fn changed_instructions_are_found_in_every_dialect() {
         let blocks = |build: &str, date: &str| {
             format!(
                 r#"{{"tools":[{{"name":"{date}"}}],"system":[{{"type":"text","text":"x-anthropic-billing-header: cch={build};"}},{{"type":"text","text":"be\nbrief","cache_control":{{"type":"ephemeral"}}}},{{"type":"text","text":"on {date}"}}],"messages":[{{"role":"user","content":"{date}"}}]}}"#
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_instructions_are_bounded_in_bytes_and_threads() {
         let mut known = Instructions::default();
         let protocol = protocol::named("openai-responses").unwrap();
         let read = |known: &mut Instructions, at: u32| {

@@ -268,7 +268,7 @@ mod tests {
 
     /// Of the first so many messages, another record tells.
     #[test]
-    fn files_of_a_record_are_few_and_new() {
+    fn files_of_a_record_are_limited_and_from_new_messages() {
         let many: Vec<String> = (0..2 * MAX_FILES).map(|at| format!("{at}.rs")).collect();
         let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let (long, longest) = ("x".repeat(MAX_PATH + 1), "x".repeat(MAX_PATH));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn results_and_calls_have_tools() {
+    fn calls_and_results_are_named_by_their_tool() {
         let conversation = conversation(&["a", "b"].map(str::to_owned));
         let calls = conversation.calls();
         let (call, result) = (calls[0].0, calls[0].1.unwrap());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn how_calls_stand() {
+    fn calls_are_counted_as_pending_completed_or_cleared() {
         let conversation = conversation(&["a", "b", "c"].map(str::to_owned));
         let calls = conversation.calls();
         let cleared = calls.iter().take(1).filter_map(|(_, result)| *result).collect();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_thought_in_earlier_turns_is_read_by_some_models() {
+    fn reasoning_of_earlier_turns_counts_only_for_models_that_read_it() {
         let talk = json!([
             {"role": "user", "content": "a"},
             {"role": "assistant", "content": [

@@ -377,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_bounded_however_it_ends() {
+    fn queued_work_is_bounded_and_released_even_after_a_panic() {
         let waiting: Arc<AtomicUsize> = Arc::default();
         let all = || waiting.load(Ordering::Relaxed);
         let (held, found) = Held::reserve(MAX_WAITING_BYTES - 1, &waiting).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_stands_for_keeps_its_size() {
+    fn named_content_keeps_its_size_until_figures_contradict_it() {
         let (known, record) = (Named::default(), Record::default());
         for (what, named, tokens, billed, hides, expected) in [
             ("nothing is named", None, 1000, 20_000, false, None),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_stands_for_is_what_shorter_bodies_leave() {
+    fn shorter_bodies_refine_the_estimated_size_of_named_content() {
         let known = Named::default();
         let thread = |id: &str| Record { thread: Some(id.to_owned()), ..Record::default() };
         for (what, thread, tokens, billed, expected) in [
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_from_caches_is_at_least_what_a_name_stands_for() {
+    fn cache_reads_limit_the_estimated_size_of_named_content() {
         let (known, record) = (Named::default(), Record::default());
         for (what, name, tokens, (billed, read), expected) in [
             ("all that was cached", 1, 40_000, (100_000, 48_000), 48_000),

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_as_large_as_figures_say() {
+    fn block_sizes_are_scaled_to_billed_tokens() {
         let mut sizes = Sizes::new();
         let requests: [Case; 11] = [
             ("first", &[(1, 6000), (2, 4000)], 8000, &[4800, 3200], &[(1, 6000)], &[4800]),
@@ -446,7 +446,7 @@ mod tests {
 
     /// What replaces the end of a prompt is no reason to doubt the rest.
     #[test]
-    fn what_is_left_beside_known_blocks_is_of_the_new_ones() {
+    fn tokens_beyond_known_blocks_are_assigned_to_new_blocks() {
         let mut sizes = Sizes::new();
         let requests: [(_, Blocks, u64, &[u64]); 3] = [
             ("first", &[(1, 3000), (2, 2000)], 5500, &[3300, 2200]),
@@ -463,7 +463,7 @@ mod tests {
     /// A note that replaces most of a history is new beside a few known blocks, and need not be as dense as the
     /// history.
     #[test]
-    fn what_is_new_beside_known_blocks_says_nothing_about_others() {
+    fn a_dense_note_before_known_blocks_does_not_rescale_others() {
         let mut sizes = Sizes::new();
         let requests: [(_, Blocks, u64, u64); 3] = [
             ("all is new", &[(1, 1000)], 1000, 50_000),
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_mark_tells_how_long_the_prompt_is_up_to_it() {
+    fn cache_figures_give_the_prompt_size_up_to_the_last_mark() {
         let mut sizes = Sizes::new();
         let marked = |blocks, last: usize| {
             let mut marked = prompt(blocks);
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_hold_beside_what_they_were_learned_beside() {
+    fn block_sizes_are_kept_per_size_of_named_content() {
         let mut sizes = Sizes::new();
         let named = |tokens| Some(Block { key: 7, tokens, mark: None, bound: 0 });
         for (what, named, billed, expected) in [
@@ -548,7 +548,7 @@ mod tests {
 
     /// Only what the first figure told depends on the size of what is held under a name.
     #[test]
-    fn what_a_difference_told_holds_when_another_size_of_what_is_named_shows() {
+    fn sizes_from_differences_hold_when_named_content_is_resized() {
         let mut sizes = Sizes::new();
         let requests: [(_, _, Blocks, _, &[u64], Blocks, &[u64]); 6] = [
             ("first", 5000, &[(1, 3000)], 3000, &[3000], &[(1, 3000), (8, 1000)], &[3000, 1000]),
@@ -586,7 +586,7 @@ mod tests {
 
     /// They are no smaller than they are estimated to be beside the rest, and do not make what is cut larger.
     #[test]
-    fn what_stands_behind_all_that_is_kept_is_as_large_as_the_rest_makes_likely() {
+    fn late_blocks_are_sized_at_least_in_proportion_to_the_rest() {
         let mut sizes = Sizes::new();
         let late = |blocks, late| PromptShape { late: prompt(late).blocks, ..prompt(blocks) };
         let requests: [Late; 4] = [

@@ -160,7 +160,7 @@ mod tests {
     /// Requests of a conversation: what came, what was sent and as what, how many thoughts were left out of that, and
     /// how many would have been left out of what came.
     #[test]
-    fn what_is_left_out_behind_an_event_would_have_been_read() {
+    fn reasoning_dropped_by_an_event_counts_in_the_untouched_prompt() {
         use SentAs::{Extension, ExtensionAfterEvent, Rewritten};
 
         type Request = (Form, Form, SentAs, usize, usize);

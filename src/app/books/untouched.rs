@@ -454,7 +454,7 @@ mod tests {
 
     /// Where the books had no room to look at it.
     #[test]
-    fn what_was_edited_unseen_leaves_what_nobody_knows() {
+    fn histories_edited_without_being_measured_are_unknown() {
         let home = tempfile::tempdir().unwrap();
         let at = |name: &str| home.path().join(name);
         let store = Arc::new(Sqlite::open(&at("db"), Outputs::new(at("outputs")), at("logs"), 8).unwrap());
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_up_to_its_last_mark_is_told_where_something_was_written() {
+    fn the_prompt_size_up_to_the_last_mark_is_known_after_a_cache_write() {
         let usage = |input, cache_read, cache_write_5m, beside_prompt| Usage {
             tokens: Tokens { input, cache_read, cache_write_5m, ..Tokens::default() },
             beside_prompt,
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_goes_on_is_known_however_many_others_there_are() {
+    fn an_active_thread_is_not_evicted_by_others() {
         let threads = Threads::of_entries(MAX_THREADS);
         let record = |id: String| Record { thread: Some(id), ..Record::default() };
         let (ours, first) = (record("ours".to_owned()), record("0".to_owned()));

@@ -175,7 +175,7 @@ mod tests {
     use crate::protocol::Framing;
 
     #[test]
-    fn what_has_figures_is_billed_and_errors_are_not() {
+    fn answers_with_usage_are_billed_and_errors_are_refusals() {
         let anthropic = protocol::named("anthropic").unwrap();
         let start =
             r#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_looked_through_teaches_nothing() {
+    fn text_size_is_learned_only_if_pictures_are_known_and_no_splice_undone() {
         for (pictures, is_unspliced, expected) in [
             (Some(0), false, Some(9_000)),
             (Some(8_000), false, Some(1_000)),

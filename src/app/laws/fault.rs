@@ -11,7 +11,7 @@ use crate::store::ledger::{Books, FILE_NAME};
 use crate::store::{LedgerEntry, LedgerFilter, Order, Store};
 
 #[test]
-fn a_record_that_is_lost_to_a_fault_is_counted() {
+fn records_lost_to_store_faults_are_counted() {
     let rig = Rig::new();
     let store = rig.store(FILE_NAME);
     for (failure, lost) in [(0, 0), (6, 1), (0, 1)] {

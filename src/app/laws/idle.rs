@@ -123,7 +123,7 @@ impl Store for Swept {
 /// A request that is made again and again is sent the same way, whatever the store removes in the meantime, whichever
 /// gateway sends it and whatever that would decide now; and if it was not made for long, nothing fails.
 #[test]
-fn law_07_append_only_for_as_long_as_a_request_is_made() {
+fn law_07_append_only_while_requests_recur() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));
     let store = rig.store("laws.db");
     let sweep = || {
@@ -164,7 +164,7 @@ fn law_07_append_only_for_as_long_as_a_request_is_made() {
 
 /// What is removed while a rested thread is taken up again no longer applies, in this gateway or any other.
 #[test]
-fn law_07_append_only_while_what_rested_goes() {
+fn law_07_append_only_while_idle_threads_are_swept() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));
     let store = Arc::new(Swept { inner: rig.store("laws.db"), is_due: AtomicBool::new(false) });
     for_all(

@@ -37,7 +37,7 @@ fn talk(results: &[String]) -> Bytes {
 /// What was sent in edited form before is sent in that form again, however late that is known; what is new is sent as
 /// received, and stays so.
 #[test]
-fn what_is_late_leaves_as_it_left_before() {
+fn late_requests_are_sent_with_their_former_edits_only() {
     let protocol = protocol::named("openai-chat").unwrap();
     let short = |at: usize| format!("{at}");
     let long = |at: usize| {
@@ -83,7 +83,7 @@ fn what_is_late_leaves_as_it_left_before() {
 
 /// The time of an upload, and of an attempt that the provider has refused, is not the gateway's.
 #[test]
-fn what_others_take_is_not_the_gateways_time() {
+fn gateway_time_excludes_uploads_and_refused_attempts() {
     const LONG: Duration = Duration::from_secs(60);
     rig::set_clock(0);
     let rig = Rig::new();
@@ -128,7 +128,7 @@ fn what_others_take_is_not_the_gateways_time() {
 /// A request that could not be rewritten in time is shortened like any other if the provider finds it too long,
 /// provided that it can be read then.
 #[test]
-fn what_left_too_long_and_late_is_sent_again() {
+fn a_late_request_refused_as_too_long_is_shortened_and_resent() {
     let long = |at: usize| format!("{at} {}", "many words ".repeat(900));
     let results: Vec<String> = (0..9).map(long).collect();
     let unread = Bytes::from_static(b"no request");

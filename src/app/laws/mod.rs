@@ -224,7 +224,7 @@ fn keys() -> impl Fn() -> String {
 
 /// With settings under which no change is worthwhile, the very same buffer is sent.
 #[test]
-fn law_01_identity_of_the_whole_way() {
+fn law_01_identity_of_the_pipeline() {
     let (rig, key) = (Rig::new(), keys());
     let store = rig.store("laws.db");
     for_all(
@@ -245,7 +245,7 @@ fn law_01_identity_of_the_whole_way() {
 
 /// Two stores that saw the same requests lead to the same bytes.
 #[test]
-fn law_04_determinism_of_the_whole_way() {
+fn law_04_determinism_of_the_pipeline() {
     let (rig, key) = (Rig::new(), keys());
     let (first, second) = (rig.two_stores("first.db"), rig.two_stores("second.db"));
     for_all(24, lives, |subject, (one, two, variants, events)| {
@@ -362,7 +362,7 @@ fn messages(subject: &dyn Subject, body: &Bytes) -> Vec<String> {
 
 /// A request that is not edited because the budget is spent is not sent: nothing judges it again by a later clock.
 #[test]
-fn a_spent_budget_is_judged_once() {
+fn requests_over_a_spent_budget_are_refused_unedited() {
     let (rig, key) = (Rig::new(), keys());
     let store = rig.store("laws.db");
     let day = BudgetLimits { usd: None, tokens: Some(1) };

@@ -164,7 +164,7 @@ fn happen(client: &mut Client, event: &Event) -> bool {
 
 /// Whatever an agent does, and whenever a gateway begins to observe.
 #[test]
-fn observing_changes_nothing_and_notes_what_rewriting_does() {
+fn observing_sends_unchanged_and_records_what_rewriting_would_do() {
     let (rig, key) = (Rig::new(), keys());
     let stores = [rig.store("rewriting.db"), rig.store("observing.db")];
     let tally = Cell::new((0, 0));

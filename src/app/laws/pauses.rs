@@ -56,7 +56,7 @@ fn prices() -> Catalogue {
 type Pauses = &'static [(i64, f64, bool)];
 
 #[test]
-fn what_nobody_marks_is_gone_when_the_provider_says_so() {
+fn automatic_caches_count_as_cold_after_reported_misses() {
     let cases: [(&str, Pauses); 6] = [
         ("kept", &[(70, 1.0, false), (70, 1.0, false), (90, 1.0, false)]),
         ("gone", &[(70, 0.0, false), (70, 0.0, true), (90, 0.0, true), (61, 0.0, false), (61, 0.0, true)]),

@@ -107,7 +107,7 @@ fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
 /// However long messages are, and whenever a conversation ends before room is needed: what it has paid for summaries
 /// that it has no use for is at most 15 % of its cost without the gateway. When room is needed, one is begun.
 #[test]
-fn what_nobody_may_need_is_seldom_summed_up() {
+fn unused_summaries_cost_at_most_the_loss_limit() {
     let (key, seen) = (keys(), RefCell::new(Begun::default()));
     let lengths = |most: usize, counts| prop::collection::vec(100..most, counts);
     let talks = prop_oneof![lengths(1_000, 80..160), lengths(6_000, 8..60), lengths(20_000, 4..30)];
@@ -125,7 +125,7 @@ fn what_nobody_may_need_is_seldom_summed_up() {
 /// A conversation of a few long messages has no summary before room is needed; with no limit on the loss it has one at
 /// its share.
 #[test]
-fn few_long_messages_are_summed_up_late() {
+fn a_loss_limit_delays_summaries_of_few_long_messages() {
     let key = keys();
     let lengths: Vec<usize> = (0..60).map(|at| if at < 3 { 12_000 } else { 700 }).collect();
     for (most_loss, is_early) in [(0.0, false), (LOSS, false), (1.0, true)] {

@@ -193,7 +193,7 @@ mod tests {
 
     /// What another process has spent on a thread is unknown until a request brings the thread near the window again.
     #[test]
-    fn summaries_may_be_begun_until_a_request_says_otherwise() {
+    fn a_summary_may_begin_unless_the_last_request_forbids_it() {
         let spending = Spending::new();
         let (close, reopen) =
             (Spending::close as fn(&Spending, &str), Spending::reopen as fn(&Spending, &str));
@@ -219,7 +219,7 @@ mod tests {
 
     /// A request comes near the window, or is told what the next summary costs, while one is settled.
     #[test]
-    fn nothing_is_lost_that_changes_while_a_summary_is_settled() {
+    fn changes_made_while_a_summary_is_settled_are_kept() {
         let spending = Spending::new();
         let expected = Some(Expected { bytes: 10.0, per_picodollar: None });
         spending.set_expected("t", expected);

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_cut_where_they_differ() {
+    fn ids_are_abbreviated_where_they_differ() {
         for (ids, expected) in [
             (&["0198f2c4-1a2b-7000", "0298f2c4-1a2b-7000"][..], 9),
             (&["0198f2c4-1a2b-7000", "0198f2c4-1a2c-7000"], 14),

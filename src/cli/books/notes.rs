@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_say_what_the_sums_leave_out() {
+    fn notes_count_requests_left_out_of_sums() {
         for (name, totals, unreadable, expected) in [
             ("nothing is left out", Totals { saved: Saved::default(), ..totals() }, 0, &[][..]),
             (
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_count_what_is_special() {
+    fn notes_count_unusual_requests() {
         for (name, totals, unreadable, expected) in [
             (
                 "unknown cost",
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cache_saved_may_be_unknown_or_negative() {
+    fn cache_savings_may_be_unknown_or_negative() {
         let cache = |read, written, usd: Option<&str>, unknown| Caching {
             read,
             written,

@@ -118,7 +118,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn cells_mark_what_is_not_exact() {
+    fn inexact_cells_are_marked() {
         let exact = ["1,042", "5", "0", "3", "1,000,000", "$1.23", "–"];
         assert_eq!(cells(&totals(), 2), exact);
         let net = Some(Money::from_usd_str("-0.21").unwrap());
@@ -138,7 +138,7 @@ pub(super) mod tests {
 
     /// It has a column of its own, if there is any.
     #[test]
-    fn what_the_gateways_own_calls_cost_stands_apart() {
+    fn own_calls_have_a_cost_column_if_there_are_any() {
         let cost = |usd: &str| Some(Costs { total: Money::from_usd_str(usd).unwrap(), ..Costs::default() });
         let own = |own_calls, overhead| Totals { own_calls, overhead, ..totals() };
         for (all, expected) in [
@@ -158,7 +158,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_terminal_of_80_columns_is_wide_enough_for_all_columns() {
+    fn all_columns_fit_a_terminal_of_80_columns() {
         let cost = |usd: &str| Some(Costs { total: Money::from_usd_str(usd).unwrap(), ..Costs::default() });
         let tokens = Tokens { input: 411_750, cache_read: 1_215_488, output: 52_326, ..Tokens::default() };
         let net = Some(Money::from_usd_str("0.8236").unwrap());
@@ -179,7 +179,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_only_observed_has_a_column_of_its_own() {
+    fn observed_savings_have_a_column_if_there_are_any() {
         let net = |usd| Some(Money::from_usd_str(usd).unwrap());
         let observed = |usd| Totals {
             would_have_saved: Saved { net: net(usd), net_of: 1, ..Saved::default() },

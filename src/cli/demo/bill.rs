@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_is_the_bottom_line() {
+    fn the_bill_ends_with_the_total() {
         let lines = bill(&side(2_000, 10, 400_000_000_000), &side(500, 10, 100_000_000_000)).lines();
         assert_eq!(
             [lines[0].as_str(), lines[1].as_str(), lines[5].as_str()],
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_shown() {
+    fn a_loss_is_shown_as_negative_savings() {
         let lines = bill(&side(1, 0, 100_000_000_000), &side(1, 0, 150_000_000_000)).lines();
         assert!(lines[5].ends_with("-$0.0500  -50.0 %"), "{}", lines[5]);
     }
 
     #[test]
-    fn only_what_is_new_is_named() {
+    fn only_newly_applied_rules_are_named() {
         let parts = |parts: &[(&str, u32)]| -> BTreeMap<String, u32> {
             parts.iter().map(|(rule, count)| ((*rule).to_owned(), *count)).collect()
         };

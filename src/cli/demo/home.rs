@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_goes_unless_it_is_kept() {
+    fn a_temporary_home_is_removed_and_a_given_one_is_kept() {
         let gone = Home::new(None).unwrap();
         let path = gone.path().to_owned();
         assert!(path.is_dir() && gone.kept().is_none());

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_must_pair() {
+    fn unpaired_calls_and_results_are_rejected() {
         let task = json!({ "role": "user", "content": "x" });
         let call = |id: &str| json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": id }] });
         let result =
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_changes_nothing_but_the_mark() {
+    fn a_cache_mark_does_not_change_a_block_key() {
         let body = |mark: &Value| {
             let mut block = json!({ "type": "text", "text": "full output: /tmp/x/outputs/1.txt" });
             if !mark.is_null() {

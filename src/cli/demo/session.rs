@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_session_like_any_other() {
+    fn the_demo_session_has_realistic_steps_calls_and_sizes() {
         let session = Session::new();
         assert!((12..=16).contains(&session.steps.len()));
         let (last, before) = session.steps.split_last().unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edit_fits_the_file() {
+    fn the_demo_edit_applies_to_its_file() {
         let window = outputs::window_source();
         assert!(window.contains("        (self.start..=self.end).contains(&at)\n"));
         assert!(!window.contains("at <= self.end"));

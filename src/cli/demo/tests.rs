@@ -13,7 +13,7 @@ fn demonstrate(home: &Home) -> (Outcome, Arc<Provider>) {
 }
 
 #[test]
-fn it_saves_by_every_rule_and_breaks_prefixes_in_events_only() {
+fn the_demo_applies_every_rule_and_breaks_caches_only_in_events() {
     let home = Home::new(None).unwrap();
     let (outcome, provider) = demonstrate(&home);
     let (with, without) = sides(&outcome, &provider).unwrap();
@@ -38,7 +38,7 @@ fn it_saves_by_every_rule_and_breaks_prefixes_in_events_only() {
 }
 
 #[test]
-fn figures_are_the_same_everywhere_and_wrong_books_are_found_out() {
+fn demo_figures_are_reproducible_and_checked_against_the_provider() {
     let (dir, home) = (tempfile::tempdir().unwrap(), Home::new(None).unwrap());
     let elsewhere = Home::new(Some(&dir.path().join("a/rather/long/path/to/keep/it/in"))).unwrap();
     let (outcome, provider) = demonstrate(&home);

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_shown() {
+    fn differing_lines_are_shown() {
         let long = "x".repeat(200);
         let many = "line\n".repeat(20);
         for (before, after, expected) in [

@@ -216,7 +216,7 @@ pub(super) mod tests {
     type Expected<'a> = (&'a str, i64, &'a [(&'a str, &'a [usize])]);
 
     #[test]
-    fn texts_belong_to_the_requests_that_they_were_decided_on_with() {
+    fn texts_belong_to_the_requests_that_decided_on_them() {
         let observed = |mut record: Record| {
             record.edits.state = State::Observed.into();
             record
@@ -258,7 +258,7 @@ pub(super) mod tests {
 
     /// A thread that continues from the middle of a history takes over what applied there, and no more.
     #[test]
-    fn texts_are_taken_over_from_where_a_thread_branches() {
+    fn a_branch_uses_only_texts_decided_before_it() {
         let of = |conversation: &str,
                   (thread, parent): (&str, Option<&str>),
                   (messages, prior),
@@ -283,7 +283,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_newest_come_first_and_what_has_no_time_last() {
+    fn outputs_are_listed_newest_first_and_undated_last() {
         let mut known =
             known(&[record("c", &["a"], None), record("d", &["b"], None), record("c", &["e"], None)]);
         known.outputs.entry("f".to_owned()).or_default().bytes = Some(1);

@@ -254,7 +254,7 @@ mod tests {
     use crate::store::LedgerFilter;
 
     #[test]
-    fn a_shared_text_is_shown_with_the_conversation_that_was_asked_for() {
+    fn a_shared_text_is_shown_with_the_requested_conversation() {
         let shared = [record("c", &[], None), record("c", &["a"], None), record("d", &["a"], None)];
         let known = known(&shared);
         for (asked, conversation, requests) in
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_says_why_and_what_is_left() {
+    fn missing_outputs_are_explained_with_a_hint() {
         let outputs = Outputs::new("/o");
         let known = known(&[record("c", &["a"], None)]);
         let plain = Output::default();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_a_row_are_a_range() {
+    fn consecutive_numbers_are_a_range() {
         for (numbers, expected) in
             [(&[][..], ""), (&[2], "2"), (&[7, 2, 8, 9], "2, 7-9"), (&[1, 3, 5], "1, 3, 5"), (&[1, 2], "1-2")]
         {

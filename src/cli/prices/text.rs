@@ -183,7 +183,7 @@ mod tests {
     type Case<'a> = (&'a Catalogue, &'a str, Option<(&'a str, Vendor)>, &'a [&'a str]);
 
     #[test]
-    fn what_has_no_column_stands_below_its_row() {
+    fn rates_without_a_column_are_shown_below_their_row() {
         let (listed, stated) = (Catalogue::embedded(), stated());
         let cases: [Case<'_>; 6] = [
             (
@@ -260,7 +260,7 @@ mod tests {
     type List<'a> = (&'a Catalogue, &'a [&'a str], &'a [&'a str], &'a [&'a str]);
 
     #[test]
-    fn a_list_has_a_line_for_each_and_says_what_its_marks_mean() {
+    fn price_lists_have_a_row_per_model_and_explain_their_marks() {
         let (listed, stated) = (Catalogue::embedded(), stated());
         let dollars = "US dollars for a million tokens; = billed as input";
         let more = "+ has further rates; name the model, or use --json, to see them";

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_named_in_runs() {
+    fn damaged_lines_are_listed_as_ranges() {
         for (lines, missing, unplayed, expected) in [
             (&[][..], 0, 0, ""),
             (&[3], 0, 0, "line 3, which is damaged"),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_off() {
+    fn line_number_prefixes_are_stripped() {
         for (line, expected) in [
             ("fn main()", "fn main()"),
             ("    12→fn main()", "fn main()"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_of_any_text_count_once() {
+    fn distinct_long_lines_are_counted_once() {
         let long = "a".repeat(MIN_CHARS);
         let short = "a".repeat(MIN_CHARS - 1);
         let wide = "é".repeat(MIN_CHARS - 1);

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn caches_are_those_that_the_gateway_reckons_with() {
+    fn replayed_cache_kinds_follow_protocol_model_and_price() {
         let catalogue = Catalogue::embedded();
         for (protocol, model, expected) in [
             ("anthropic", "claude-sonnet-4-6", "Marked"),
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_names_are_found() {
+    fn prices_are_found_for_recorded_model_names() {
         let catalogue = Catalogue::embedded();
         for (model, expected) in [
             ("claude-opus-4-5-20251101", Some("claude-opus-4-5-20251101")),

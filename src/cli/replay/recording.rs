@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_line_is_left_out() {
+    fn truncated_lines_are_skipped_and_reported() {
         let whole = |id: &str, second: u32| {
             let record = Record {
                 id: id.to_owned(),

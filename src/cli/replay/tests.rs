@@ -123,7 +123,7 @@ const SYSTEM: &str =
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 #[test]
-fn bodies_are_those_of_the_agent() {
+fn replayed_bodies_match_those_of_the_agent() {
     let of = |protocol: &str, marks| {
         let lines = ["{\"role\":\"user\",\"content\":\"a\"}", "{\"role\":\"assistant\",\"content\":\"b\"}"];
         let lines = lines.map(str::to_owned);
@@ -149,7 +149,7 @@ fn bodies_are_those_of_the_agent() {
 }
 
 #[test]
-fn a_body_without_messages_is_json() {
+fn a_body_without_messages_is_valid_json() {
     for (protocol, lines) in
         [("anthropic", anthropic()), ("openai-chat", chat()), ("openai-responses", responses())]
     {
@@ -188,7 +188,7 @@ fn untouched_conversations_cost_the_same() {
 }
 
 #[test]
-fn what_is_cleared_is_cheaper_and_missed() {
+fn clearing_lowers_the_cost_and_loses_quoted_lines() {
     let transcript = &recorded()[0];
     let played = play(transcript, &eager(), Some("gpt-4-turbo"));
     assert!(played.gateway.prompts < played.direct.prompts);
@@ -200,7 +200,7 @@ fn what_is_cleared_is_cheaper_and_missed() {
 }
 
 #[test]
-fn reports_leave_out_what_has_no_price() {
+fn unpriced_conversations_are_left_out_of_total_costs() {
     let mut report = Report::default();
     let policy = Policy::default();
     report.add(play(&recorded()[1], &policy, None));
@@ -218,7 +218,7 @@ fn reports_leave_out_what_has_no_price() {
 }
 
 #[test]
-fn a_grid_changes_one_thing_at_a_time() {
+fn a_sweep_grid_varies_only_clear_settings() {
     let configured = Policy::default();
     let rows = sweep::grid(&configured);
     let same = rows.iter().filter(|row| row.policy.clear == configured.clear).map(|row| &*row.setting);
@@ -229,7 +229,7 @@ fn a_grid_changes_one_thing_at_a_time() {
 
 /// Damaged or missing lines are left out and reported, and the rest is replayed.
 #[test]
-fn damaged_transcripts_are_played_as_far_as_they_go() {
+fn damaged_transcripts_are_replayed_without_their_damaged_lines() {
     let header = r#"{"id":"t","protocol":"openai-chat","model":"gpt-4o","requests":[{"n":1,"resp":1},{"n":3,"resp":1},{"n":5,"resp":1}]}"#;
     let lines = ["user", "assistant", "user", "assistant", "user", "assistant"];
     let lines: Vec<String> =
@@ -278,7 +278,7 @@ fn damaged_transcripts_are_played_as_far_as_they_go() {
 }
 
 #[test]
-fn files_may_be_packed_and_are_checked() {
+fn input_files_may_be_gzipped_and_are_validated() {
     let dir = tempfile::tempdir().unwrap();
     let header = r#"{"id":"t","protocol":"openai-chat","requests":[{"n":1,"resp":0}]}"#;
     let text = format!("{header}\n{{\"role\":\"user\",\"content\":\"a\"}}\n");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn one_mistake_one_message() {
+fn each_mistake_has_one_message() {
     for (text, expected) in MISTAKES {
         check(text, expected);
     }
@@ -397,7 +397,7 @@ const MISTAKES: &[(&str, &str)] = &[
 
 /// Every readable line is checked, whatever is wrong with the syntax of the others.
 #[test]
-fn broken_syntax_hides_nothing() {
+fn syntax_errors_do_not_hide_other_mistakes() {
     const QUEUE: &str = "3: `limits.queue`: expected 1 to 1000000, got 0";
     let cases: &[(&str, &str)] = &[
         ("mode", "key with no value, expected `=`"),
@@ -497,7 +497,7 @@ proptest! {
     }
 
     #[test]
-    fn no_characters_panic(text in any::<String>()) {
+    fn no_string_panics(text in any::<String>()) {
         let _ = Config::from_toml(&text, &at_home);
     }
 }

@@ -34,7 +34,7 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
-fn what_is_no_text_is_a_mistake_of_its_line() {
+fn invalid_utf8_is_reported_with_its_line() {
     for (file, expected) in [
         (&b"\xffmode = 'observe'"[..], "gateway.toml:1: this is not UTF-8, as a configuration must be"),
         (b"mode = 'observe'\r\n# caf\xe9\n", "gateway.toml:2: this is not UTF-8, as a configuration must be"),
@@ -45,7 +45,7 @@ fn what_is_no_text_is_a_mistake_of_its_line() {
 }
 
 #[test]
-fn state_directory() {
+fn the_state_directory_is_configured_or_follows_xdg() {
     type Variables = &'static [(&'static str, &'static str)];
     let cases: &[(Variables, &str, Result<&str, &str>)] = &[
         (&[("HOME", "/home/me")], "", Ok("/home/me/.local/state/plimsoll")),
@@ -78,7 +78,7 @@ fn state_directory() {
 }
 
 #[test]
-fn other_directories_are_below_the_state() {
+fn relative_directories_are_below_the_state_directory() {
     let config = good("state.dir = '/s'\nledger.dir = 'books'\noutputs.dir = '~/out'");
     assert_eq!(config.ledger.dir, Path::new("/s/books"));
     assert_eq!(config.outputs.dir, Path::new("/home/me/out"));
@@ -86,7 +86,7 @@ fn other_directories_are_below_the_state() {
 }
 
 #[test]
-fn upstreams_override_by_field_and_add_by_name() {
+fn configured_upstreams_override_built_in_ones_by_field_or_are_added() {
     let config = good(
         "[upstream.zeta]\nbase_url = 'http://zeta/api/'\nprotocols = ['openai-chat']\n\
          [upstream.openai]\nbase_url = 'http://proxy:81'\n\
@@ -120,7 +120,7 @@ fn upstreams_override_by_field_and_add_by_name() {
 
 /// They are the first segments of the dialects' paths.
 #[test]
-fn no_upstream_swallows_paths_of_clients() {
+fn upstream_names_must_not_be_first_segments_of_api_paths() {
     let refused = |name: &str| {
         let text = format!("[upstream.{name}]\nbase_url = 'http://x'\nprotocols = []");
         let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
@@ -138,7 +138,7 @@ fn no_upstream_swallows_paths_of_clients() {
 }
 
 #[test]
-fn the_head_of_an_answer_may_take_half_as_long_again_as_a_silence() {
+fn response_timeout_defaults_to_one_and_a_half_idle_timeouts() {
     for (set, idle, response) in [
         ("", 600, 900),
         ("idle_timeout = '2s'", 2, 3),
@@ -156,7 +156,7 @@ fn the_head_of_an_answer_may_take_half_as_long_again_as_a_silence() {
 
 /// Whoever sends requests without a configuration uses the same time-outs as with an empty one.
 #[test]
-fn times_of_upstreams_are_the_same_without_a_file() {
+fn timeouts_are_the_same_without_a_file() {
     let Timeouts { connect, response, idle, keep_alive: _ } = Timeouts::default();
     for upstream in good("").upstreams.as_slice() {
         let times = (upstream.connect_timeout, upstream.response_timeout, upstream.idle_timeout);
@@ -165,7 +165,7 @@ fn times_of_upstreams_are_the_same_without_a_file() {
 }
 
 #[test]
-fn keys_of_the_cache_are_sent_where_they_are_known_to_be_taken() {
+fn cache_keys_default_to_shared_only_at_the_providers_own_url() {
     for (set, expected) in [
         ("", CacheKey::Shared),
         ("base_url = 'https://openai.example'", CacheKey::None),
@@ -179,7 +179,7 @@ fn keys_of_the_cache_are_sent_where_they_are_known_to_be_taken() {
 }
 
 #[test]
-fn marks_are_passed_on_where_a_file_says_so() {
+fn cache_marks_of_an_upstream_are_those_of_the_file() {
     for (set, expected) in
         [("", None), ("cache_marks = true", Some(true)), ("cache_marks = false", Some(false))]
     {
@@ -192,7 +192,7 @@ fn marks_are_passed_on_where_a_file_says_so() {
 }
 
 #[test]
-fn a_single_upstream_takes_every_protocol() {
+fn a_single_upstream_serves_every_protocol() {
     let config = good("").with_single_upstream("http://127.0.0.1:9/x".parse().expect("a URL"));
     let [upstream] = config.upstreams.as_slice() else { panic!("it is the only one") };
     assert_eq!(upstream.base_url.to_string(), "http://127.0.0.1:9/x");
@@ -201,7 +201,7 @@ fn a_single_upstream_takes_every_protocol() {
 }
 
 #[test]
-fn what_a_single_upstream_leaves_unused_is_known() {
+fn settings_unused_with_a_single_upstream_are_reported() {
     let unused = |text: &str| good(text).unused_with_single_upstream().join(" ");
     for (text, expected) in [
         ("", ""),
@@ -226,7 +226,7 @@ fn what_a_single_upstream_leaves_unused_is_known() {
 
 /// A server with settings in the file has them by whichever path it is reached.
 #[test]
-fn a_server_named_by_a_variable_has_its_settings_and_no_others() {
+fn a_base_url_from_a_variable_gets_only_its_own_servers_settings() {
     const OWN: &str = "upstream.openai = { base_url = 'http://Own.test/gw', headers = { x-own = 'a' } }";
     let profile = |pattern: &str| format!("{OWN}\n[profile.p]\nmatch.upstream = '{pattern}'");
     for (text, url, path, headers, unused) in [
@@ -259,7 +259,7 @@ fn a_server_named_by_a_variable_has_its_settings_and_no_others() {
 }
 
 #[test]
-fn proxies_are_those_of_the_environment_until_others_are_named() {
+fn proxies_come_from_the_environment_unless_configured() {
     for (text, expected) in [
         ("", "ByEnvironment"),
         ("upstream.openai.proxy = 'environment'", "ByEnvironment"),
@@ -282,7 +282,7 @@ fn proxies_are_those_of_the_environment_until_others_are_named() {
 }
 
 #[test]
-fn a_variable_that_is_empty_does_not_hide_the_other_spelling() {
+fn an_empty_proxy_variable_falls_back_to_its_other_case() {
     let named = |names: [&'static str; 2], value: &'static str| {
         let environment = move |name: &str| {
             (name == names[0]).then(String::new).or_else(|| (name == names[1]).then(|| value.to_owned()))
@@ -302,7 +302,7 @@ fn a_variable_that_is_empty_does_not_hide_the_other_spelling() {
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn secrets_are_absent_from_debug_output() {
     let config = good(
         "upstream.openai.headers = { authorization = 'env:KEY', x-b = 'secret-b' }\n\
          upstream.openai.proxy = 'env:ANOTHER'\nupstream.gemini.proxy = 'http://me:secret@own'",
@@ -315,7 +315,7 @@ fn secrets_are_not_shown() {
 }
 
 #[test]
-fn tool_overrides() {
+fn tool_overrides_precede_or_replace_the_built_in_ones() {
     let shipped = crate::shape::settings::SHELLS;
     let shells = shipped.join(", ");
     let text = "[truncate]\nmax_lines = 10\nkeep = 'tail'\n[truncate.tool.Zap]\nmax_bytes = 5\n\
@@ -341,7 +341,7 @@ fn tool_overrides() {
 /// A key that an override leaves out has the value of `[truncate]`, whether the preset, the file or the profile sets
 /// that.
 #[test]
-fn what_an_override_leaves_out_is_what_holds_in_the_end() {
+fn keys_an_override_leaves_out_come_from_the_final_truncate_table() {
     const SHELL: &str = "bash";
     const RUN: &str = "mcp__ci__get_job_log";
     let rule = |text: &str, tool: &str| {
@@ -421,7 +421,7 @@ fn what_an_override_leaves_out_is_what_holds_in_the_end() {
 }
 
 #[test]
-fn price_overrides() {
+fn price_overrides_are_read_by_model_pattern() {
     let config = good(
         "[prices.model.'My-*']\ninput = 3\noutput = 0.25\n[prices.model.x]\ninput = 1\noutput = 2\ncache_read = '1'",
     );
@@ -442,7 +442,7 @@ fn price_overrides() {
 
 /// Only a file that must be valid as it stands needs a place for the URLs of full texts.
 #[test]
-fn urls_of_full_texts_need_a_port_that_stays() {
+fn urls_of_full_texts_need_a_fixed_port() {
     for (admin, recall, wrong) in
         [("127.0.0.1:0", "http", true), ("127.0.0.1:0", "path", false), ("0.0.0.0:9", "http", false)]
     {
@@ -457,7 +457,7 @@ fn urls_of_full_texts_need_a_port_that_stays() {
 
 /// Every preset can be read and sets something, and every name leads to one.
 #[test]
-fn presets_are_right_and_say_something() {
+fn presets_are_valid_distinct_and_documented() {
     let default = format!("{:?}", good("").tuning);
     let mut seen = vec![default.clone()];
     for preset in Preset::all().filter(|preset| *preset != Preset::Default) {
@@ -480,7 +480,7 @@ fn presets_are_right_and_say_something() {
 
 /// Keys of a file override its preset.
 #[test]
-fn a_file_goes_before_its_preset() {
+fn keys_of_a_file_override_its_preset() {
     let config = good("preset = 'codex'\n[truncate]\nmax_bytes = 500\n[cache]\nanchors = false");
     let policy = &config.tuning.policy;
     assert_eq!((policy.shape.truncate.base.max_bytes, policy.shape.truncate.base.keep), (500, Keep::Both));
@@ -489,7 +489,7 @@ fn a_file_goes_before_its_preset() {
 
 /// A summary's loss is weighed unless a file or a preset sets when summaries begin.
 #[test]
-fn whoever_says_when_summaries_are_begun_has_them_then() {
+fn a_configured_summary_trigger_lifts_the_loss_limit() {
     let settings = |text: &str| good(text).tuning.summarize.settings;
     for (text, expected) in [
         ("", 0.15),
@@ -510,7 +510,7 @@ fn whoever_says_when_summaries_are_begun_has_them_then() {
 /// Whether instructions are divided is set separately: if marks are off below a profile or a file that turns them on,
 /// instructions are divided again.
 #[test]
-fn marks_that_are_off_say_nothing_about_dividing() {
+fn splitting_instructions_is_independent_of_marks() {
     let last = |config: Config| config.profiles.first().map_or(config.tuning, |own| own.tuning.clone());
     for (text, marks, split) in [
         ("", true, true),
@@ -527,7 +527,7 @@ fn marks_that_are_off_say_nothing_about_dividing() {
 
 /// The presets of systems that remove old results from their histories do so by those systems' figures.
 #[test]
-fn results_go_by_the_figures_of_their_systems() {
+fn presets_clear_results_by_the_figures_of_their_systems() {
     use crate::strategy::clear::{Policy, Protect, Within};
     use crate::strategy::gate::Reason;
     let clear = |name: &str| good(&format!("preset = '{name}'")).tuning.policy.clear;

@@ -23,7 +23,7 @@ enum Goes {
 /// One thread of a session sends a beginning and has decided about a result in it; many others send it too, with more
 /// words. What was decided holds for all, and a request of the session goes on with its own thread.
 #[test]
-fn one_of_many_goes_on() {
+fn a_request_continues_its_own_thread_among_many_with_its_prefix() {
     const SHOT: &str = "u:shot c1 r1:long";
     let (me, you, nobody) = (session("me"), session("you"), Caller::default());
     for (case, first, others, caller, request, expected) in [
@@ -81,7 +81,7 @@ fn one_of_many_goes_on() {
 
 /// Threads of one session that share a beginning each go on by themselves, though they go on at the same time.
 #[test]
-fn each_of_many_goes_on() {
+fn parallel_threads_with_a_shared_prefix_continue_separately() {
     let desk = Desk::new();
     let say = |n: usize, more: &str| talk(&format!("u:shot c1 r1 a u:{n}{more}"));
     for caller in [session("s"), Caller::default()] {

@@ -4,7 +4,7 @@ use super::*;
 
 /// What was sent before an event is sent so by whoever goes back before it.
 #[test]
-fn decisions_hold_since_they_were_sent() {
+fn a_rewind_before_an_event_gets_the_decisions_sent_then() {
     let desk = Desk::new();
     desk.send(&session("s"), &talk("u"), &[]);
     let step = talk("u c1 r1:long");
@@ -33,7 +33,7 @@ fn decisions_hold_since_they_were_sent() {
 /// Clients put words at the end of a request and leave them out of the next: that is one thread all the same, and an
 /// event holds.
 #[test]
-fn an_event_holds_without_the_last_words() {
+fn an_event_applies_though_its_last_words_are_left_out() {
     for (earlier, event, next, relation) in [
         (
             "u c1 r1:long",
@@ -77,7 +77,7 @@ fn an_event_holds_without_the_last_words() {
 /// Who takes the last words back that an event was sent with, and says something else upon the model's answer, is sent
 /// what was sent before the event; what is decided then stands beside what the event has decided.
 #[test]
-fn who_goes_back_before_an_event_decides_anew() {
+fn a_rewind_before_an_event_is_decided_independently() {
     let (earlier, event, other) =
         ("u c1 r1:long c2 r2", "u c1 r1:long c2 r2 a u:more", "u c1 r1:long c2 r2 a u:less");
     for restarts in [false, true] {
@@ -100,7 +100,7 @@ fn who_goes_back_before_an_event_decides_anew() {
 
 /// What is decided anew about a request that the provider has refused takes the place of what was decided first.
 #[test]
-fn what_was_refused_is_decided_anew() {
+fn new_decisions_for_a_refused_request_replace_the_first() {
     for (earlier, request) in [
         ("u", "u c1 r1:long"),
         ("u c1 r1:long", "u c1 r1:long u:hurry"),
@@ -132,7 +132,7 @@ fn what_was_refused_is_decided_anew() {
 
 /// Of requests of one history that leave at the same time, the one that decides more is stored, and so remembered.
 #[test]
-fn what_decides_more_is_remembered() {
+fn of_parallel_requests_the_one_with_more_decisions_is_remembered() {
     let desk = Desk::new();
     let request = talk("u c1 r1:long a u:more");
     let places = [desk.place(&session("s"), &request), desk.place(&session("s"), &request)];

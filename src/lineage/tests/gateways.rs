@@ -24,7 +24,7 @@ fn gateways_on_one_store_take_turns_in_a_thread() {
 
 /// Another gateway on the store sees what this one stored, and is not told what it remembers otherwise.
 #[test]
-fn gateways_share_a_store() {
+fn gateways_on_one_store_see_each_others_decisions() {
     let (one, request) = (Desk::new(), talk("u c1 r1"));
     let two = one.restarted();
     one.send(&session("s"), &request, &[decided(&request, 2, "one")]);
@@ -49,7 +49,7 @@ proptest! {
 
     /// Of whatever one of several gateways on a store has sent, the others know what it was sent as.
     #[test]
-    fn gateways_on_one_store_decide_as_one(steps in steps()) {
+    fn gateways_on_one_store_find_the_decisions_of_a_single_one(steps in steps()) {
         let alone = Desk::new();
         let one = Desk::new();
         let other = one.restarted();

@@ -18,7 +18,7 @@ fn answered(desk: &Desk, place: &Place, answer: &str) {
 
 /// Requests of a conversation that the provider keeps are of one thread, whoever else has one of that name.
 #[test]
-fn a_kept_conversation_is_one() {
+fn requests_of_a_provider_held_conversation_are_one_thread() {
     let desk = Desk::new();
     let within = |kept: &str, text: &str| {
         let body = format!(r#"{{"conversation":{kept},"input":[{{"role":"user","content":"{text}"}}]}}"#);
@@ -46,7 +46,7 @@ fn a_kept_conversation_is_one() {
 
 /// A history that the provider keeps is not in the body: the name of what is continued stands for it.
 #[test]
-fn a_kept_history_goes_on_in_its_thread() {
+fn a_provider_held_history_continues_its_thread() {
     let desk = Desk::new();
     let continuing =
         |answer: &str, text: &str| continuing(&format!(r#""previous_response_id":"{answer}""#), text);
@@ -70,7 +70,7 @@ fn a_kept_history_goes_on_in_its_thread() {
 
 /// Whatever gateway on the store has seen the answer, and however often it was started since.
 #[test]
-fn a_kept_history_is_known_to_all_gateways_on_a_store() {
+fn a_provider_held_history_is_known_to_all_gateways() {
     let answer = r#""previous_response_id":"resp_1""#;
     let (me, one) = (Caller::default(), Desk::new());
     let first = one.send(&me, &talk("u"), &[]);
@@ -95,7 +95,7 @@ fn a_kept_history_is_known_to_all_gateways_on_a_store() {
 
 /// What has a name of its own is found by that, answered or not; what has none by nothing.
 #[test]
-fn a_kept_conversation_is_known_to_all_gateways_on_a_store() {
+fn a_provider_held_conversation_is_known_to_all_gateways() {
     for (from, expected) in [
         (r#""conversation":"conv_1""#, true),
         (r#""conversation":{"id":"conv_1"}"#, true),
@@ -113,7 +113,7 @@ fn a_kept_conversation_is_known_to_all_gateways_on_a_store() {
 
 /// Of several threads under one name the newest is gone on with. One that is forgotten is none.
 #[test]
-fn the_newest_thread_of_a_name_goes_on() {
+fn the_newest_existing_thread_of_a_held_conversation_continues() {
     let (me, desk) = (Caller::default(), Desk::new());
     let threads = ["u:a", "u:b"].map(|said| desk.send(&me, &talk(said), &[]).thread);
     let chain = Chain(held_key(desk.root, "conv_1"));

@@ -103,7 +103,7 @@ fn held(place: &Place) -> (Vec<String>, Option<String>) {
 
 /// That nothing was decided holds as long.
 #[test]
-fn what_is_left_whole_and_made_again_stays_known() {
+fn a_repeated_request_without_decisions_is_not_swept() {
     let desk = Desk::new();
     desk.sweep_at(0);
     for day in 0..4 * KEPT_MS / DAY_MS {
@@ -118,7 +118,7 @@ fn what_is_left_whole_and_made_again_stays_known() {
 /// relies on; so does one that only makes the same request again and again, and one that branched from a thread that
 /// rests.
 #[test]
-fn what_is_used_stays() {
+fn threads_in_use_keep_their_decisions_and_splices() {
     let first = Desk::new();
     first.sweep_at(0);
     let step = "u c1 r1:long c2 r2:long c3 r3";
@@ -178,7 +178,7 @@ fn what_is_used_stays() {
 /// A thread that rested for longer than things are kept is joined half-way when it goes on, whatever the gateway
 /// remembers of it, and then is a thread like any other.
 #[test]
-fn what_rests_goes() {
+fn idle_threads_are_swept_after_the_retention() {
     for restarts in [false, true] {
         for until in [KEPT_MS - HOUR_MS, KEPT_MS + 3 * DAY_MS] {
             let first = Desk::new();
@@ -227,7 +227,7 @@ fn what_rests_goes() {
 
 /// A clock that was set back says nothing of what was noted since.
 #[test]
-fn what_is_used_is_noted_whatever_becomes_of_the_clock() {
+fn uses_are_noted_after_the_clock_is_set_back() {
     let desk = Desk::new();
     let request = talk("u c1 r1:long");
     let fresh = [decided(&request, 2, "new")];
@@ -241,7 +241,7 @@ fn what_is_used_is_noted_whatever_becomes_of_the_clock() {
 
 /// Nothing goes before it is known what is in use: when uses have been noted for as long as things are kept.
 #[test]
-fn nothing_goes_that_older_gateways_may_use() {
+fn sweeps_remove_nothing_until_uses_were_noted_for_the_retention() {
     let first = Desk::new();
     let request = talk("u c1 r1:long");
     first.send_at(0, &request, &Fresh { decided: &[decided(&request, 2, "old")], splice: None }).unwrap();
@@ -257,7 +257,7 @@ fn nothing_goes_that_older_gateways_may_use() {
 
 /// An older gateway on the same store says nothing about uses; what it goes on with is a thread all the same.
 #[test]
-fn what_older_gateways_go_on_with_stays() {
+fn threads_continued_by_older_gateways_are_not_swept() {
     let first = Desk::new();
     first.sweep_at(0);
     let mut said = "u c1 r1:long".to_owned();
@@ -277,7 +277,7 @@ fn what_older_gateways_go_on_with_stays() {
 
 /// What a branch shares with a thread that is gone stays known to be sent: whoever goes back there changes nothing of it.
 #[test]
-fn what_a_branch_shares_stays_known() {
+fn the_shared_prefix_of_a_branch_survives_its_swept_parent() {
     let first = Desk::new();
     first.sweep_at(0);
     let shared = "u c1 r1:long a u:more";

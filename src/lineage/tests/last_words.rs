@@ -31,7 +31,7 @@ fn talk(messages: &[&str]) -> Conversation {
 
 /// What a request is taken for, and from which part on it leaves out what the last one ended with.
 #[test]
-fn words_may_be_left_out_within_a_message() {
+fn omitted_last_words_continue_a_thread_and_other_changes_fork() {
     const LAST: &[&str] = &["a", "1", "1s"];
     let left_out = |message, part| (Relation::Continue, Ending::LeftOut(PartId { message, part }));
     let (fork, goes_on) = ((Relation::Fork, Ending::Branches), (Relation::Continue, Ending::Stands));
@@ -70,7 +70,7 @@ fn words_may_be_left_out_within_a_message() {
 
 /// A clock that was set back does not make the store's copy of a thread newer than what is remembered of it.
 #[test]
-fn words_may_be_left_out_after_the_clock_was_set_back() {
+fn omitted_last_words_are_recognised_after_the_clock_is_set_back() {
     let desk = Desk::new();
     desk.ids.set(1000);
     let first = desk.send(&session("s"), &talk(&["a"]), &[]);

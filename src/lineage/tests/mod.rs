@@ -133,7 +133,7 @@ fn texts(place: &Place) -> Vec<String> {
 
 /// What a request is taken for, after others were sent: its relation and how much of it is old.
 #[test]
-fn relations() {
+fn relations_of_a_request_to_earlier_ones() {
     for (sent, request, expected) in [
         (&[][..], "u:goal", (Relation::New, 0)),
         (&[], "u:goal c1 r1 a u:more", (Relation::New, 0)),
@@ -174,7 +174,7 @@ fn relations() {
 
 /// What was decided holds whatever the instructions say now.
 #[test]
-fn instructions_are_no_history() {
+fn threads_and_decisions_are_found_despite_changed_instructions() {
     let (desk, nobody) = (Desk::new(), Caller::default());
     let first = talk("s:10h u:goal c1 r1");
     let place = desk.send(&nobody, &first, &[decided(&first, 3, "cut")]);
@@ -191,7 +191,7 @@ fn instructions_are_no_history() {
 }
 
 #[test]
-fn a_growing_thread_stays_one() {
+fn a_growing_history_stays_one_thread() {
     let desk = Desk::new();
     let threads: Vec<String> = ["u", "u c1 r1", "u c1 r1 c2 r2", "u c1 r1 c2 r2 a u:more"]
         .iter()
@@ -220,7 +220,7 @@ fn parallel_requests_are_two_threads() {
 
 /// A label groups threads; it never makes one history of two, nor two of one.
 #[test]
-fn sessions_are_labels() {
+fn sessions_group_threads_without_joining_or_splitting_histories() {
     let desk = Desk::new();
     let first = talk("u:goal c1 r1");
     desk.send(&session("s"), &talk("u:goal"), &[]);
@@ -242,7 +242,7 @@ fn sessions_are_labels() {
 }
 
 #[test]
-fn principals_know_nothing_of_each_other() {
+fn principals_do_not_share_threads_or_decisions() {
     let desk = Desk::new();
     let request = talk("u c1 r1");
     let decision = decided(&request, 2, "short");
@@ -277,7 +277,7 @@ fn threads_are_set_aside_with_their_forks_only() {
 
 /// A request that found its thread before that was set aside does not undo it when it leaves.
 #[test]
-fn what_was_under_way_undoes_nothing() {
+fn a_request_in_flight_does_not_undo_setting_aside() {
     let desk = Desk::new();
     let first = desk.send(&session("s"), &talk("u:a c1 r1"), &[]);
     let next = talk("u:a c1 r1 c2 r2");
@@ -292,7 +292,7 @@ fn what_was_under_way_undoes_nothing() {
 
 /// What was sent to a model that binds its thoughts is known of all that goes on from there, and of nothing else.
 #[test]
-fn what_is_bound_is_remembered_by_histories() {
+fn bound_reasoning_is_remembered_per_history() {
     let desk = Desk::new();
     let bound = |request, binds| {
         let place = desk.send(&session("s"), &talk(request), &[]);
@@ -326,7 +326,7 @@ fn what_is_bound_is_remembered_by_histories() {
 
 /// A request that never ended a request, but was the beginning of one, was sent all the same.
 #[test]
-fn beginnings_of_requests_were_sent() {
+fn prefixes_of_a_sent_request_count_as_sent() {
     let desk = Desk::new();
     let joined = talk("u c1 r1 c2 r2 a u:more");
     desk.send(&session("s"), &joined, &[]);

@@ -8,7 +8,7 @@ use crate::strategy::gate::Rates;
 /// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same at the
 /// same time.
 #[test]
-fn what_is_expected_of_one_cache_is_not_found_in_another() {
+fn expectations_of_one_cache_do_not_affect_the_outlook_of_another() {
     let desk = Desk::new();
     let names = [("a", Some("m")), ("b", Some("m")), ("a", Some("n")), ("a", None)];
     let caches = names.map(|(upstream, model)| cache(desk.root, upstream, model));
@@ -33,7 +33,7 @@ fn what_is_expected_of_one_cache_is_not_found_in_another() {
 
 /// What was written before the rest began, and is not there while it lasts, makes the next one no longer.
 #[test]
-fn who_rests_is_told_nothing_new_by_what_is_not_there() {
+fn misses_during_a_rest_do_not_prolong_the_next() {
     let desk = Desk::new();
     let rates = Rates { read: 0.1, write: 1.25 };
     let expected = Expected { bytes: 900.0, before: 0.0, tokens: Some(300), least: None, rates };

@@ -6,7 +6,7 @@ use crate::planner::Fate;
 /// A fork that shares the refused edit is left alone, and so is what was never edited. Where an edit before it was taken,
 /// what goes back there goes on in that form.
 #[test]
-fn what_was_taken_goes_on_as_it_was_sent() {
+fn a_rewind_before_a_refused_edit_keeps_accepted_edits() {
     let taken: &[&str] = &["2:first"];
     let refused: &[&str] = &["2:first", "4:second"];
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -61,7 +61,7 @@ fn what_was_taken_goes_on_as_it_was_sent() {
 /// Other gateways on the same store know it too, and what was set aside before it was stored since when is left alone
 /// with all that branches off.
 #[test]
-fn what_is_not_known_is_left_alone() {
+fn threads_set_aside_at_an_unknown_point_include_their_forks() {
     for (forgets, is_aside) in [(false, false), (true, true)] {
         let desk = Desk::new();
         let session = session("s");
@@ -82,7 +82,7 @@ fn what_is_not_known_is_left_alone() {
 
 /// A pause lasts until the provider reads something, however often it refuses that before.
 #[test]
-fn what_is_refused_was_not_read() {
+fn refused_requests_do_not_end_a_pause() {
     use Fate::{Billed, Refused, Unknown};
     let desk = Desk::new();
     for (now_ms, request, fate, last_ms) in [

@@ -20,7 +20,7 @@ fn send(desk: &Desk, caller: &Caller, now_ms: i64, request: &str) -> Place {
 
 /// A job that runs every night in the same words is a conversation each time; whoever tries again is not.
 #[test]
-fn a_new_run_is_a_conversation_of_its_own() {
+fn an_anonymous_rerun_after_an_hour_is_a_new_conversation() {
     let (nobody, somebody) = (Caller::default(), session("s"));
     for (caller, before, minutes, request, is_new) in [
         (&nobody, &["u:goal"][..], 59, "u:goal", false),
@@ -54,7 +54,7 @@ fn a_new_run_is_a_conversation_of_its_own() {
 
 /// Each night's run stays one conversation to its end, whoever tries again in between.
 #[test]
-fn runs_do_not_mix() {
+fn each_run_stays_one_conversation_despite_retries() {
     let (desk, nobody) = (Desk::new(), Caller::default());
     let mut conversations = Vec::new();
     for night in 0..3 {
@@ -73,7 +73,7 @@ fn runs_do_not_mix() {
 
 /// What was decided about a run's first words holds for the next run's: the bytes are the same.
 #[test]
-fn what_was_decided_about_first_words_holds_for_the_next_run() {
+fn decisions_on_first_messages_apply_to_the_next_run() {
     let (desk, nobody) = (Desk::new(), Caller::default());
     let first = talk("r1:report");
     let place = desk.send(&nobody, &first, &[decided(&first, 0, "cut")]);
@@ -84,7 +84,7 @@ fn what_was_decided_about_first_words_holds_for_the_next_run() {
 
 /// That the provider refused an edit of one run says nothing of the next; it holds for whatever goes on with that run.
 #[test]
-fn a_new_run_is_not_left_alone_for_the_one_before() {
+fn a_new_run_is_not_set_aside_for_a_refusal_of_the_former() {
     for (first, minutes, request, expected) in [
         ("u:goal", 60, "u:goal", false),
         ("u:goal c1 r1", 60, "u:goal", false),
@@ -114,7 +114,7 @@ fn a_new_run_is_not_left_alone_for_the_one_before() {
 /// What was decided about first words holds for the next run also where an edit of the first was refused, and whether
 /// the gateway remembers that or reads it.
 #[test]
-fn a_refusal_changes_nothing_of_what_was_decided() {
+fn decisions_on_first_messages_apply_to_the_next_run_after_a_refusal() {
     for restarts in [false, true] {
         let (mut desk, nobody) = (Desk::new(), Caller::default());
         let first = talk("r1:report");

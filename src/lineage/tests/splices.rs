@@ -20,7 +20,7 @@ pub(super) fn splice(end: u32, text: &str) -> Arc<Splice> {
 
 /// A splice does not hold where what it takes is in the step in progress, or is what the user said last.
 #[test]
-fn splices_take_nothing_from_who_goes_back() {
+fn splices_do_not_apply_to_a_rewind_into_what_they_replace() {
     for (request, back, end) in [
         ("u c1 r1 a u:more", "u c1 r1 u:other", 3),
         ("u a u:b c1 r1 u:state", "u a u:b c1 r1 c2 r2", 3),
@@ -48,7 +48,7 @@ fn splices_take_nothing_from_who_goes_back() {
 /// A splice holds where exactly what it replaces stands, in histories that go on from its request; the one that
 /// replaces most counts.
 #[test]
-fn splices_hold_since_they_were_sent() {
+fn splices_apply_only_from_their_request_on() {
     let desk = Desk::new();
     let send = |request: &str, splice: Option<Arc<Splice>>| {
         let request = talk(request);
@@ -90,7 +90,7 @@ fn splices_hold_since_they_were_sent() {
 /// thoughts it leaves out, if it leaves out none of the turn in progress. What is decided about new results holds wherever
 /// these are sent.
 #[test]
-fn an_event_holds_as_a_whole() {
+fn all_changes_of_an_event_apply_together() {
     let (whole, before) = (&["2:event", "3:gone", "6:new"][..], &["2:first", "6:new"][..]);
     let (thinned, kept) = (&["1:gone", "2:event", "4:new"][..], &["2:first", "4:new"][..]);
     for (event, [thought, new], drops, requests) in [
@@ -175,7 +175,7 @@ fn an_event_holds_as_a_whole() {
 
 /// What a splice took that cannot be read any more is sent again. What was decided about the rest still holds.
 #[test]
-fn a_damaged_splice_costs_no_decision() {
+fn a_damaged_splice_is_ignored_without_losing_decisions() {
     let desk = Desk::new();
     let request = talk("u c1 r1 a u:b a u:c");
     let place = desk.place(&session("s"), &request);

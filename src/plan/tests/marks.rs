@@ -5,7 +5,7 @@ use crate::conversation::Hold;
 
 /// What stands around the messages is before them, but for the provider's own mark at the end.
 #[test]
-fn marks_around_the_messages_are_in_order_too() {
+fn long_marks_precede_short_ones_across_tools_and_messages() {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
     let mark = |hold| [Op::Mark { part: PartId { message: 0, part: 0 }, hold }];
@@ -27,7 +27,7 @@ fn marks_around_the_messages_are_in_order_too() {
 
 /// Marks that last for long come first, and none stands twice; whatever the client's own are like.
 #[test]
-fn marks_stand_where_providers_take_them() {
+fn long_marks_precede_short_ones_and_none_is_repeated() {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
     let mark = |message, hold| Op::Mark { part: PartId { message, part: 0 }, hold };
@@ -56,7 +56,7 @@ fn marks_stand_where_providers_take_them() {
 
 /// What goes takes its marks with it; all others stay, on what they stood on.
 #[test]
-fn marks_are_verified_where_messages_move() {
+fn marks_are_verified_after_drops_and_insertions() {
     const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
     let message = |role: &str, text: &str, mark: &str| {
         format!(r#"{{"role":"{role}","content":[{{"type":"text","text":"{text}"{mark}}}]}}"#)

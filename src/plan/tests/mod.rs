@@ -83,7 +83,7 @@ fn refusals(dialect: &str, body: &str, cases: &[(&[Op], Result<(), Refusal>)]) {
 }
 
 #[test]
-fn texts_that_may_be_changed() {
+fn only_existing_unprotected_texts_may_be_replaced() {
     let x = Some("x");
     refusals(
         "anthropic",
@@ -114,7 +114,7 @@ fn texts_that_may_be_changed() {
 }
 
 #[test]
-fn images_that_may_give_way() {
+fn images_of_results_may_be_removed_or_replaced_by_text() {
     let x = Some("x");
     refusals(
         "anthropic",
@@ -142,7 +142,7 @@ fn images_that_may_give_way() {
 }
 
 #[test]
-fn messages_that_stay() {
+fn protected_messages_are_not_dropped() {
     refusals(
         "anthropic",
         BLOCKS,
@@ -170,7 +170,7 @@ fn messages_that_stay() {
 }
 
 #[test]
-fn messages_stand_where_providers_take_them() {
+fn insertions_and_drops_must_keep_a_valid_role_order() {
     refusals(
         "anthropic",
         BLOCKS,
@@ -216,7 +216,7 @@ fn messages_stand_where_providers_take_them() {
 }
 
 #[test]
-fn a_history_that_is_one_text_has_no_places() {
+fn insertions_into_a_plain_text_history_are_refused() {
     refusals(
         "openai-responses",
         r#"{"input":"hi"}"#,
@@ -225,7 +225,7 @@ fn a_history_that_is_one_text_has_no_places() {
 }
 
 #[test]
-fn marks_are_known_wherever_they_stand() {
+fn marking_operations_are_recognised() {
     let split = |mark| Op::Split { bytes: 5, mark };
     for (op, has_marks) in [
         (split(None), false),

@@ -39,7 +39,7 @@ fn calls_and_results_stay_together() {
 
 /// A result alone in a body answers a call that the provider keeps; a call alone waits for its result.
 #[test]
-fn halves_of_pairs_stay() {
+fn unpaired_calls_and_results_are_not_dropped() {
     let continued = r#"{"thread":{"type":"continue"},"messages":[
         {"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"x"}]},
         {"role":"assistant","content":"y"},{"role":"user","content":"z"}]}"#;
@@ -64,7 +64,7 @@ fn halves_of_pairs_stay() {
 /// A call may be there without being understood: named, or in an older form. What stands far before it is not in
 /// its way.
 #[test]
-fn results_of_calls_that_are_only_named() {
+fn insertions_must_not_separate_a_result_from_a_referenced_call() {
     let named = r#"{"input":[{"role":"user","content":"goal"},{"role":"assistant","content":"well"},
         {"role":"user","content":"go"},{"type":"item_reference","id":"fc_1"},
         {"type":"function_call_output","call_id":"a","output":"one"}]}"#;
@@ -82,7 +82,7 @@ fn results_of_calls_that_are_only_named() {
 
 /// A server that counts its calls anew in every turn must not have one turn's result taken for another's.
 #[test]
-fn ids_that_are_used_again() {
+fn ids_reused_in_later_turns_are_paired_within_their_turn() {
     let step = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"call_0","type":"function","function":{"name":"x","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_0","content":"x"}"#;
     let body = format!(
         r#"{{"messages":[{{"role":"user","content":"a"}},{step},{{"role":"user","content":"b"}},{step},{{"role":"assistant","content":"ok"}},{{"role":"user","content":"c"}}]}}"#
@@ -102,7 +102,7 @@ fn ids_that_are_used_again() {
 
 /// Two calls with one id, the second before the first is answered, and two results: one for each.
 #[test]
-fn ids_that_are_used_before_they_are_answered() {
+fn ids_reused_before_an_answer_are_paired_one_to_one() {
     let item = |kind: &str| {
         format!(r#"{{"type":"{kind}","call_id":"a","name":"x","arguments":"{{}}","output":""}}"#)
     };
@@ -124,7 +124,7 @@ fn ids_that_are_used_before_they_are_answered() {
 }
 
 #[test]
-fn reasoning_stays_with_what_it_led_to() {
+fn reasoning_is_dropped_only_with_its_call_or_answer() {
     refusals(
         "openai-responses",
         ITEMS,
@@ -145,7 +145,7 @@ fn reasoning_stays_with_what_it_led_to() {
 
 /// Where nothing came of it, it goes alone, and does not become another answer's.
 #[test]
-fn reasoning_that_led_to_nothing_goes() {
+fn reasoning_without_an_answer_may_be_dropped_alone() {
     refusals(
         "openai-responses",
         r#"{"input":[{"role":"user","content":"a"},{"type":"reasoning","id":"r","summary":[]},{"role":"user","content":"b"},{"role":"assistant","content":"c"},{"role":"user","content":"d"}]}"#,
@@ -187,7 +187,7 @@ fn item(word: &str) -> String {
 proptest! {
     /// However ids are used again, no plan leaves a call without a result.
     #[test]
-    fn as_many_calls_as_results_stay(
+    fn accepted_drops_leave_no_unpaired_call(
         words in prop::collection::vec(prop::sample::select(&["u", "a", "c1", "c2", "r1", "r2", "r1", "r2"][..]), 1..12),
         ends in prop::collection::vec(any::<prop::sample::Index>(), 2..6),
     ) {

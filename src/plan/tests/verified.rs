@@ -29,7 +29,7 @@ fn texts_in_place_of_images_are_verified() {
 }
 
 #[test]
-fn what_is_not_as_planned_is_noticed() {
+fn deviations_from_the_plan_are_detected() {
     let before = read("anthropic", BLOCKS);
     let plan = Plan { ops: vec![text(2, 1, &[(0, Some("2")), (1, None)])] };
     let planned = BLOCKS.replace(r#""two""#, r#""2""#).replace(r#",{"type":"text","text":"three"}"#, "");

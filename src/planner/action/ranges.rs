@@ -195,7 +195,7 @@ mod tests {
     const END: u32 = u32::MAX;
 
     #[test]
-    fn lines_that_are_printed() {
+    fn line_ranges_shown_by_commands() {
         for (script, expected) in [
             ("cat f", View::ALL),
             ("cat -n f", View::ALL),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_several_files() {
+    fn line_ranges_shown_of_several_files() {
         for (script, expected) in [
             ("cat f g", View::ALL),
             ("head -5 f g", (1, 5)),

@@ -18,7 +18,7 @@ fn told(action: &Action) -> String {
 
 /// A script that failed may have changed something before it did.
 #[test]
-fn edits_that_are_made_whole_or_not_at_all() {
+fn edits_by_scripts_are_not_all_or_nothing() {
     for (tool, arguments, expected) in [
         ("Edit", r#"{"file_path":"a.rs"}"#, true),
         ("apply_patch", "*** Begin Patch\n*** Update File: src/a.rs\n@@\n", true),
@@ -31,7 +31,7 @@ fn edits_that_are_made_whole_or_not_at_all() {
 }
 
 #[test]
-fn files_that_are_written() {
+fn written_files_are_found_in_arguments() {
     let long = format!(r#"{{"content":"{}","file_path":"/w/Long.rs"}}"#, "x".repeat(2 * MAX_ARGUMENTS));
     let patch = r"*** Begin Patch\n*** Update File: src/B.rs\n*** Move to: src/C.rs\n@@\n-x\n+y\n*** Add File: a.rs\n+x";
     for (tool, arguments, expected) in [
@@ -62,7 +62,7 @@ fn files_that_are_written() {
 }
 
 #[test]
-fn calls() {
+fn calls_are_classified_with_their_files_and_lines() {
     for (tool, arguments, expected) in [
         ("Read", r#"{"file_path":"/w/src/A.rs"}"#, "View /w/src/a.rs"),
         ("Read", r#"{"file_path":"/w/a.rs","offset":10,"limit":20}"#, "View /w/a.rs:10-29"),
@@ -153,7 +153,7 @@ fn calls() {
 
 /// Tools and arguments with unknown names.
 #[test]
-fn calls_that_only_their_values_tell() {
+fn calls_of_unknown_tools_are_classified_by_their_values() {
     for (tool, arguments, expected) in [
         ("mcp__corp__op_3", r#"{"p0":"/w/src/A.rs"}"#, "View /w/src/a.rs:some"),
         ("op", r#"{"p0":"a.rs","p1":7,"p2":20}"#, "View a.rs:some"),
@@ -193,7 +193,7 @@ fn calls_that_only_their_values_tell() {
 }
 
 #[test]
-fn the_same_call_is_told_by_its_digest() {
+fn identical_calls_have_equal_digests() {
     let digest = |tool, arguments| of(tool, arguments).call;
     assert_eq!(digest("a", "{}"), digest("a", "{}"));
     assert_ne!(digest("a", "{}"), digest("b", "{}"));
@@ -202,7 +202,7 @@ fn the_same_call_is_told_by_its_digest() {
 
 proptest::proptest! {
     #[test]
-    fn anything_is_some_deed(tool in "(Bash|Read|apply_patch|x)", arguments in "\\PC{0,200}", script in "[a-z;&|'\"\\\\ <>/.$-]{0,80}") {
+    fn any_call_is_classified_without_panicking(tool in "(Bash|Read|apply_patch|x)", arguments in "\\PC{0,200}", script in "[a-z;&|'\"\\\\ <>/.$-]{0,80}") {
         of(&tool, &arguments);
         of(&tool, &serde_json::json!({ "command": script }).to_string());
         of(&tool, &serde_json::json!({ "a": script, "b": arguments }).to_string());

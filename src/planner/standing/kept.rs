@@ -199,7 +199,7 @@ mod tests {
 
     /// What is refused leaves nothing behind, so that the pause before it is one of whoever tries again.
     #[test]
-    fn what_is_refused_ends_no_pause() {
+    fn refused_requests_do_not_end_a_pause() {
         use Fate::{Billed, Refused, Unknown};
         let uncached = Fate::Told { read: 0, written: 9 };
         for requests in [
@@ -241,7 +241,7 @@ mod tests {
 
     /// What branches off from a thread that was read is not the first of its kind, whatever becomes of it.
     #[test]
-    fn what_was_only_refused() {
+    fn a_thread_counts_as_only_refused_until_something_was_read() {
         use Fate::{Billed, Refused, Unknown};
         for (name, branches, fates, expected) in [
             ("refused", false, &[Refused][..], true),

@@ -443,7 +443,7 @@ mod tests {
     /// stands for a hundred lines, `HEAD` for the first forty of them. It is the same whether the history is taken in at
     /// once or request by request.
     #[test]
-    fn views_that_stand_further_down_again() {
+    fn views_repeated_by_later_ones_are_superseded() {
         const READ: &str = r#""name":"Read","input":{"file_path":"/w/src/a.rs""#;
         let bash = |script: &str| format!(r#""name":"Bash","input":{{"command":"{script}"}}"#);
         let read = |more: &str| format!("{READ}{more}}}");
@@ -508,7 +508,7 @@ mod tests {
 
     /// A file is read, then an edit of it succeeds or fails, in the dialects that say so.
     #[test]
-    fn an_edit_that_failed_leaves_what_was_read() {
+    fn a_failed_edit_does_not_outdate_a_read() {
         const READ: &str = r#"{"file_path":"/w/a.rs"}"#;
         let anthropic = |(tool, arguments): (&str, &str), failed: bool| {
             let block = |id: u32, name: &str, input: &str, failed: bool| {
@@ -570,7 +570,7 @@ mod tests {
 
     /// LONG stands for 5,000 bytes.
     #[test]
-    fn data_beside_texts_stays() {
+    fn data_beside_the_texts_of_a_result_is_not_clearable() {
         let anthropic = |content: &str| {
             let part = format!(r#"{{"type":"tool_result","tool_use_id":"c","content":{content}}}"#);
             ("anthropic", format!(r#"{{"messages":[{{"role":"user","content":[{part}]}}]}}"#))

@@ -57,7 +57,7 @@ fn abridged(outcome: &Outcome) -> Vec<u32> {
 }
 
 #[test]
-fn long_arguments_go_before_messages_do() {
+fn long_arguments_are_abridged_before_messages_are_dropped() {
     const CALLS: &str = "u 6000>20 6000>20 6000>20 6000>20";
     let ladder = ladder::Settings::default();
     for (window, short, expected) in [
@@ -96,7 +96,7 @@ fn long_arguments_go_before_messages_do() {
 }
 
 #[test]
-fn what_stands_for_long_arguments() {
+fn long_arguments_are_replaced_by_their_head_and_a_hint() {
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
     let facts = Facts { window: Some(7_000), ..Facts::default() };
     let Run { talk, outcome, saves, .. } = run("u 6000>20 6000>20 20", &policy, &facts);
@@ -119,7 +119,7 @@ fn what_stands_for_long_arguments() {
 /// Long arguments of one call are saved in one file, in which each is told apart. An older gateway had a blank line
 /// between them: what it has named so is saved so again.
 #[test]
-fn several_long_arguments_of_one_call() {
+fn several_arguments_of_one_call_are_saved_in_one_labelled_text() {
     let [old, new] = ["old ", "new "].map(|word| word.repeat(500));
     let input = format!(r#"{{"path":"a.rs","old":"{old}","new":"{new}"}}"#);
     let body = format!(
@@ -143,7 +143,7 @@ fn several_long_arguments_of_one_call() {
 /// Where it is wanted long arguments go for the money's sake as well: of calls that are not fresh any more, and of no
 /// tool that keeps its results.
 #[test]
-fn long_arguments_of_old_calls_may_go_earlier() {
+fn long_arguments_of_old_calls_are_abridged_for_cost_if_configured() {
     let steps = |first: &str, count: usize| format!("u {first}{}", " 20".repeat(count));
     let wants = |arguments: bool, reason| {
         let mut policy = policy(reason);
@@ -177,7 +177,7 @@ fn long_arguments_of_old_calls_may_go_earlier() {
 
 /// A client that spells its arguments another way is sent the same; one that says something else is sent what it says.
 #[test]
-fn decisions_are_about_what_a_call_says() {
+fn abridged_arguments_apply_only_to_equal_calls() {
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
     let facts = Facts { window: Some(7_000), ..Facts::default() };
     let Run { talk: before, outcome, .. } = run("u 6000>20 6000>20 20", &policy, &facts);

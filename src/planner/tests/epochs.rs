@@ -123,7 +123,7 @@ fn events(short: &str, policy: &Policy, facts: &Facts) -> Vec<(usize, Vec<u32>)>
 }
 
 #[test]
-fn pruning_by_turns() {
+fn results_are_pruned_by_turns_and_strict_token_limits() {
     let usual = policy(forty_and_twenty());
     let mut forward = usual.clone();
     forward.clear.within_step = clear::Within::Forward;
@@ -153,7 +153,7 @@ fn pruning_by_turns() {
 /// One result of 15,000 tokens a turn: an agent's own pruning comes every other turn, the gate lets it come when it
 /// has paid. All other requests are the one before them and what is new.
 #[test]
-fn fourteen_turns() {
+fn eager_pruning_comes_every_other_turn_and_gated_only_if_it_pays() {
     let talk = ["u run=15000 a"; 13].join(" ") + " u";
     let turn = |word: usize| word as u32 / 3 + 1;
     let eager = events(&talk, &policy(forty_and_twenty()), &Facts::default());
@@ -178,7 +178,7 @@ fn fourteen_turns() {
 /// What is cleared keeps its call, its place and all that the client says about it; the same bytes stand there in
 /// every request, whenever it is made.
 #[test]
-fn what_is_left_of_a_result() {
+fn a_cleared_result_is_replaced_by_a_stable_placeholder() {
     let mut clear = forty_and_twenty();
     (clear.protect, clear.minimum_tokens) = (clear::Protect { view_tokens: 0, other_tokens: 0, turns: 1 }, 0);
     let sent = |now_ms| {
@@ -199,7 +199,7 @@ fn what_is_left_of_a_result() {
 /// Where reasoning is bound to what stands before it, it goes with what changes, from the first on; what is thought
 /// afterwards stays.
 #[test]
-fn reasoning_goes_with_what_it_is_bound_to() {
+fn bound_reasoning_is_omitted_after_a_changed_part() {
     let mut clear = forty_and_twenty();
     clear.protect = clear::Protect { view_tokens: 0, other_tokens: 0, turns: 1 };
     (clear.minimum_tokens, clear.gate) = (0, vec![Reason::Cold, Reason::Window]);

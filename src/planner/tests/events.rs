@@ -114,7 +114,7 @@ pub(super) fn event(before: &str, then: &str, policy: &Policy, facts: &Facts) ->
 
 /// What the provider is asked to do is not done here too, unless its own figure says that the window is full.
 #[test]
-fn the_providers_own_edits_come_first() {
+fn events_defer_to_the_providers_own_edits_unless_the_window_is_full() {
     const BEFORE: &str = "u 4000 4000 100 4000";
     let usual = Facts::default();
     let refused = Facts { overflow: Some(Overflow::default()), ..usual };
@@ -143,7 +143,7 @@ fn the_providers_own_edits_come_first() {
 
 /// A client that asks the provider later on gets what was decided before, and nothing more.
 #[test]
-fn what_was_cleared_before_the_provider_was_asked_stays_so() {
+fn earlier_clearings_stay_when_the_provider_is_asked_to_edit() {
     let (policy, facts, mut thread) = (policy(Reason::Eager), Facts::default(), Thread::default());
     let mut sent = Vec::new();
     for (words, defers) in
@@ -157,7 +157,7 @@ fn what_was_cleared_before_the_provider_was_asked_stays_so() {
 }
 
 #[test]
-fn reasons() {
+fn each_event_reason_is_due_under_its_condition() {
     const BEFORE: &str = "u 4000 4000 100 4000";
     let usual = Facts::default();
     let uncached = Facts { rates: Some(Rates { read: 1.0, write: 1.0 }), ..usual };
@@ -201,7 +201,7 @@ fn reasons() {
 }
 
 #[test]
-fn minimum_is_of_what_is_cleared() {
+fn minimum_tokens_limits_what_an_event_clears_except_for_the_window() {
     for (minimum_tokens, expected) in [(0, true), (1_999, true), (2_000, false)] {
         let mut policy = policy(Reason::Eager);
         policy.clear.minimum_tokens = minimum_tokens;
@@ -216,7 +216,7 @@ fn minimum_is_of_what_is_cleared() {
 
 /// A call that is made again after its result was cleared is counted, once; the pace is read once a request.
 #[test]
-fn calls_made_again() {
+fn repeated_calls_of_cleared_results_are_counted_once() {
     let policy = policy(Reason::Eager);
     for memory in [true, false] {
         let mut thread = Thread::default();
@@ -238,7 +238,7 @@ fn calls_made_again() {
 
 /// The step in progress stays, and so does all that was not sent before, whatever is at stake.
 #[test]
-fn only_what_was_sent_and_answered() {
+fn only_sent_and_answered_results_are_cleared() {
     let narrow = Facts { window: Some(1_000), ..Facts::default() };
     for (before, then, expected) in [
         ("u 4000", "u", &[][..]),
@@ -254,7 +254,7 @@ fn only_what_was_sent_and_answered() {
 
 /// A budget that is nearly spent is no reason to spend more of it.
 #[test]
-fn a_budget_demands_only_what_pays_off() {
+fn a_nearly_spent_budget_triggers_only_events_that_pay() {
     let facts = Facts { over_budget: true, ..Facts::default() };
     for (before, expected) in [("u 4000 400", &[2, 4][..]), ("u 400 u x30000 a", &[])] {
         let policy = policy(Reason::Budget);
@@ -264,7 +264,7 @@ fn a_budget_demands_only_what_pays_off() {
 
 /// A result goes only for a placeholder that is shorter than what is sent of it by now.
 #[test]
-fn placeholders_are_shorter_than_what_is_sent() {
+fn results_are_cleared_only_for_a_shorter_placeholder() {
     let mut policy = policy(Reason::Eager);
     policy.clear.smallest = 0;
     for (size, expected) in [("40", &[][..]), ("62", &[]), ("90", &[]), ("400", &[2])] {
@@ -296,7 +296,7 @@ fn placeholders_are_shorter_than_what_is_sent() {
 
 /// What says the same as a cleared result is sent in full; a pointer keeps what it points to from being cleared.
 #[test]
-fn pointers_and_what_they_point_to() {
+fn pointer_targets_are_not_cleared_and_cleared_results_not_targets() {
     let mut policy = policy(Reason::Eager);
     policy.shape.repeat = true;
     policy.shape.repeat_min_bytes = 200;
@@ -329,7 +329,7 @@ fn pointers_and_what_they_point_to() {
 
 /// A request that is made again has no event and costs no rent.
 #[test]
-fn retries_change_nothing() {
+fn retries_cause_no_event_and_no_cost() {
     let policy = policy(Reason::BreakEven);
     let request = talk(&words("u 4000 4000 a u"));
     let mut once = Thread { sent: 5, ..Thread::default() };
@@ -344,7 +344,7 @@ fn retries_change_nothing() {
 
 /// Calls with one id, as servers make them that name no call: each result is of the call that stands where it does.
 #[test]
-fn results_of_protected_tools_stay_whatever_calls_are_named() {
+fn results_of_protected_tools_stay_though_calls_share_an_id() {
     let calls = |tools: &[&str]| {
         let call = |tool: &&str| {
             format!(r#"{{"id":"","type":"function","function":{{"name":"{tool}","arguments":"{{}}"}}}}"#)

@@ -33,7 +33,7 @@ proptest! {
     /// At every moment, a thread with events for break-even has cost at most the allowed share more than it would
     /// have cost untouched.
     #[test]
-    fn losses_are_bounded(life in lives(), alpha in 0.01..2.0_f64, loss in 0.0..0.3_f64, kind in 0..3_usize) {
+    fn losses_of_break_even_events_are_bounded(life in lives(), alpha in 0.01..2.0_f64, loss in 0.0..0.3_f64, kind in 0..3_usize) {
         let policy = busy(alpha, loss, KINDS[kind]);
         let (mut thread, mut so_far) = (Thread::default(), words("u"));
         for request in life {
@@ -46,7 +46,7 @@ proptest! {
 
     /// Until the first event, what is remembered of a thread is for speed only.
     #[test]
-    fn what_is_remembered_decides_nothing(life in lives(), alpha in 0.01..2.0_f64, kind in 0..3_usize) {
+    fn a_rebuilt_standing_plans_the_same_until_the_first_event(life in lives(), alpha in 0.01..2.0_f64, kind in 0..3_usize) {
         let policy = busy(alpha, 0.1, KINDS[kind]);
         let (mut one, mut other, mut so_far) = (Thread::default(), Thread::default(), words("u"));
         for request in life {
@@ -66,7 +66,7 @@ proptest! {
 /// Room that would be dearer than what the thread may lose is made when it must be, and not before; so is room that drops
 /// messages while a summary may still come, by what is estimated of the prompt.
 #[test]
-fn dear_room_is_made_late() {
+fn costly_room_is_made_only_when_needed() {
     // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it 2,000
     // more, which may be as many again.
     let first: Vec<String> = (0..29).flat_map(|_| words("x10000 a")).collect();

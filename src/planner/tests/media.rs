@@ -288,7 +288,7 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
 ];
 
 #[test]
-fn what_goes_with_a_text() {
+fn text_and_media_of_a_result_are_cleared_together_or_not_at_all() {
     let lines = |text: &str| {
         let (words, image) = (words(), image());
         let text = text.replace("SEEN", SEEN).replace("LINE", LINE);
@@ -311,7 +311,7 @@ fn what_goes_with_a_text() {
 
 /// Images count as everywhere, and the full text is of the texts alone.
 #[test]
-fn what_is_recorded_of_it() {
+fn a_cleared_result_with_images_saves_only_its_texts() {
     let content = format!(
         r#"[{{"type":"text","text":"{}end"}},{{"type":"image","source":{{"type":"base64","data":"{}"}}}},{{"type":"text","text":"more"}}]"#,
         words(),
@@ -346,7 +346,7 @@ fn what_is_recorded_of_it() {
 
 /// Of a screenshot nothing is saved; it is a result as any other, and its call that is made again is a recall.
 #[test]
-fn what_is_recorded_of_an_image_alone() {
+fn a_cleared_screenshot_saves_no_text_and_counts_recalls() {
     let content = format!(r#"[{{"type":"image","source":{{"type":"base64","data":"{}"}}}}]"#, image());
     let talk = talk("anthropic", &[&content]);
     let policy = policy();
@@ -376,7 +376,7 @@ fn what_is_recorded_of_an_image_alone() {
 /// The newest results are protected up to a number of tokens, images among them: one is some 1,600, and one and its text
 /// are some 1,700.
 #[test]
-fn the_newest_stay() {
+fn the_newest_results_are_protected_including_their_images() {
     let (words, image) = (words(), image());
     let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{image}"}}}}"#);
     let with = |at: usize| format!(r#"[{{"type":"text","text":"{at}: {words}"}},{image}]"#);
@@ -400,7 +400,7 @@ fn the_newest_stay() {
 /// Bytes that are written again because of an image that is cleared, behind what stays: where it was the last, all
 /// messages are.
 #[test]
-fn the_last_image_takes_the_cache_of_all_messages() {
+fn clearing_the_last_image_rewrites_all_messages() {
     let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#, image());
     let words = words();
     let document =
@@ -443,7 +443,7 @@ fn the_last_image_takes_the_cache_of_all_messages() {
 
 /// The last image stays until it has cost what all messages do; one of several goes sooner.
 #[test]
-fn the_last_image_goes_when_that_pays() {
+fn the_last_image_is_cleared_only_once_it_pays() {
     let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#, image());
     let document =
         format!(r#"{{"type":"document","source":{{"type":"text","data":"{}"}}}}"#, words().repeat(20));

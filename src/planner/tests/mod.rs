@@ -162,7 +162,7 @@ fn stored_decisions_come_first_and_are_kept() {
 /// What code reads goes as it came, whatever it is: it is neither cut nor pointed to or from, also where an earlier gateway
 /// has cut it.
 #[test]
-fn results_for_code_are_no_matter() {
+fn results_read_by_code_are_neither_shortened_nor_pointed_to() {
     let talk = |words: &str, code: &[&str]| {
         let by_code = |word: &str| {
             let caller = r#""type":"tool_use","caller":{"type":"code_execution_20260120","tool_id":"s"}"#;
@@ -195,7 +195,7 @@ fn results_for_code_are_no_matter() {
 
 /// A decision is about what the result said; about anything else it says nothing.
 #[test]
-fn decisions_that_do_not_fit_are_left_out() {
+fn decisions_about_other_content_are_ignored() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
     for other in ["u c1 r1:huge", "u c1 r1:small", "u a u", "u"] {
         let outcome = run(&talk(other), 3, &first.applied);
@@ -205,7 +205,7 @@ fn decisions_that_do_not_fit_are_left_out() {
 
 /// A result that says the same in a form that cannot be changed goes as it came; what was decided about others holds.
 #[test]
-fn decisions_rest_where_a_form_cannot_be_changed() {
+fn a_decision_is_skipped_if_the_form_of_the_result_is_not_editable() {
     let protocol = protocol::named("openai-responses").unwrap();
     let text = |name: &str| format!("\"{}\"", format!("{name}\\n").repeat(3000));
     let talk = |first: &str| {
@@ -235,7 +235,7 @@ fn decisions_rest_where_a_form_cannot_be_changed() {
 }
 
 #[test]
-fn results_in_unknown_histories_are_recovered() {
+fn decisions_in_unknown_histories_are_recovered_by_content() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
     let known = &first.applied[0].decision;
     let known_decisions = knowing(known);
@@ -260,7 +260,7 @@ fn results_in_unknown_histories_are_recovered() {
 }
 
 #[test]
-fn what_is_recovered_is_asked_for_at_once() {
+fn stored_decisions_are_looked_up_in_one_query() {
     for (talk_in_short, sent, expected) in [
         ("u c1 r1:big c2 r2:huge a u c3 r3:big", 0, &[2][..]),
         ("u c1 r1:big c2 r2:huge c3 r3:big a u", 3, &[2]),
@@ -279,7 +279,7 @@ fn what_is_recovered_is_asked_for_at_once() {
 }
 
 #[test]
-fn what_cannot_be_read_or_told_stays() {
+fn undecodable_texts_stay_and_text_beside_images_is_only_truncated() {
     for kind in ["broken", "halfbroken"] {
         let outcome = run(&talk(&format!("u c1 r1:{kind}")), 1, &[]);
         assert!(outcome.plan.is_empty() && outcome.saves.is_empty(), "{kind}");
@@ -292,7 +292,7 @@ fn what_cannot_be_read_or_told_stays() {
 }
 
 #[test]
-fn settings_are_obeyed() {
+fn exemptions_and_repeat_settings_are_obeyed() {
     let past = Past { sent: 3, applied: &[], ..Past::nothing() };
     let exempt = |repeat| {
         let mut settings = Settings { repeat, ..settings() };
@@ -313,7 +313,7 @@ fn settings_are_obeyed() {
 
 /// What is saved is the whole text, by an id made of it.
 #[test]
-fn full_texts_are_saved() {
+fn full_texts_are_saved_by_a_content_id() {
     let outcome = run(&talk("u c1 r1:pieces c2 r2:pieces"), 3, &[]);
     let [save] = &outcome.saves[..] else { panic!("{:?}", outcome.saves) };
     assert!(save.text.starts_with("even line 0\n") && save.text.ends_with("odd line 9\n"), "{}", save.text);
@@ -325,7 +325,7 @@ fn full_texts_are_saved() {
 /// Blocks stand one below the other. An older gateway saved them without a line's end between: what it has named so is
 /// saved so again.
 #[test]
-fn full_texts_of_several_blocks_are_lines() {
+fn full_texts_of_several_blocks_are_joined_by_line_ends() {
     let request = talk("u c1 r1:open c2 r2:open");
     let outcome = run(&request, 3, &[]);
     let [save] = &outcome.saves[..] else { panic!("{:?}", outcome.saves) };
@@ -342,7 +342,7 @@ fn full_texts_of_several_blocks_are_lines() {
 
 /// A text without a block of its own cannot go; it is shortened to next to nothing, unless it is that already.
 #[test]
-fn channels_stay_when_their_text_goes() {
+fn emptied_output_channels_keep_a_minimal_text() {
     let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();
     let entry = |stdout: &str, stderr: &str| format!(r#"{{"stdout":"{stdout}","stderr":"{stderr}"}}"#);
     let words = "no short text ".repeat(20);
@@ -368,7 +368,7 @@ fn channels_stay_when_their_text_goes() {
 
 /// What stands where short texts of members were is no shorter than they are: nothing is cut then.
 #[test]
-fn nothing_is_cut_that_stays_as_long() {
+fn results_that_would_not_get_shorter_are_not_truncated() {
     let protocol = protocol::named("gemini").unwrap();
     let cut = |text: &str| {
         let members: Vec<String> = (0..3_000).map(|at| format!(r#""k{at:04}":"{text}""#)).collect();
@@ -386,7 +386,7 @@ fn nothing_is_cut_that_stays_as_long() {
 /// A block that the client has marked stays, and its mark with it. Where the mark came later than the decision, the
 /// history stays as it was sent.
 #[test]
-fn marked_blocks_stay_when_their_text_goes() {
+fn blocks_marked_by_the_client_keep_their_mark_when_shortened() {
     let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();
     let protocol = protocol::named("anthropic").unwrap();
     let read = |mark: &str| {

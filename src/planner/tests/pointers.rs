@@ -4,7 +4,7 @@ use super::*;
 
 /// A pointer is known again where what it points to stands before it, and can be read.
 #[test]
-fn pointers_are_recovered_with_what_they_point_to() {
+fn pointers_are_recovered_only_with_a_readable_target() {
     let request = talk("u c1 r1:even c2 r2:even");
     let pointer = run(&request, 3, &[]);
     assert_eq!(decided(&pointer), ["4 repeat"]);
@@ -39,7 +39,7 @@ fn pointers_are_recovered_with_what_they_point_to() {
 }
 
 #[test]
-fn pointers_point_to_what_can_be_read() {
+fn pointers_target_the_newest_readable_result() {
     for (talk_in_short, sent, expected) in [
         ("u c1 r1:even c2 r2:even", 3, &["t1"][..]),
         // The newest that is untouched.
@@ -81,7 +81,7 @@ fn pointers_point_to_what_can_be_read() {
 
 /// Where the provider takes old results out of the prompt by itself, nobody knows which can be read.
 #[test]
-fn nothing_points_to_what_the_provider_may_hide() {
+fn no_pointer_targets_what_the_provider_may_remove() {
     const TALK: &str = "u c1 r1:even c2 r2:even";
     const SUMMARY: &str = r#"{"type":"compaction","encrypted_content":"x"},"#;
     let pointer = run(&talk(TALK), 3, &[]);
@@ -168,7 +168,7 @@ fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
 /// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer to
 /// where it was cut.
 #[test]
-fn what_is_read_back_can_be_read() {
+fn read_back_outputs_are_sent_whole_or_truncated_but_not_as_pointers() {
     for (command, max_bytes, expected) in [
         ("cat /home/me/outputs/ID.txt", 500, &[][..]),
         ("cd /home/me/outputs && cat ID.txt", 500, &[]),
@@ -183,7 +183,7 @@ fn what_is_read_back_can_be_read() {
 
 /// So it is where a reader numbers its lines.
 #[test]
-fn what_is_read_back_with_numbers_can_be_read() {
+fn read_backs_with_line_numbers_are_sent_whole_within_the_limit() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
     let numbered = text.lines().enumerate().map(|(at, line)| format!("{:6}\t{line}\n", at + 1));
     let numbered = serde_json::to_string(&numbered.collect::<String>()).unwrap();
@@ -198,7 +198,7 @@ fn what_is_read_back_with_numbers_can_be_read() {
 
 /// So it is in parts, as long as what they are of stands in the body, be it sent or not.
 #[test]
-fn what_is_read_back_in_parts_can_be_read() {
+fn partial_read_backs_of_known_texts_are_not_truncated() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
     let page: Vec<String> = text.lines().skip(30).map(|line| format!("{line}\n")).collect();
     let page = serde_json::to_string(&page.concat()).unwrap();
@@ -233,7 +233,7 @@ fn what_is_read_back_in_parts_can_be_read() {
 
 /// What is read back once more is a pointer to where it stands whole, and to nothing else.
 #[test]
-fn what_is_read_back_twice_is_one_text() {
+fn a_second_read_back_points_to_the_first() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
     let id = decision::output_id(&[text.into()]);
     let request = talk("u c1 r1:huge c2 r2:huge c3 r3:huge");

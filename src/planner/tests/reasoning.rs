@@ -73,7 +73,7 @@ fn reads(bound: Option<Binding>) -> Facts {
 
 /// The thoughts that are still sent with the last request, the results that are cleared, and the event's own count.
 #[test]
-fn what_was_thought_in_earlier_turns_goes() {
+fn an_event_omits_reasoning_of_earlier_turns() {
     const TURNS: &str = "u 900~400 900~9 a u 900~9";
     let (reads_all, bound) = (reads(None), reads(Some(Binding::Refused)));
     let uncached = Rates { read: 1.0, write: 1.0 };
@@ -129,7 +129,7 @@ fn what_was_thought_in_earlier_turns_goes() {
 
 /// The event's record tells blocks of reasoning from results, and what both free.
 #[test]
-fn an_event_says_how_much_of_what_was_thought_went() {
+fn events_count_omitted_reasoning_apart_from_results() {
     let (_, outcome) = last("u 900~400 900~9 a u", &policy(Reason::Eager), &reads(None));
     let event = outcome.event.unwrap();
     // Two fifths of what is sealed count.
@@ -146,7 +146,7 @@ fn an_event_says_how_much_of_what_was_thought_went() {
 /// It pays once what reading the old thoughts has cost reaches what is written again without them. Two fifths of what
 /// is sealed count.
 #[test]
-fn old_thoughts_go_when_they_have_cost_what_leaving_them_out_costs() {
+fn old_reasoning_is_omitted_once_it_has_cost_as_much_as_rewriting() {
     let mut policy = policy(Reason::BreakEven);
     (policy.clear.patience, policy.clear.most_loss) = (1.0, 1.0);
     policy.clear.protected_tools = crate::shape::settings::NamePatterns::new(["run"]).unwrap();
@@ -223,7 +223,7 @@ fn asks(short: &str, models: &[bool], reason: Reason) -> (usize, usize) {
 
 /// A model that binds what it thinks is not the only one that is asked: others are for a while, or for a title.
 #[test]
-fn what_is_bound_stays_while_other_models_are_asked() {
+fn bound_reasoning_stays_valid_while_other_models_are_asked() {
     const REQUESTS: u32 = 8;
     let asked = |mask: u32, reason| {
         let models: Vec<bool> = (0..REQUESTS).map(|request| mask & (1 << request) > 0).collect();
@@ -244,7 +244,7 @@ fn what_is_bound_stays_while_other_models_are_asked() {
 
 /// What a model that binds nothing has thought stays, unless something bound behind it goes.
 #[test]
-fn what_is_bound_goes_for_another_model() {
+fn an_event_omits_all_reasoning_up_to_the_last_bound_block() {
     const REQUESTS: [&str; 7] = [
         "u",
         "u 4000",
@@ -277,7 +277,7 @@ fn what_is_bound_goes_for_another_model() {
 
 /// What must be written again because of it counts, too, where an event is for the money's sake.
 #[test]
-fn what_is_bound_far_before_a_change_keeps_what_would_not_pay() {
+fn bound_reasoning_far_before_a_change_counts_towards_its_cost() {
     let mut policy = policy(Reason::BreakEven);
     (policy.clear.patience, policy.clear.most_loss, policy.clear.smallest) = (1.0, 1.0, 4_000);
     for (before, expected) in [("900~400", 1), ("900~400 9000 9000", 0), ("400 9000 9000", 1)] {
@@ -298,7 +298,7 @@ fn what_is_bound_far_before_a_change_keeps_what_would_not_pay() {
 /// A client that begins to send a thought in a form that cannot be taken out has what comes behind it sent, too, and not
 /// the whole plan refused.
 #[test]
-fn thoughts_come_back_behind_one_that_cannot_go() {
+fn reasoning_after_an_unremovable_block_is_sent_again() {
     const USER: &str = r#"{"role":"user","content":"go on"}"#;
     let protocol = protocol::named("openai-chat").unwrap();
     let claude = |name: u32| format!(r#""thinking_blocks":[{{"signature":"{name}/x"}}]"#);

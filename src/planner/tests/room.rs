@@ -32,7 +32,7 @@ fn growth_is_known_after_some_requests() {
 /// What is done when the window is full: the rung, results cleared, messages dropped, results cut; and whether the
 /// target is met.
 #[test]
-fn rungs() {
+fn the_ladder_clears_then_drops_then_truncates() {
     const TURNS: &str = "u 4000 a u 4000 a u 4000 a u 4000";
     const STEPS: &str = "u 4000 4000 4000 4000";
     for (reason, before, then, window, expected) in [
@@ -96,7 +96,7 @@ fn rungs() {
 }
 
 #[test]
-fn what_was_cut_frees_no_more_than_is_left() {
+fn truncated_results_free_only_what_is_left_of_them() {
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
     let facts = Facts { window: Some(8_000), ..Facts::default() };
     let [remembered, read_back] = [true, false].map(|memory| {
@@ -132,7 +132,7 @@ fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
 
 /// Where what has to stay is too long by itself, the rest is not lost for nothing, at every request anew.
 #[test]
-fn what_has_to_stay_takes_nothing_with_it() {
+fn an_unremovable_excess_does_not_drop_the_rest_at_each_request() {
     for (floor, asked, counted, expected) in [
         // Half of the window is kept free for the answer, and the estimate may be wrong by 1,000: 9,000 tokens are left. What
         // goes does not bring it there, but is 15 % of that.
@@ -182,7 +182,7 @@ fn a_long_run_fits_its_window() {
 /// Where the oldest results are too dear to clear for how little a thread has cost so far, later ones that free as much
 /// go: the message of the first of them.
 #[test]
-fn what_is_too_dear_to_change_stays() {
+fn results_too_costly_to_clear_are_passed_over_for_later_ones() {
     const PLAIN: Rates = Rates { read: 1.0, write: 1.0 };
     for (kind, size, first, rates, expected) in [
         // A long thread has paid enough.
@@ -213,7 +213,7 @@ fn what_is_too_dear_to_change_stays() {
 
 /// While a client sums its history up nothing is taken from it, unless the provider takes no more.
 #[test]
-fn clients_compact_without_us() {
+fn nothing_is_removed_from_a_clients_compaction_unless_it_overflows() {
     let mut policy = policy(Reason::Eager);
     policy.clear.gate = vec![Reason::Eager, Reason::Window];
     policy.ladder.enabled = true;
@@ -230,7 +230,7 @@ fn clients_compact_without_us() {
 
 /// A provider's refusal makes room even for a request that was made before, by what it says of its size.
 #[test]
-fn overflows_are_made_room_for() {
+fn room_is_made_by_the_size_stated_in_an_overflow() {
     let policy = {
         let mut policy = policy(Reason::Cold);
         policy.ladder.enabled = true;
@@ -265,7 +265,7 @@ fn overflows_are_made_room_for() {
 /// Where the provider holds the history, only the request's own results can be cut: by as much as it is too long, or by
 /// half each time if that is not known.
 #[test]
-fn own_results_are_cut_where_the_provider_holds_the_history() {
+fn results_are_truncated_if_the_provider_holds_the_history() {
     let stated = |prompt| Some(Overflow { prompt: Some(prompt), has_limit: true, is_last: false });
     let unstated = Some(Overflow::default());
     for (name, sizes, overflow, window, times, expected) in [
@@ -318,7 +318,7 @@ fn own_results_are_cut_where_the_provider_holds_the_history() {
 
 /// The provider's own figure holds for what it has seen; the rest is estimated, and an estimate needs a margin.
 #[test]
-fn how_full_the_window_is() {
+fn the_window_level_uses_the_providers_figure_or_an_estimate() {
     let request = talk(&words("u 4000 4000"));
     let tail: u64 = request.messages[3..].iter().map(|message| message.span.len() as u64).sum();
     for (measured, tokens, margin) in [
@@ -335,7 +335,7 @@ fn how_full_the_window_is() {
 
 /// A picture counts as a picture, wherever it stands and however it is encoded, and makes no room necessary.
 #[test]
-fn pictures_are_no_text() {
+fn images_do_not_count_as_text_for_the_window() {
     let data = "iVBORw0KGgo".repeat(100_000);
     let source = format!(r#"{{"type":"base64","media_type":"image/png","data":"{data}"}}"#);
     let image = format!(r#"{{"type":"image","source":{source}}}"#);
@@ -368,7 +368,7 @@ fn pictures_are_no_text() {
 
 /// Where a provider says that a prompt is too long, no message goes because of what may be far too high an estimate.
 #[test]
-fn nothing_goes_that_may_fit() {
+fn messages_are_not_dropped_while_the_prompt_may_fit() {
     // 20,500 bytes: about 10,200 tokens, and 2,600 at least. Half of a window this small is kept free for the answer.
     let request = talk(&words("u 4000 4000 4000 4000 4000"));
     let told = Facts { refuses: true, bytes_per_token: 2.0, ..Facts::default() };

@@ -255,7 +255,7 @@ mod tests {
     const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","usage":{"input_tokens":12,"cache_creation_input_tokens":900,"cache_read_input_tokens":41000,"cache_creation":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":800},"output_tokens":1,"service_tier":"standard"}}}"#;
 
     #[test]
-    fn figures_of_a_stream_are_folded_not_added() {
+    fn stream_figures_are_merged_not_summed() {
         let answer = stream(&[
             START,
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\"usage\":{\"input_tokens\":7}"}}"#,
@@ -278,7 +278,7 @@ mod tests {
 
     /// The prompt size is known if a server states it late, or corrects it, and unknown if it never does.
     #[test]
-    fn zeros_are_no_prompt() {
+    fn a_prompt_stated_as_zero_is_unknown_unless_corrected() {
         const NOTHING: &str = r#"{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}"#;
         const PROMPT: &str = r#"{"input_tokens":30,"cache_read_input_tokens":70,"output_tokens":0}"#;
         for (start, end, expected) in [
@@ -302,7 +302,7 @@ mod tests {
 
     /// The size of the prompt itself if the provider's own tools ran: the figures are then sums over several calls.
     #[test]
-    fn a_sum_over_calls_is_no_prompt() {
+    fn sums_over_server_tool_calls_are_not_the_prompt_size() {
         const RAN: &str = r#","server_tool_use":{"web_search_requests":5,"web_fetch_requests":0}"#;
         const CODE: &str = r#","server_tool_use":{"web_search_requests":0,"code_execution_requests":1}"#;
         const NONE: &str = r#","server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}"#;
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_figures_hold() {
+    fn the_last_stream_figures_count() {
         const END: &str = r#"{"type":"message_stop"}"#;
         const NO: &str = r#"{"type":"error","error":{"type":"api_error","message":"no"}}"#;
         let delta = |usage: &str| {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_stream_keeps_what_was_said() {
+    fn a_truncated_stream_keeps_its_figures_and_error() {
         let answer = stream(&[START]);
         assert_eq!(answer.usage.map(|usage| usage.tokens.output), Some(1));
         assert!(!answer.complete);
@@ -381,7 +381,7 @@ mod tests {
 
     /// A stream may list them again at its end.
     #[test]
-    fn what_is_dropped_is_counted_once() {
+    fn dropped_reasoning_listed_twice_is_counted_once() {
         const DROPPED: &str =
             r#""input_transformations":[{"type":"thinking_dropped"},{"type":"thinking_dropped"}]"#;
         let start = format!(r#"{{"type":"message_start","message":{{"id":"m",{DROPPED}}}}}"#);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_beside_the_answer_are_billed_too() {
+    fn calls_beside_the_answer_are_billed_as_extra() {
         let mut reader = reader(Framing::Document);
         reader.push(br#"{"id":"m","model":"c","stop_reason":"end_turn","usage":{"input_tokens":20,"output_tokens":5,"iterations":[{"type":"compaction","input_tokens":900,"output_tokens":80},{"type":"message","input_tokens":12,"cache_read_input_tokens":3,"output_tokens":5},{"type":"advisor_message","model":"big","input_tokens":7,"output_tokens":2}]},"input_transformations":[{"type":"thinking_dropped"},{"type":"thinking_mismatch_allowed"}]}"#);
         let answer = reader.finish();
@@ -411,7 +411,7 @@ mod tests {
 
     /// Each call is billed at its model's price. A call that declined without output is not billed.
     #[test]
-    fn a_model_that_declines_is_billed_for_what_it_said() {
+    fn output_of_a_declining_model_is_billed_at_its_own_price() {
         const STARTS: &str = r#"{"type":"message_start","message":{"id":"m","model":"fable","usage":{"input_tokens":12,"cache_read_input_tokens":3,"output_tokens":1}}}"#;
         const ENDS: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":STATED}"#;
         let call = |input, output| Tokens { input, output, ..Tokens::default() };
@@ -443,7 +443,7 @@ mod tests {
 
     /// The end of a stream reports what the provider has removed from the history itself.
     #[test]
-    fn prompts_that_the_provider_has_cut() {
+    fn prompts_edited_by_the_provider_are_recognised() {
         for (edits, steps, expected) in [
             ("[]", "[]", false),
             (
@@ -471,7 +471,7 @@ mod tests {
 
     /// At the end of a stream, the sum of several calls has no lifetimes, but the calls have.
     #[test]
-    fn lifetimes_are_those_of_the_calls() {
+    fn cache_write_lifetimes_are_summed_from_iterations() {
         let call = |kind: &str, model: &str, short: u64, long: u64| {
             let written = short + long;
             format!(
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sellers_own_cost_is_kept_exactly() {
+    fn the_stated_cost_of_a_reseller_is_kept_exactly() {
         const START: &str = r#"{"type":"message_start","message":{"id":"m","model":"glm","usage":{"input_tokens":0,"output_tokens":0}}}"#;
         for (stated, expected) in [
             (r#""cost":0.00012345"#, Some("0.00012345")),
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_left_out() {
+    fn unreadable_answers_yield_nothing() {
         for text in ["", "{", "[]", "null", "{\"usage\":3}", "{\"usage\":{\"input_tokens\":-1}}"] {
             let mut reader = reader(Framing::Document);
             reader.push(text.as_bytes());

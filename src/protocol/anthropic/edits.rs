@@ -42,7 +42,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn how_long_a_prompt_is_that_is_edited() {
+    fn thresholds_of_requested_provider_edits() {
         for (dialect, asked, expected) in [
             ("anthropic", "null", None),
             ("anthropic", r#"{"edits":[]}"#, None),

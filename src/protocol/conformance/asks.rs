@@ -9,7 +9,7 @@ use crate::protocol::{Ask, Cause, Framing};
 use super::{SUBJECTS, for_all};
 
 #[test]
-fn what_is_asked_can_be_read() {
+fn own_calls_can_be_indexed_and_are_valid() {
     let strategy = |_| ("\\PC{1,80}|[\"\\\\\n\u{0}-\u{1f}x]{1,20}", 1..100_000_u64).boxed();
     for_all(64, strategy, |subject, (text, max_tokens)| {
         let protocol = subject.protocol();
@@ -33,7 +33,7 @@ fn what_is_asked_can_be_read() {
 }
 
 #[test]
-fn what_is_said_is_whole_or_nothing() {
+fn the_text_of_an_answer_is_returned_only_if_complete() {
     let strategy = |_| "\\PC{0,60}[a-z]".boxed();
     for_all(64, strategy, |subject, text| {
         let protocol = subject.protocol();
@@ -65,7 +65,7 @@ fn what_is_said_is_whole_or_nothing() {
 }
 
 #[test]
-fn questions_go_where_the_clients_do() {
+fn own_calls_use_the_paths_of_clients() {
     // A model may be named by the segments of its address, which are escaped in a path.
     let arn = "/model/arn%3Aaws%3Abedrock%3Ainference-profile%2Fx/invoke";
     let bedrock = crate::protocol::named("anthropic").unwrap();

@@ -77,7 +77,7 @@ fn plain(events: &[String]) -> String {
 
 /// An event in which a stream breaks off is ignored.
 #[test]
-fn a_stream_says_what_its_whole_events_say() {
+fn a_partial_last_event_is_ignored() {
     let strategy = |subject: &'static dyn Subject| {
         (select(streams(subject.protocol().name())), any::<Index>(), any::<Index>()).boxed()
     };
@@ -93,7 +93,7 @@ fn a_stream_says_what_its_whole_events_say() {
 
 /// No sooner and no later.
 #[test]
-fn a_stream_is_over_with_the_event_that_says_so() {
+fn a_stream_ends_exactly_with_its_final_event() {
     for subject in SUBJECTS {
         let protocol = subject.protocol();
         let mut ends = 0;
@@ -114,7 +114,7 @@ fn a_stream_is_over_with_the_event_that_says_so() {
 }
 
 #[test]
-fn answers_are_read_in_any_dress() {
+fn streams_are_read_in_any_formatting_and_chunking() {
     let strategy = |subject: &'static dyn Subject| {
         let streams = streams(subject.protocol().name());
         assert!(streams.len() > 1, "there are fixtures");

@@ -22,7 +22,7 @@ use crate::plan::{LeafEdit, Op, Plan};
 use crate::protocol::{self, Answer, Framing, Protocol, Stop};
 
 #[test]
-fn fixtures() {
+fn recorded_requests_and_answers_are_read_as_expected() {
     let mut wrong = Vec::new();
     for subject in SUBJECTS {
         for case in cases(subject.protocol().name()) {

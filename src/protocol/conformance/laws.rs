@@ -178,7 +178,7 @@ fn law_03_commuting_square() {
 
 /// Verification finds any mistake in lowering: another text, order or number of messages than planned.
 #[test]
-fn law_03_mistakes_are_noticed() {
+fn law_03_lowering_mistakes_are_detected() {
     let mistakes = Cell::new(0);
     for_all(128, planned_bodies, |subject, (body, wishes)| {
         let protocol = subject.protocol();
@@ -278,7 +278,7 @@ fn law_05_pairing() {
 
 /// The provider accepts the bodies of all talks; otherwise the law above would prove nothing.
 #[test]
-fn law_05_talks_are_valid() {
+fn law_05_generated_talks_are_valid() {
     for_all(
         64,
         |_| talks(any_text()).boxed(),
@@ -381,7 +381,7 @@ fn law_10_one_view() {
 
 /// Bodies with the same content have the same fingerprints, and different talks have different ones.
 #[test]
-fn fingerprints_are_of_what_is_said() {
+fn fingerprints_depend_only_on_content() {
     let strategy = |_| (talks(any_text()), talks(any_text()), spellings()).boxed();
     for_all(128, strategy, |subject, (talk, other, (spelling, seed))| {
         let of = |body: String| -> Vec<_> {
@@ -414,7 +414,7 @@ fn fingerprints_are_of_what_is_said() {
 
 /// The stem of a message is what it says once the texts at its end are taken out.
 #[test]
-fn stems_are_what_remains_without_last_texts() {
+fn stems_equal_messages_without_their_last_texts() {
     let found = Cell::new(0);
     let is_stem = |subject: &dyn Subject, body: &str| {
         let conversation = read(subject.protocol(), body);

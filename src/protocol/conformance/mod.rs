@@ -236,7 +236,7 @@ pub(crate) fn spellings() -> impl Strategy<Value = (Spelling, u64)> {
 }
 
 #[test]
-fn every_dialect_is_judged() {
+fn every_dialect_has_a_conformance_subject() {
     let judged: Vec<&str> = SUBJECTS.iter().map(|subject| subject.protocol().name()).collect();
     let all: Vec<&str> = super::ALL.iter().map(|protocol| protocol.name()).collect();
     assert_eq!(judged, all);

@@ -58,7 +58,7 @@ fn every_part_is_a_block_and_marks_change_neither_key_nor_weight() {
 }
 
 #[test]
-fn a_longer_history_goes_on_where_a_shorter_one_ends() {
+fn blocks_of_a_longer_history_extend_those_of_a_shorter_one() {
     let strategy = |_| (talks(any_text()), any::<prop::sample::Index>()).boxed();
     for_all(64, strategy, |subject, (talk, cut)| {
         let protocol = subject.protocol();
@@ -74,7 +74,7 @@ fn a_longer_history_goes_on_where_a_shorter_one_ends() {
 }
 
 #[test]
-fn what_providers_accept_is_valid() {
+fn generated_talks_are_valid() {
     let strategy = |_| (talks(any_text()), spellings()).boxed();
     for_all(64, strategy, |subject, (talk, (spelling, seed))| {
         let protocol = subject.protocol();

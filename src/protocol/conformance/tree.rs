@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trees_keep_what_values_lose() {
+    fn trees_distinguish_what_json_values_conflate() {
         let tree = Tree::parse(r#" { "a" : 1e400 , "a" : "\ud800" , "b" : [ 1.0 , "\u0061" ] } "#);
         assert!(tree.same(&Tree::parse(r#"{"a":1e400,"a":"\ud800","b":[1.0,"\u0061"]}"#)));
         for other in [
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_said_behind_a_prompt_of_one_string() {
+    fn appended_texts_extend_a_string_prompt() {
         let op = |text: &str| Op::Append {
             part: crate::conversation::PartId { message: 0, part: 0 },
             leaf: 0,

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_may_stand_in_any_event() {
+    fn usage_is_read_from_any_event() {
         let first = event(r#","usageMetadata":{"promptTokenCount":1000}"#, "");
         let (stated, silent) = (event(&format!(",{FIGURES}"), ""), event("", ""));
         let end = event("", r#","finishReason":"STOP""#);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_figures_hold() {
+    fn the_last_stream_figures_count() {
         const STOP: &str = r#","finishReason":"STOP""#;
         let stated = |output: u64| {
             format!(
@@ -265,7 +265,7 @@ mod tests {
 
     /// If the request was in an envelope, so is every event of the answer.
     #[test]
-    fn an_answer_may_stand_in_other_bodies() {
+    fn answers_in_an_envelope_are_read() {
         let end = event(&format!(",{FIGURES}"), r#","finishReason":"STOP""#);
         let events = [event("", ""), end];
         let within = |event: &String| format!(r#"{{"response":{event},"traceId":"t"}}"#);
@@ -278,7 +278,7 @@ mod tests {
 
     /// Proxies written in Python write null for missing members.
     #[test]
-    fn names_may_be_in_snake_case() {
+    fn snake_case_members_are_read() {
         let camel = [
             event(r#","modelVersion":"m""#, ""),
             event(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_left_out_where_the_total_agrees() {
+    fn omitted_counts_are_inferred_from_the_total() {
         for (figures, prompt, output) in [
             (r#"{"promptTokenCount":10,"totalTokenCount":10}"#, Some(10), Some(0)),
             (r#"{"promptTokenCount":10,"totalTokenCount":17}"#, Some(10), Some(7)),
@@ -357,7 +357,7 @@ mod tests {
 
     /// Some servers count reasoning as output too, which the total shows.
     #[test]
-    fn thoughts_are_counted_once() {
+    fn reasoning_tokens_are_not_counted_twice() {
         for (said, thought, tools, total, expected) in [
             (50, 400, 0, "1450", (450, 400)),
             (450, 400, 0, "1450", (450, 400)),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn grounding_is_charged_for() {
+    fn grounding_is_an_unpriced_charge() {
         let end = event(&format!(",{FIGURES}"), r#","finishReason":"STOP""#);
         for (metadata, expected) in [
             ("", &[][..]),
@@ -399,7 +399,7 @@ mod tests {
 
     /// Google's own transport for REST asks for numbers in place of words.
     #[test]
-    fn words_may_be_numbers() {
+    fn enums_may_be_numbers() {
         for (number, word) in [
             ("0", None),
             ("1", Some("STOP")),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tier_has_one_of_two_names() {
+    fn the_service_tier_is_read_from_either_member() {
         for (names, expected) in [
             ("", Tier::Standard),
             (r#","serviceTier":"priority""#, Tier::Priority),
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn audio_is_told_apart() {
+    fn audio_tokens_are_counted_separately() {
         let answer = stream(&[r#"{"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5},{"modality":"AUDIO","tokenCount":4}],"candidatesTokensDetails":[{"modality":"TEXT","tokenCount":2},{"modality":"IMAGE","tokenCount":3}]}}"#.to_owned()]);
         let usage = answer.usage.unwrap();
         assert_eq!((usage.audio_input, usage.media_output), (4, 3));

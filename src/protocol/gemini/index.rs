@@ -309,7 +309,7 @@ mod tests {
 
     /// A response without an `error`, or with an empty one, is no error.
     #[test]
-    fn an_error_says_something() {
+    fn only_a_non_empty_error_member_marks_a_failed_result() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
         let answer = |error: &str| {
             read(&format!(r#"{{"functionResponse":{{"name":"f","response":{{"output":"a"{error}}}}}}}"#))
@@ -340,7 +340,7 @@ mod tests {
 
     /// Members of a browser's results that the provider itself reads are not edited.
     #[test]
-    fn leaves_of_browsers() {
+    fn url_and_safety_members_of_browser_results_are_not_editable() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
         let picture = r#","parts":[{"inlineData":{"mimeType":"image/png","data":"aaaa"}}]"#;
         for (response, beside, expected) in [
@@ -362,7 +362,7 @@ mod tests {
 
     /// Where the texts of a response are looked for, and what is data.
     #[test]
-    fn leaves_of_lists() {
+    fn texts_of_response_lists_are_editable_unless_they_are_data() {
         const FIRST: PartId = PartId { message: 0, part: 0 };
         for (response, expected) in [
             (r#""output":["a","b"]"#, &["a", "b"][..]),
@@ -410,7 +410,7 @@ mod tests {
 
     /// Calls and results are the same with an id and without, and a content without a role is the user's.
     #[test]
-    fn fingerprints_are_of_what_is_said() {
+    fn fingerprints_ignore_ids_nulls_and_the_default_role() {
         let of = |content: &str| {
             let body = format!(r#"{{"contents":[{content}]}}"#);
             super::super::Gemini.index(&body.into(), &NoMemo).unwrap().messages[0].index.fingerprint
@@ -449,7 +449,7 @@ mod tests {
 
     /// A signed result is not edited, so decisions about the same result without a signature do not apply to it.
     #[test]
-    fn a_signed_result_is_another_one() {
+    fn signed_results_are_not_editable_and_have_their_own_digest() {
         let result = r#""functionResponse":{"name":"f","response":{"output":"a"}}"#;
         let [plain, signed] = [format!("{{{result}}}"), format!(r#"{{{result},"thoughtSignature":"c2ln"}}"#)]
             .map(|part| read(&part).messages[0].index.clone());

@@ -131,7 +131,7 @@ mod tests {
 
     /// Ids do not change if some messages are read anew and the others were paired before.
     #[test]
-    fn ids_are_given_once_and_stay() {
+    fn missing_call_ids_are_assigned_uniquely_and_stay() {
         for (messages, expected) in [
             (&[("model", "a b"), ("user", ". .")][..], "a b a b"),
             (&[("model", "a a a"), ("user", ". . . .")], "a a/2 a/3 a a/2 a/3 -"),

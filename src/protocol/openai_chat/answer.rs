@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_servers_figures() {
+    fn usage_members_of_every_server_are_read() {
         check(
             r#"{"prompt_tokens":1200,"completion_tokens":80,"total_tokens":1280,"prompt_tokens_details":{"cached_tokens":1024,"cache_write_tokens":128},"completion_tokens_details":{"reasoning_tokens":32}}"#,
             Tokens {
@@ -340,7 +340,7 @@ mod tests {
 
     /// Google's own server counts reasoning in the total only.
     #[test]
-    fn thoughts_of_gemini_are_the_rest_of_the_total() {
+    fn gemini_reasoning_is_inferred_from_the_total() {
         for (model, figures, expected) in [
             ("gemini-3-flash", r#"{"prompt_tokens":9,"completion_tokens":1,"total_tokens":103}"#, (94, 93)),
             (
@@ -371,7 +371,7 @@ mod tests {
 
     /// Cache writes are split by lifetime if the details state it.
     #[test]
-    fn lifetimes_of_writes_are_told() {
+    fn cache_writes_are_split_by_stated_lifetime() {
         for (details, expected) in [
             ("", [900, 0, 900]),
             (r#","cache_creation":{"ephemeral_1h_input_tokens":800}"#, [100, 800, 100]),
@@ -397,7 +397,7 @@ mod tests {
     /// Names of other dialects have the meaning that they have there, and zeros under names that a server does not use
     /// are ignored.
     #[test]
-    fn figures_in_the_words_of_other_dialects() {
+    fn usage_members_of_other_dialects_are_read() {
         let expected = Tokens { input: 100, output: 7, ..Tokens::default() };
         check(r#"{"input_tokens":100,"output_tokens":7,"total_tokens":107}"#, expected);
         check(
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_is_not_stated_is_told_by_others_or_unknown() {
+    fn an_unstated_prompt_size_is_inferred_or_unknown() {
         for (figures, expected) in [
             (r#"{"completion_tokens":7}"#, None),
             (r#"{"prompt_tokens":null,"completion_tokens":7}"#, None),
@@ -459,14 +459,14 @@ mod tests {
     }
 
     #[test]
-    fn audio_is_told_apart() {
+    fn audio_tokens_are_counted_separately() {
         let text = r#"{"id":"c","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"audio_tokens":4},"completion_tokens_details":{"audio_tokens":3}}}"#;
         let usage = answer(Framing::Document, text).usage.unwrap();
         assert_eq!((usage.audio_input, usage.media_output, usage.tokens.input), (4, 3, 9));
     }
 
     #[test]
-    fn figures_may_stand_in_a_choice() {
+    fn usage_within_a_choice_is_read() {
         let inside =
             r#"{"index":0,"finish_reason":"stop","usage":{"prompt_tokens":9,"completion_tokens":5}}"#;
         for (chunk, expected) in [
@@ -481,7 +481,7 @@ mod tests {
 
     /// Several answers to one prompt, each with figures of its own.
     #[test]
-    fn each_choice_may_state_its_own_figures() {
+    fn usage_of_several_choices_is_summed() {
         let choice = |index: u32, output: u32| {
             format!(
                 r#"{{"index":{index},"finish_reason":"stop","usage":{{"prompt_tokens":9,"completion_tokens":{output},"total_tokens":{},"completion_tokens_details":{{"reasoning_tokens":2}}}}}}"#,
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_may_stand_elsewhere() {
+    fn errors_in_base_resp_are_read() {
         for (text, expected) in [
             (
                 r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#,
@@ -528,7 +528,7 @@ mod tests {
 
     /// Answers to requests with bare texts: completions and embeddings.
     #[test]
-    fn answers_without_messages() {
+    fn completions_and_embeddings_are_read() {
         const LIST: &str = r#""object":"list","data":[{"object":"embedding","index":0,"embedding":[0.1,-2e-3]}],"model":"e""#;
         for (text, expected) in [
             (
@@ -554,7 +554,7 @@ mod tests {
 
     /// The last figures that are stated are billed, wherever they are stated and even if the stream breaks off.
     #[test]
-    fn the_last_figures_hold() {
+    fn the_last_stream_figures_count() {
         const STATED: &str =
             r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}"#;
         const MORE: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}"#;
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_charged_for_is_named() {
+    fn charges_for_server_tools_are_recognised() {
         const FIGURES: &str = r#""prompt_tokens":9,"completion_tokens":5"#;
         let chunk = |delta: &str, more: &str| {
             format!(r#"data: {{"id":"c","choices":[{{"delta":{delta}}}],"usage":{{{FIGURES}{more}}}}}"#)
@@ -685,7 +685,7 @@ mod tests {
 
     /// Most of a stream is never parsed.
     #[test]
-    fn ordinary_events_are_not_looked_into() {
+    fn ordinary_events_are_not_parsed() {
         let chunk = |delta: &str, rest: &str| {
             format!(
                 r#"{{"id":"c","model":"m","choices":[{{"index":0,"delta":{delta}{rest}}}],"usage":null}}"#
@@ -711,7 +711,7 @@ mod tests {
 
     /// Some servers write an empty reason into every chunk.
     #[test]
-    fn an_empty_reason_is_no_end() {
+    fn an_empty_finish_reason_is_ignored() {
         let chunk = |reason: &str| {
             format!(
                 "data: {{\"id\":\"c\",\"model\":\"\",\"choices\":[{{\"finish_reason\":\"{reason}\"}}]}}\n\n"
@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tier_stands_at_the_top_or_among_the_figures() {
+    fn the_service_tier_is_read_from_the_top_or_from_usage() {
         let traffic = |word: &str| format!(r#","extra_properties":{{"google":{{"traffic_type":"{word}"}}}}"#);
         for (top, figures, expected) in [
             ("", String::new(), Tier::Standard),

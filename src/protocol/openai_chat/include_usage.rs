@@ -40,7 +40,7 @@ mod tests {
     use crate::protocol::Document;
 
     #[test]
-    fn the_question_is_put_where_it_is_open() {
+    fn include_usage_is_added_to_streams_that_do_not_set_it() {
         for (body, expected) in [
             (
                 r#"{"messages":[],"stream":true}"#,

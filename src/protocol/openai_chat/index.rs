@@ -298,7 +298,7 @@ mod tests {
 
     /// Under all of its names. Signatures in it may be those of the calls beside it.
     #[test]
-    fn reasoning_is_known_by_its_names() {
+    fn reasoning_is_recognised_under_all_its_names() {
         const CALL: &str =
             r#""tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]"#;
         for (member, thoughts, is_sealed) in [
@@ -331,7 +331,7 @@ mod tests {
 
     /// Marks of blocks, of messages and of the body itself, if a router passes them on.
     #[test]
-    fn marks_are_read_where_they_are_passed_on() {
+    fn marks_are_read_only_if_a_router_passes_them_on() {
         const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
         const LONG: &str = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
         let protocol = crate::protocol::named("openai-chat").unwrap();
@@ -394,7 +394,7 @@ mod tests {
 
     /// Marks are put on texts only, and not on empty ones, nor on those whose form may matter.
     #[test]
-    fn marks_are_put_on_texts() {
+    fn only_plain_texts_can_be_marked() {
         let protocol = crate::protocol::named("openai-chat").unwrap();
         for (message, expected) in [
             (
@@ -451,7 +451,7 @@ mod tests {
 
     /// The results of Moonshot's tools are encrypted, so they have no text to edit. Their digests differ all the same.
     #[test]
-    fn encrypted_results_are_kept_as_they_are() {
+    fn encrypted_results_are_not_editable() {
         let read =
             |content: &str| message(format!(r#"{{"role":"tool","content":{content}}}"#).as_bytes()).unwrap();
         let text = |middle: &str| {
@@ -468,7 +468,7 @@ mod tests {
 
     /// DeepSeek refuses an answer without `reasoning_content` if others have it, and accepts an empty one.
     #[test]
-    fn an_answer_stands_for_others_with_an_empty_member() {
+    fn an_inserted_answer_has_empty_reasoning_content_if_replaced_ones_had() {
         let protocol = crate::protocol::named("openai-chat").unwrap();
         let said = r#"{"role":"assistant","content":"SO FAR""#;
         for (member, expected) in [
@@ -495,7 +495,7 @@ mod tests {
 
     /// The mark is put on the message, not on its content, whatever the form of the content.
     #[test]
-    fn results_are_marked_beside_their_content() {
+    fn results_are_marked_on_the_message_if_supported() {
         let protocol = crate::protocol::named("openai-chat").unwrap();
         for (message, expected) in [
             (
@@ -526,7 +526,7 @@ mod tests {
 
     /// A message without its reasoning, which may be in several places.
     #[test]
-    fn reasoning_is_taken_from_where_it_stands() {
+    fn reasoning_of_claude_is_removed_from_all_its_places() {
         const THOUGHT: &str = r#"{"type":"thinking","thinking":"hm","signature":"x"}"#;
         const SAID: &str = r#"{"type":"text","text":"a"}"#;
         const DETAILS: &str = r#""reasoning_details":[{"format":"anthropic-claude-v1","text":"hm"}]"#;

@@ -54,7 +54,7 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn only_a_call_whose_result_follows_is_one() {
+    fn a_function_call_counts_only_if_its_result_follows() {
         let call = |rest: &str| format!(r#"{{"role":"assistant","content":null{rest}}}"#);
         let ls = |path: &str| {
             call(&format!(r#","function_call":{{"name":"ls","arguments":"{{\"path\":\"{path}\"}}"}}"#))

@@ -229,7 +229,7 @@ mod tests {
 
     /// A stream that ends before its answer does has broken off.
     #[test]
-    fn what_is_done_in_the_background_is_pending() {
+    fn unfinished_documents_are_pending_but_not_streams() {
         for (status, pending) in
             [("queued", true), ("in_progress", true), ("completed", false), ("failed", false)]
         {
@@ -246,7 +246,7 @@ mod tests {
 
     /// Some servers have a type of their own for the last event, and leave out members that are null.
     #[test]
-    fn endings_by_other_names() {
+    fn other_final_event_types_are_read() {
         for (end, status, complete) in
             [("response.done", "completed", true), ("response.cancelled", "cancelled", false)]
         {
@@ -263,7 +263,7 @@ mod tests {
 
     /// If the provider's own tools ran, the size of the prompt itself is unknown.
     #[test]
-    fn a_sum_over_calls_is_no_prompt() {
+    fn sums_over_server_tool_calls_are_not_the_prompt_size() {
         for (output, expected) in [
             ("", Some(5000)),
             (r#"{"type":"message","content":[]}"#, Some(5000)),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn endings() {
+    fn final_statuses_are_read() {
         let usage = format!(r#","usage":{FIGURES}"#);
         let cut = format!(r#","incomplete_details":{{"reason":"max_output_tokens"}}{usage}"#);
         for (status, rest, stop, complete) in [
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_by_another_name() {
+    fn cache_creation_tokens_are_cache_writes() {
         for details in [
             r#"{"cached_tokens":80,"cache_creation_tokens":5}"#,
             r#"{"cached_tokens":80,"cache_write_tokens":5,"cache_creation_tokens":5}"#,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_figures_hold() {
+    fn the_last_stream_figures_count() {
         let figures = |output| format!(r#","usage":{{"input_tokens":9,"output_tokens":{output}}}"#);
         let ends = |word: &str, rest: &str| stream(&format!("response.{word}"), &response(word, rest));
         let no = "data: {\"type\":\"error\",\"message\":\"no\"}\n\n";
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compacted_history_is_complete() {
+    fn a_compaction_answer_is_complete() {
         let text = format!(
             r#"{{"id":"resp_1","object":"response.compaction","output":[{{"type":"compaction"}}],"usage":{FIGURES}}}"#
         );
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_removed_is_counted_once() {
+    fn removed_reasoning_listed_twice_is_counted_once() {
         let rest = r#","input_transformations":[{"type":"reasoning","id":"rs_1","action":"removed","reason":"prefix_mismatch"},{"type":"reasoning","action":"kept"},{"type":"reasoning","id":"rs_3","action":"removed","reason":"model_mismatch"},{"type":"image","action":"removed"}]"#;
         let response = response("completed", rest);
         let both = stream("response.in_progress", &response) + &stream("response.completed", &response);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_charged_for_is_named() {
+    fn charges_for_server_tools_are_recognised() {
         let item = |kind: &str| format!(r#"{{"type":"{kind}","id":"x"}}"#);
         let acts = |action: &str| format!(r#"web_search_call","action":{{"type":"{action}"}},"of":""#);
         let with = |items: &[&str], more: &str| {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn errors() {
+    fn errors_are_read_from_events_and_documents() {
         let failed = response("failed", "").replace(
             "\"error\":null",
             r#""error":{"code":"context_length_exceeded","message":"Your input exceeds …"}"#,
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_stream_says_who_was_answering() {
+    fn a_truncated_stream_keeps_the_id_of_its_answer() {
         let whole = stream("response.completed", &response("completed", ""));
         let cut = &whole[..whole.find("event: response.completed").unwrap()];
         let answer = answer(Framing::Events, cut);

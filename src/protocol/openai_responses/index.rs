@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn items_may_be_there_by_their_name_alone() {
+    fn item_references_are_recognised_with_or_without_a_type() {
         for (item, expected) in [
             (r#"{"type":"item_reference","id":"msg_1"}"#, true),
             (r#"{"id":"msg_1"}"#, true),
@@ -426,7 +426,7 @@ mod tests {
 
     /// Everything behind the model's last item was added by the client, whatever its type.
     #[test]
-    fn what_clients_add_is_newborn() {
+    fn items_after_the_models_last_one_are_newborn() {
         let before = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
         for added in [
             r#"{"type":"function_call_output","call_id":"c","output":"x"}"#,
@@ -465,7 +465,7 @@ mod tests {
 
     /// The result of a client's own tool search defines the tools of later calls.
     #[test]
-    fn tools_that_were_found() {
+    fn client_tool_search_results_define_tools() {
         for (item, expected) in [
             (r#"{"type":"tool_search_output","call_id":"c","execution":"client","tools":[{}]}"#, true),
             (r#"{"type":"function_call_output","call_id":"c","output":"tool_search_output"}"#, false),
@@ -476,7 +476,7 @@ mod tests {
 
     /// Neither an item's id and status nor the form of a text is part of the fingerprint.
     #[test]
-    fn fingerprints_are_of_what_is_said() {
+    fn fingerprints_ignore_item_ids_statuses_and_text_forms() {
         let of = |item: &str| read(&[item]).messages[0].index.fingerprint;
         let same: &[&[&str]] = &[
             &[

@@ -74,7 +74,7 @@ fn left(short: &str) -> String {
 }
 
 #[test]
-fn pieces_leave_together_if_they_are_there_together() {
+fn pieces_available_together_are_merged_within_limits() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     let _in = runtime.enter();
     for (short, expected) in [

@@ -67,7 +67,7 @@ fn marker(removed: &str, total: &str) -> String {
 }
 
 #[test]
-fn what_fits_stays() {
+fn results_within_the_limits_are_kept() {
     let rule = limits(2000, 51_200, Keep::Head);
     for text in [
         String::new(),
@@ -82,7 +82,7 @@ fn what_fits_stays() {
 }
 
 #[test]
-fn heads_are_kept() {
+fn truncation_may_keep_the_head() {
     let rule = limits(2000, 51_200, Keep::Head);
     // One line too many, 20 bytes with its newline: not worth a marker.
     check(&lines(1..=2001), &rule, None);
@@ -102,7 +102,7 @@ fn heads_are_kept() {
 }
 
 #[test]
-fn tails_are_kept() {
+fn truncation_may_keep_the_tail() {
     let text = lines(1..=3000);
     let rule = limits(2000, 51_200, Keep::Tail);
     check(&text, &rule, Some(&format!("{}\n\n{}", marker("20,000", "60,000"), lines(1001..=3000))));
@@ -122,7 +122,7 @@ fn tails_are_kept() {
 
 /// The figures of a cut are those of what was cut, but the full text is what was received.
 #[test]
-fn a_cut_of_what_was_condensed_says_from_how_much() {
+fn truncation_of_condensed_text_states_the_original_size() {
     let (text, escapes) = (lines(1..=3000), "\u{1b}[0m".repeat(2500));
     for keep in [Keep::Head, Keep::Tail, Keep::Both] {
         for (settings, before, expected) in [
@@ -151,7 +151,7 @@ fn a_cut_of_what_was_condensed_says_from_how_much() {
 
 /// If that takes the room that the cut would make, the marker leaves it out: what comes back is not cut any further.
 #[test]
-fn whether_it_is_cut_does_not_hang_on_what_came_before() {
+fn the_marker_omits_the_original_size_if_there_is_no_room_for_it() {
     let settings = Settings { fold: true, ..limits(1, 16, Keep::Head) };
     let (mut told, mut untold) = (0, 0);
     for words in 0..120 {
@@ -168,7 +168,7 @@ fn whether_it_is_cut_does_not_hang_on_what_came_before() {
 }
 
 #[test]
-fn both_ends_are_kept() {
+fn truncation_may_keep_both_ends() {
     let text = lines(1..=3000);
     check(
         &text,
@@ -211,7 +211,7 @@ fn both_ends_are_kept() {
 
 /// A marker that cannot be told from other text counts towards the limits: if these are small, it is all that is left.
 #[test]
-fn a_marker_without_figures_stands_alone_where_there_is_room_for_no_more() {
+fn an_unrecognisable_marker_alone_remains_under_tiny_limits() {
     let text = lines(1..=3000);
     for (mark, max_lines, max_bytes, expected) in [
         ("[cut]", 3, 51_200, Some("[cut]")),
@@ -234,7 +234,7 @@ fn a_marker_without_figures_stands_alone_where_there_is_room_for_no_more() {
 }
 
 #[test]
-fn a_counted_final_line_takes_its_place() {
+fn a_counted_trailing_line_uses_up_the_line_limit() {
     let text = lines(1..=3000);
     let mut rule = limits(2000, 51_200, Keep::Tail);
     rule.truncate.count_trailing_newline = true;
@@ -293,7 +293,7 @@ fn the_texts_of_a_result_share_one_budget() {
 }
 
 #[test]
-fn a_blank_end_is_no_text_of_its_own() {
+fn a_text_of_which_only_blank_lines_would_stay_is_removed() {
     let first = lines(1..=2000);
     let texts = [&*first, "line\n\n\n\n"];
     let keep = format!("{}\n\n{}", lines(1..=2).trim_end(), marker("39,969", "40,008"));
@@ -319,7 +319,7 @@ fn shapers_run_in_order() {
 }
 
 #[test]
-fn shapers_enable_one_another() {
+fn shapers_apply_to_the_output_of_earlier_ones() {
     let line = |tail: &str| format!("image one, as the tool gave it: {tail}\n");
     let encoded = ENCODED.repeat(100);
     let note = format!("[plimsoll: 5,000 bytes of base64 removed here; {RECALL}]");
@@ -330,7 +330,7 @@ fn shapers_enable_one_another() {
 }
 
 #[test]
-fn a_marker_that_cannot_be_recognised_is_part_of_the_budget() {
+fn an_unrecognisable_marker_counts_towards_the_limits() {
     let text = lines(1..=3000);
     let mut settings = Settings::default();
     settings.truncate.base = TruncateRule { max_lines: 100, max_bytes: 9999, keep: Keep::Tail };
@@ -347,7 +347,7 @@ fn a_marker_that_cannot_be_recognised_is_part_of_the_budget() {
 }
 
 #[test]
-fn the_kind_of_call_decides() {
+fn tool_arguments_and_errors_select_the_shapers() {
     let mut settings = Settings::default();
     settings.truncate.exempt = NamePatterns::new(["apply_*"]).unwrap();
     settings.truncate.error_max_bytes = 80_000;
@@ -375,7 +375,7 @@ fn the_kind_of_call_decides() {
 
 /// What a short member says is nowhere else; members that are many or long are cut as usual.
 #[test]
-fn short_members_stay() {
+fn short_members_are_not_truncated() {
     let (page, log) = (lines(1..=3000), lines(1..=2000));
     let token = "CAUQAA";
     let none = [""; 0];
@@ -410,7 +410,7 @@ fn short_members_stay() {
 }
 
 #[test]
-fn the_tool_and_the_error_choose_the_rule() {
+fn tool_and_error_status_choose_the_truncation_rule() {
     let settings = Settings::default();
     let text = lines(1..=3000);
     let leaves = [text.as_str().into()];
@@ -444,7 +444,7 @@ fn the_tool_and_the_error_choose_the_rule() {
 }
 
 #[test]
-fn notices_of_other_agents_are_not_cut_off() {
+fn truncation_notices_of_other_agents_are_kept() {
     let settings = Settings::default();
     let body = lines(1..=2000);
     let notice = "[Showing lines 1-2000 of 5000 (50.0KB limit). Use offset=2001 to continue.]";
@@ -454,7 +454,7 @@ fn notices_of_other_agents_are_not_cut_off() {
 }
 
 #[test]
-fn adversarial_text_is_linear() {
+fn adversarial_text_takes_linear_time() {
     let pieces = [
         " ",
         "\x1b[",

@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 400 } else { 10_000 }))]
 
     #[test]
-    fn shaped_results_are_shorter_and_stay(
+    fn shaped_results_are_shorter_and_a_fixed_point(
         texts in texts(),
         settings in settings(),
         is_error in proptest::bool::weighted(0.2),
@@ -122,7 +122,7 @@ proptest! {
 
     /// A removed member leaves something behind, which takes no more of the budget than it did before.
     #[test]
-    fn shortened_members_stay(texts in texts(), settings in settings()) {
+    fn shortened_members_are_a_fixed_point(texts in texts(), settings in settings()) {
         let Some(shaped) = shape(&Subject { members: true, ..subject(&texts) }, &settings) else { return Ok(()) };
         let leaves = texts.iter().zip(&shaped.leaves);
         let after: Vec<Cow<'_, str>> = leaves.map(|(text, leaf)| match leaf {
@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn cuts_keep_ends_and_add_up(
+    fn truncations_keep_their_ends_and_add_up(
         texts in texts(),
         max_lines in 0..40_usize,
         max_bytes in 0..4000_usize,
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn minified_documents_mean_the_same(document in document()) {
+    fn minified_documents_are_equivalent(document in document()) {
         let minified = minify::minify(&document).unwrap();
         prop_assert!(minified.len() < document.len());
         let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();

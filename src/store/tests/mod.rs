@@ -117,7 +117,7 @@ fn spliced(at: &str, since: &str, text: &str) -> StoredSplice {
 }
 
 #[test]
-fn rows_come_back() {
+fn rows_round_trip() {
     let bench = Bench::new();
     let boundary = |at: &str, thread: &str| Boundary { chain: chain(at), thread: thread.to_owned() };
     let given = Batch {
@@ -159,7 +159,7 @@ fn a_thread_moves_on_and_stays_set_aside() {
 
 /// A decision is made once. A later one about the same part applies from another request on, or comes too late.
 #[test]
-fn the_first_decision_stands() {
+fn the_first_decision_about_a_part_is_kept() {
     let bench = Bench::new();
     let (one, two) = (bench.open(), bench.open());
     wait(one.commit(decided(vec![stored("m", 0, "m", "first")], 1))).unwrap();
@@ -194,7 +194,7 @@ fn the_newest_decision_of_a_principal_is_recovered() {
 
 /// A row that cannot be read does not hide others.
 #[test]
-fn damaged_rows_are_not_recovered() {
+fn a_damaged_row_does_not_hide_other_known_decisions() {
     let bench = Bench::new();
     let store = bench.open();
     let keyed = |at: &str, call: &str| StoredDecision {

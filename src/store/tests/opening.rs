@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_no_database_is_an_error() {
+fn a_file_that_is_no_database_is_an_error() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.path().parent().unwrap()).unwrap();
     std::fs::write(bench.path(), "this is not a database, and it is longer than a header of one would be")
@@ -22,7 +22,7 @@ fn damage(bench: &Bench) {
 }
 
 #[test]
-fn a_damaged_page_is_found_at_the_start() {
+fn a_damaged_page_is_found_when_opening() {
     let bench = Bench::new();
     drop(bench.open());
     damage(&bench);
@@ -35,7 +35,7 @@ fn a_damaged_page_is_found_at_the_start() {
 
 /// Damage that occurs later is reported once, as an error, and every failed read is counted.
 #[test]
-fn damage_that_is_met_with_later_is_told() {
+fn later_damage_is_logged_once_and_failed_reads_are_counted() {
     let bench = Bench::new();
     drop(bench.open());
     let store = bench.open();
@@ -53,7 +53,7 @@ fn damage_that_is_met_with_later_is_told() {
 }
 
 #[test]
-fn reads_that_fail_otherwise_are_told_at_every_doubling() {
+fn other_failed_reads_are_logged_at_every_doubling() {
     let health = health::Health::of(Path::new("db"));
     let log = logged(tracing::Level::WARN, || {
         (0..9).for_each(|_| assert!(health.note(Err::<(), _>(StoreError::Damaged)).is_err()));
@@ -64,7 +64,7 @@ fn reads_that_fail_otherwise_are_told_at_every_doubling() {
 }
 
 #[test]
-fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
+fn errors_of_opening_have_hints() {
     let file = |kind: ErrorKind| StoreError::File(kind.into());
     let database = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None).into();
     for (error, expected) in [
@@ -89,7 +89,7 @@ fn what_to_do_about_a_store_that_cannot_be_opened_is_known() {
 
 /// Existing pages can be read, but there is no room to write.
 #[test]
-fn a_store_that_nothing_can_be_written_to_is_refused() {
+fn a_read_only_store_is_refused() {
     let bench = Bench::new();
     drop(bench.open());
     let connection = bench.database();
@@ -101,7 +101,7 @@ fn a_store_that_nothing_can_be_written_to_is_refused() {
 
 /// Another gateway that is writing is waited for no longer than usual, and proves that the store is writable.
 #[test]
-fn a_store_that_another_gateway_writes_to_is_opened() {
+fn a_store_locked_for_writing_can_be_opened() {
     let bench = Bench::new();
     drop(bench.open());
     let (writes, connection) = (bench.database(), bench.database());
@@ -116,7 +116,7 @@ fn a_store_that_another_gateway_writes_to_is_opened() {
 
 /// Until another process lets it write, a gateway logs nothing of what others have left, and stops all the same.
 #[test]
-fn what_others_have_left_is_left_to_the_next_start_when_a_store_is_closed() {
+fn unlogged_records_wait_for_the_next_start_if_the_store_is_locked() {
     let row = LedgerRow { id: "a1".to_owned(), conversation: "a".to_owned(), ..LedgerRow::default() };
     let row = LedgerRow { record: "{}".to_owned(), line: "line".to_owned(), ..row };
     for (name, is_noted) in [("it waits", false), ("it is noted by a killed gateway", true)] {
@@ -145,7 +145,7 @@ fn what_others_have_left_is_left_to_the_next_start_when_a_store_is_closed() {
 
 /// A store that cannot even be read is waited for, and this is logged at once.
 #[test]
-fn a_store_that_is_locked_is_waited_for() {
+fn waiting_for_a_locked_store_is_logged() {
     let bench = Bench::new();
     drop(bench.open());
     let locks = bench.database();
@@ -158,7 +158,7 @@ fn a_store_that_is_locked_is_waited_for() {
 }
 
 #[test]
-fn a_newer_store_is_left_alone() {
+fn a_store_of_a_newer_version_is_refused() {
     let bench = Bench::new();
     drop(bench.open());
     bench.database().execute_batch("PRAGMA user_version = 4").unwrap();
@@ -169,7 +169,7 @@ fn a_newer_store_is_left_alone() {
 
 /// A store of the first version gets the tables that it lacks, and keeps its contents.
 #[test]
-fn an_older_store_is_brought_up_to_date() {
+fn a_store_of_an_older_version_is_migrated() {
     let bench = Bench::new();
     wait(bench.open().commit(decided(vec![stored("m", 0, "m", "kept")], 1))).unwrap();
     bench
@@ -199,7 +199,7 @@ fn an_older_store_is_brought_up_to_date() {
 
 /// Gateways that start at the same time on a new file all open it.
 #[test]
-fn a_new_store_is_made_once() {
+fn gateways_starting_at_once_all_open_a_new_store() {
     for _ in 0..5 {
         let bench = Bench::new();
         let opened: Vec<_> = std::thread::scope(|scope| {
@@ -218,7 +218,7 @@ fn a_new_store_is_made_once() {
 }
 
 #[test]
-fn only_this_user_may_enter() {
+fn store_files_are_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let bench = Bench::new();
@@ -242,7 +242,7 @@ fn only_this_user_may_enter() {
 
 /// A statement that runs for every result of a history is prepared once.
 #[test]
-fn statements_are_not_made_again_for_other_values() {
+fn statements_are_not_reprepared_for_other_values() {
     let bench = Bench::new();
     wait(bench.open().commit(decided(vec![stored("m", 1, "m", "short")], 5))).unwrap();
     let connection = bench.database();

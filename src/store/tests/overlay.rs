@@ -11,7 +11,7 @@ fn key() -> PartKey {
 }
 
 #[test]
-fn what_is_decided_above_a_store_stays_out_of_it() {
+fn decisions_in_an_overlay_do_not_reach_the_store() {
     let bench = Bench::new();
     let below: Arc<dyn Store> = Arc::new(bench.open());
     let overlay = Overlay::above(Arc::clone(&below), 1 << 20);
@@ -39,7 +39,7 @@ fn what_is_decided_above_a_store_stays_out_of_it() {
 
 /// Calls with the same id and equal results: of what is decided at the same time, the same one is found again as below.
 #[test]
-fn what_is_decided_at_once_is_found_as_below() {
+fn an_overlay_finds_the_same_of_simultaneous_decisions_as_a_store() {
     for names in [["m", "n"], ["n", "m"], ["m", "m"]] {
         let (bench, empty) = (Bench::new(), Bench::new());
         let store: Arc<dyn Store> = Arc::new(bench.open());
@@ -55,7 +55,7 @@ fn what_is_decided_at_once_is_found_as_below() {
 }
 
 #[test]
-fn what_is_decided_above_a_store_is_bounded() {
+fn an_overlay_is_bounded_by_evicting_unused_decisions() {
     let bench = Bench::new();
     let overlay = Overlay::above(Arc::new(bench.open()), 10_000);
     let name = |at: usize| format!("m{at}");

@@ -7,7 +7,7 @@ use super::*;
 
 /// Batches that wait together are one transaction, but one that fails only affects itself.
 #[test]
-fn a_bad_batch_harms_no_other() {
+fn a_failing_batch_does_not_affect_others_of_its_transaction() {
     let bench = Bench::new();
     let store = bench.open();
     wait(store.commit(decided(vec![stored("m", 0, "m", "first")], 1))).unwrap();
@@ -47,7 +47,7 @@ fn a_withdrawn_batch_is_not_stored() {
 }
 
 #[test]
-fn a_full_queue_takes_no_more() {
+fn a_full_queue_refuses_further_batches() {
     let bench = Bench::new();
     let store = Sqlite::open(&bench.path(), bench.outputs(), bench.home.path().join("logs"), 1).unwrap();
     let other = bench.database();
@@ -69,7 +69,7 @@ fn a_full_queue_takes_no_more() {
 
 /// Records that find no room or cannot be written are counted, and the count outlives the store.
 #[test]
-fn records_that_were_dropped_are_counted() {
+fn dropped_records_are_counted_beyond_a_restart() {
     let bench = Bench::new();
     let store = Sqlite::open(&bench.path(), bench.outputs(), bench.home.path().join("logs"), 1).unwrap();
     let record = |at_ms, name: &str| {

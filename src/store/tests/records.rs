@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn texts_are_saved_before_they_are_cited() {
+fn no_decision_is_stored_if_its_full_text_cannot_be_saved() {
     let bench = Bench::new();
     let id = "0123456789abcdef0123456789abcdef";
     let save = Save { id: id.to_owned(), text: "full".to_owned() };
@@ -22,7 +22,7 @@ fn texts_are_saved_before_they_are_cited() {
 
 /// For a day, unless something else becomes known.
 #[test]
-fn windows_are_believed_for_a_while() {
+fn stored_windows_expire_after_a_day_and_are_bounded() {
     const DAY: i64 = 24 * 3_600_000;
     let bench = Bench::new();
     let store = bench.open();
@@ -92,7 +92,7 @@ fn old_texts_are_swept() {
 }
 
 #[test]
-fn records_are_logged_in_order_whatever_is_booked_beside_them() {
+fn records_are_logged_in_order_per_conversation() {
     let bench = Bench::new();
     let row = |id: &str, conversation: &str| LedgerRow {
         id: id.to_owned(),
@@ -110,7 +110,7 @@ fn records_are_logged_in_order_whatever_is_booked_beside_them() {
 }
 
 #[test]
-fn records_are_booked_once_and_forgotten() {
+fn records_are_stored_once_updated_and_removed_by_age() {
     let bench = Bench::new();
     let store = bench.open();
     let row = |id: &str, at_ms| LedgerRow {
@@ -134,7 +134,7 @@ fn records_are_booked_once_and_forgotten() {
 
 /// What is missing from histories is kept for a limited time, and for a limited number: the latest.
 #[test]
-fn what_is_missing_from_histories_is_known_for_a_while() {
+fn tokens_lacking_in_histories_expire_and_are_bounded() {
     const DAY: i64 = 24 * 3_600_000;
     let bench = Bench::new();
     let store = bench.open();

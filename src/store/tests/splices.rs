@@ -4,7 +4,7 @@ use super::*;
 
 /// The first splice for a history from a request on is kept.
 #[test]
-fn splices_are_found_by_what_they_replace() {
+fn the_first_splice_of_a_history_and_request_is_kept() {
     let bench = Bench::new();
     let batch = |splice: &StoredSplice| Batch { splices: vec![splice.clone()], ..Batch::default() };
     let (one, two, other) = (spliced("m", "n", "one"), spliced("m", "o", "two"), spliced("m", "n", "other"));
@@ -21,7 +21,7 @@ fn splices_are_found_by_what_they_replace() {
 
 /// A splice that cannot be read does not hide others.
 #[test]
-fn damaged_splices_are_none() {
+fn a_damaged_splice_does_not_hide_others() {
     for damage in [
         "splice = 'nonsense'",
         "splice = replace(splice, 'answer', 'unheard of')",

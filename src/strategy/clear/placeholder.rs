@@ -85,7 +85,7 @@ mod tests {
     const WHERE: Option<&str> = Some("WHERE");
 
     #[test]
-    fn what_is_left() {
+    fn placeholders_state_lines_status_and_media() {
         for (texts, is_error, expected) in [
             (&["one line"][..], false, "[plimsoll: result of Bash cleared (1 line); WHERE]"),
             (&["a\nb\n", "c"], false, "[plimsoll: result of Bash cleared (3 lines); WHERE]"),

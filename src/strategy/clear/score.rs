@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn scores() {
+    fn scores_match_their_formulas() {
         for (age, score) in [(0.0, 1.0), (10.0, 0.3679), (6.0, 0.5488)] {
             near(oldest(age), score);
         }

@@ -95,7 +95,7 @@ fn tokens(history: &History, candidate: &Candidate) -> u32 {
 }
 
 #[test]
-fn what_is_outside_of_the_newest() {
+fn results_outside_the_protected_newest_are_candidates() {
     const TALK: &str = "u r1=30000 a u r2=25000+r3=20000 a u r4=10000 a u";
     const SCREENS: &str = "u i1=50000 i2=50000 r3=50000 i4=50000 a u a u";
     let usual = forty_and_twenty();
@@ -148,7 +148,7 @@ fn what_is_outside_of_the_newest() {
 
 /// A cleared result is skipped: those before it are still considered, and it is not one of the newest.
 #[test]
-fn the_walk_goes_on_past_what_is_cleared() {
+fn the_walk_skips_cleared_results() {
     let settings = forty_and_twenty();
     for (cleared, expected) in [(&[][..], &[1, 2][..]), (&[2], &[1]), (&[3], &[1]), (&[2, 3], &[])] {
         let history = history("u r1=30000 a u r2=25000 a u r3=20000 a u a u");
@@ -164,7 +164,7 @@ fn the_walk_goes_on_past_what_is_cleared() {
 /// One result of 15,000 tokens a turn: cleared ones are not counted again, so that an event comes every other turn and
 /// not every turn.
 #[test]
-fn events_of_fourteen_turns() {
+fn cleared_results_do_not_count_towards_the_next_event() {
     let settings = forty_and_twenty();
     let (mut cleared, mut events) = (Vec::new(), Vec::new());
     for turn in 1..=14 {
@@ -185,7 +185,7 @@ fn events_of_fourteen_turns() {
 
 /// For the window, only names and the step in progress protect; the score determines what is cleared first.
 #[test]
-fn what_goes_first() {
+fn each_policy_orders_results_as_defined() {
     const AGES: &str = "u a u v1=450 a u r2=2800 a u a u a u a u v1=120 a u r3=90 a";
     let of = |policy| Settings { policy, smallest: 0, ..Settings::default() };
     for (talk, policy, expected) in [
@@ -207,7 +207,7 @@ fn what_goes_first() {
 
 /// The least worth keeping first, until enough is freed: the results of 6, 3 and 2 turns ago.
 #[test]
-fn scores_and_what_they_free() {
+fn hybrid_scores_order_results_by_worth() {
     let settings = Settings { policy: Policy::Hybrid, smallest: 0, ..Settings::default() };
     let history = history("u a u a u r2=450 a u a u a u r3=2800 a u r4=120 a u a u a");
     let order = order(&history, &|_| false, &settings);
@@ -228,7 +228,7 @@ fn scores_and_what_they_free() {
 }
 
 #[test]
-fn texts_protect_what_they_stand_in() {
+fn results_with_protected_texts_are_protected() {
     let settings = |texts: &[&str]| Settings {
         protected_texts: texts.iter().map(|&text| text.to_owned()).collect(),
         ..Settings::default()

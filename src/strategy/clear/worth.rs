@@ -264,7 +264,7 @@ mod tests {
 
     /// From the results that are quoted most to those that are quoted least, thirty requests later.
     #[test]
-    fn what_is_likelier_to_be_quoted() {
+    fn results_are_rated_by_their_likelihood_of_being_quoted() {
         const ALL: (&str, u32, u32) = ("a.rs", 1, u32::MAX);
         const PART: (&str, u32, u32) = ("a.rs", 5, 90);
         let at = |changed, views: &[_]| {
@@ -391,7 +391,7 @@ mod tests {
     proptest::proptest! {
         /// Rents are exactly the same as if every request were reckoned when it passes, whenever they are settled.
         #[test]
-        fn rents_are_reckoned_as_requests_pass(
+        fn lazily_settled_rents_equal_those_added_per_request(
             all in proptest::collection::vec(anything(), 1..60),
             settled in 1..20_usize,
         ) {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn checkpoints_round_trip() {
         let checkpoint = checkpoint();
         assert_eq!(Checkpoint::from_json(&checkpoint.to_json()).unwrap(), checkpoint);
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn for_people() {
+    fn checkpoints_are_shown_as_markdown() {
         let markdown = checkpoint().to_markdown();
         for words in
             ["**Goal:** Fix \"it\"", "- [x] parser", "- [ ] tests", "- [ ] commit", "- E0502", "the summary"]
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused() {
+    fn unusable_checkpoints_are_refused() {
         let json = checkpoint().to_json();
         let huge = " ".repeat(MAX_LEN + 1);
         for (text, expected) in [

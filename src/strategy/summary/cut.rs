@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn which_place_is_taken() {
+    fn the_earliest_sufficient_cut_at_a_turn_is_preferred() {
         let settings = |keep_turns, keep_tokens| Settings {
             keep_turns,
             keep_tokens,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_at_a_message_or_before_it() {
+    fn the_last_place_at_or_before_a_message_is_found() {
         let settings = |minimum_gain| Settings { length: 1_000, minimum_gain, ..Settings::default() };
         let (places, _) = places("ttss");
         for (first, minimum_gain, least, expected) in [
@@ -150,7 +150,7 @@ mod tests {
 
     /// A summary that would not be used is not made, whatever else is worth it.
     #[test]
-    fn what_frees_too_little_is_no_place() {
+    fn a_cut_that_frees_too_little_is_not_chosen() {
         let settings = Settings {
             keep_turns: 1,
             keep_tokens: 0,
@@ -168,7 +168,7 @@ mod tests {
     proptest! {
         /// The chosen place frees what it must, unless none does, and leaves what is to stay.
         #[test]
-        fn cuts_keep_to_their_limits(letters in "[ts]{0,20}", wanted in 0..50_000_u64, turns in 0..4_u32, keep in 0..9_000_u64) {
+        fn chosen_cuts_respect_their_limits(letters in "[ts]{0,20}", wanted in 0..50_000_u64, turns in 0..4_u32, keep in 0..9_000_u64) {
             let settings =
                 Settings { keep_turns: turns, keep_tokens: keep, length: 500, minimum_gain: 1, ..Settings::default() };
             let (places, tokens) = places(&letters);

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_fact() {
+    fn facts_are_paths_identifiers_numbers_and_errors() {
         for (text, expected) in [
             (
                 "see src/main.rs, then Cargo.toml.",

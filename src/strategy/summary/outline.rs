@@ -327,7 +327,7 @@ mod tests {
         tests\n### Next steps\n1. commit\n## Weather\nfine\n## **Files**\n- /a.rs changed\n</summary>\nbye";
 
     #[test]
-    fn what_a_model_writes() {
+    fn a_written_summary_is_parsed_into_sections() {
         let outline = Outline::parse(GOOD, 1000).unwrap();
         assert_eq!(outline.get(Section::Goal), "\"Fix it\"");
         assert_eq!(outline.get(Section::Constraints), "");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_a_section() {
+    fn sections_include_subheadings_and_fences() {
         for (text, expected) in [
             (
                 "## Done\n- a\n### Backend\n- b\n#### api\n- c\n## Next\n- d",
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_summary() {
+    fn useless_summaries_are_refused() {
         let lines = "- the same again and again\n- and once more the same\n".repeat(20);
         for (written, expected) in [
             (String::new(), Useless::Untagged),
@@ -401,13 +401,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_the_same(text in "((#{1,4} )?(Goal|Done|Next|Facts|x|- none|#|(- )?`{3,4}(sh)?)\n?){0,30}") {
+        fn outlines_round_trip(text in "((#{1,4} )?(Goal|Done|Next|Facts|x|- none|#|(- )?`{3,4}(sh)?)\n?){0,30}") {
             let once = Outline::read(&text);
             prop_assert_eq!(Outline::read(&once.to_text()), once);
         }
 
         #[test]
-        fn nothing_panics(text in "\\PC*") {
+        fn no_text_panics(text in "\\PC*") {
             let _ = Outline::parse(&format!("<summary>{text}</summary>"), 10_000);
         }
     }

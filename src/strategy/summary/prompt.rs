@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_another_recipe() {
+    fn the_recipe_depends_on_template_focus_and_length() {
         let settings = Settings::default();
         let same = Settings { minimum_gain: 1, ..settings.clone() };
         assert_eq!(recipe(&settings), recipe(&same));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_in_it() {
+    fn prompts_contain_the_template_and_the_focus() {
         let material = Material { goal: "g", previous: None, transcript: "t" };
         for template in Template::ALL {
             let settings =

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fourth_summary_goes_back_to_the_originals() {
+    fn every_fourth_summary_is_made_from_the_originals() {
         let settings = Settings::default();
         let rebased: Vec<u32> = (1..=10).filter(|generation| settings.is_rebased(*generation)).collect();
         assert_eq!(rebased, [1, 5, 9]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_gain() {
+    fn a_gain_must_reach_the_minimum() {
         let settings = Settings { minimum_gain: 100, ..Settings::default() };
         for (before, after, expected) in
             [(1000, 600, true), (1000, 601, false), (1000, 1000, false), (10, 1000, false), (0, 0, false)]
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_have_names_and_say_something() {
+    fn templates_have_distinct_names_and_a_focus() {
         let mut names: Vec<&str> = Template::ALL.iter().map(|template| template.as_str()).collect();
         names.sort_unstable();
         names.dedup();

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_turns_stay() {
+    fn the_newest_turns_are_kept() {
         let ten = turns(10, "u m");
         for (talk, keep, expected) in [
             (&*ten, 6, Some(8)),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_share_of_the_bytes_stays() {
+    fn the_newest_share_of_the_bytes_is_kept() {
         for (talk, expected) in [
             (&*turns(5, "u137 m138"), 8),
             // No turn begins late enough.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_are_snapped_to_turns() {
+    fn cuts_are_moved_to_the_beginning_of_a_turn() {
         for (starts, messages, target, expected) in [
             (&[0, 4, 8][..], 12, 6, 4),
             (&[0, 4, 8], 12, 3, 4),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_at_the_end_stays() {
+    fn a_token_budget_of_the_newest_messages_is_kept() {
         for (usable, expected) in [(168_000, 8_000), (20_000, 5_000), (4_000, 2_000)] {
             assert_eq!(budget(usable, 8_000), expected, "{usable}");
         }

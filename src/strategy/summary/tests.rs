@@ -48,7 +48,7 @@ fn talk() -> Conversation {
 
 /// The length of what the writer will read is known without rendering it, except for what is put around it.
 #[test]
-fn about_how_much_the_writer_reads() {
+fn the_transcript_length_is_estimated_without_rendering() {
     let talk = talk();
     for (result_bytes, spared) in [(1 << 20, 0), (20, 0), (1 << 20, 10)] {
         let sent = |_: PartId| None;
@@ -64,7 +64,7 @@ fn about_how_much_the_writer_reads() {
 }
 
 #[test]
-fn what_the_writer_reads() {
+fn the_transcript_shows_messages_as_sent_with_shortened_results() {
     let talk = talk();
     let cleared: Vec<(u32, LeafEdit)> = vec![(0, LeafEdit::Replace(Arc::from("[cleared]")))];
     let edits = HashMap::from([(PartId { message: 2, part: 0 }, cleared)]);
@@ -101,7 +101,7 @@ fn outline() -> Outline {
 const CUT: &[usize] = &[1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 #[test]
-fn what_stands_in_their_place() {
+fn a_summary_text_has_outline_quotes_files_and_plan() {
     let text = text::compose(&talk(), CUT, &outline(), 1000);
     let expected = "\
 [plimsoll: a summary stands here in place of 9 earlier messages of this conversation. Check files before relying on \
@@ -128,7 +128,7 @@ src/parse.rs
 }
 
 #[test]
-fn what_binds_is_carried_first() {
+fn user_demands_are_quoted_first() {
     let said = |most| text::user_words(&talk(), CUT, most);
     assert_eq!(said(1000), ["Never touch vendor/zlib.c", "Thanks\nIt looks fine"]);
     assert_eq!(said(30), ["Never touch vendor/zlib.c"]);
@@ -138,7 +138,7 @@ fn what_binds_is_carried_first() {
 
 /// The user's words as editors send them.
 #[test]
-fn what_stands_in_tags_is_said() {
+fn user_words_in_tags_are_quoted_without_client_context() {
     let query = "<user_query>\nNever change the schema\n</user_query>";
     let body = json!({"messages": [
         {"role": "user", "content": [
@@ -151,7 +151,7 @@ fn what_stands_in_tags_is_said() {
 
 /// Calls as Codex and MCP servers make them.
 #[test]
-fn files_of_patches_are_named() {
+fn files_of_patches_are_listed() {
     let call = |id: &str, kind: &str, name: &str, said: &str, text: &str| json!({"type": kind, "call_id": id, "name": name, said: text});
     let patch =
         "*** Begin Patch\n*** Update File: src/a.rs\n@@\n-x\n+y\n*** Add File: b.rs\n+x\n*** End Patch";
@@ -168,13 +168,13 @@ fn files_of_patches_are_named() {
 }
 
 #[test]
-fn a_newer_plan_that_stays_is_not_repeated() {
+fn a_plan_is_not_repeated_if_a_newer_one_stays() {
     let early = &CUT[..4];
     assert!(!text::compose(&talk(), early, &outline(), 0).contains("The last plan"));
 }
 
 #[test]
-fn what_is_kept_is_counted() {
+fn fidelity_is_the_share_of_facts_kept() {
     let kept = |summary: &str| Fidelity::of(&talk(), CUT, summary);
     let all =
         kept("src/parse.rs vendor/zlib.c 4096 thread main panicked at parse.rs:117 TodoWrite file_path");

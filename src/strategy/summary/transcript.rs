@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_hold_everything_and_no_more(
+        fn chunks_are_bounded_and_concatenate_to_the_transcript(
             texts in prop::collection::vec("\\PC{0,300}|(\\PC{0,20}\n){0,20}", 0..8),
             most in 0..400_usize,
         ) {
@@ -231,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_holds_its_fence(texts in prop::collection::vec("(===== DATA [1-3] =====|\\PC){0,12}", 0..4)) {
+        fn no_text_contains_its_fence(texts in prop::collection::vec("(===== DATA [1-3] =====|\\PC){0,12}", 0..4)) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             let fence = fence(&texts);
             prop_assert!(texts.iter().all(|text| !text.contains(&fence)));

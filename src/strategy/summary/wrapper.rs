@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_say_and_what_users_say() {
+    fn client_context_tags_are_distinguished_from_user_words() {
         for (text, expected) in [
             ("<system-reminder>\nx\n</system-reminder>", true),
             ("\n<system_reminder>x</system_reminder>\n", true),

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_kept_and_what_was_not_is_gone() {
+    fn cache_lifetimes_are_learned_from_reads_after_pauses() {
         // The minutes of a pause, what was read of a thousand tokens, and from how many minutes on it is gone then.
         type Case = (&'static str, &'static [(u64, u64)], Option<u64>);
         let cases: [Case; 12] = [

@@ -56,7 +56,7 @@ fn without_marks_nothing_is_cached() {
 }
 
 #[test]
-fn lifetimes_divide_the_prompt() {
+fn mixed_lifetimes_are_billed_by_their_part_of_the_prompt() {
     let mut model = anthropic();
     // A = 0, B = 3000, C = 3500.
     let first = [(1, 2000, H1), (2, 1000, H1), (3, 500, M5), (4, 10, None)];
@@ -121,7 +121,7 @@ fn only_four_marks_count() {
 }
 
 #[test]
-fn reads_refresh_and_idleness_expires() {
+fn reads_refresh_entries_and_idleness_expires_them() {
     for (mark, ttl) in [(M5, Ttl::FiveMinutes), (H1, Ttl::OneHour)] {
         let mut model = anthropic();
         let shape = prompt(&[(1, 2000, mark)]);
@@ -153,7 +153,7 @@ fn a_rewritten_entry_takes_the_new_lifetime() {
 }
 
 #[test]
-fn a_fork_shares_its_beginning() {
+fn a_fork_reads_the_shared_prefix() {
     let mut model = anthropic();
     check(&mut model, 0, &prompt(&[(1, 2000, M5), (2, 300, None), (3, 200, M5)]), [0, 0, 2500, 0]);
     let fork = prompt(&[(1, 2000, M5), (2, 300, None), (9, 250, M5)]);
@@ -188,7 +188,7 @@ fn automatic_caches_read_whole_steps() {
 /// Requests that are asked in another way read what stands before what is bound to that, and in the first way again all
 /// that they have written so. Of who bills no writes that is not known.
 #[test]
-fn what_is_asked_otherwise_is_written_anew() {
+fn changed_parameters_miss_the_blocks_bound_to_them() {
     let asked = |blocks: &[(u128, u64, Option<Ttl>)], bound: u64| {
         let mut shape = prompt(blocks);
         shape.blocks[1].bound = bound;
@@ -213,7 +213,7 @@ fn what_is_asked_otherwise_is_written_anew() {
 
 /// How much more would be read of a prompt if what it is asked with did not matter.
 #[test]
-fn what_was_asked_otherwise_may_be_read_all_the_same() {
+fn blocks_missed_by_changed_parameters_count_as_lapsed() {
     let asked = |blocks: &[(u128, u64, Option<Ttl>)], bound: u64| {
         let mut shape = prompt(blocks);
         shape.blocks[1].bound = bound;
@@ -234,7 +234,7 @@ fn what_was_asked_otherwise_may_be_read_all_the_same() {
 
 /// Requests of a cache: blocks, when it is sent, when its answer begins, and what is read.
 #[test]
-fn what_is_not_answered_yet_is_not_read() {
+fn entries_are_readable_once_their_request_is_answered() {
     type Asked = (&'static str, &'static [u128], u64, u64, u64);
     let marked = |keys: &[u128]| {
         let blocks: Vec<_> = keys.iter().map(|key| (*key, 2048, M5)).collect();
@@ -269,7 +269,7 @@ fn what_is_not_answered_yet_is_not_read() {
 
 /// What may be there still although nothing promises it, in minutes since it was used last.
 #[test]
-fn what_has_lapsed_is_told_apart() {
+fn lapsed_reads_are_reported_separately() {
     let (whole, short) = ([(1, 1280, M5), (2, 1280, M5), (3, 1280, M5)], [(1, 1280, M5), (9, 1280, M5)]);
     let openai = CacheKind::openai(Writes::Free);
     for (kind, minutes, shape, read, lapsed) in [
@@ -303,7 +303,7 @@ fn automatic_writes_can_be_billed() {
 }
 
 #[test]
-fn what_stands_behind_the_messages_is_never_cached() {
+fn late_blocks_are_never_cached() {
     for (writes, first, second) in [
         (Writes::Free, [0, 0, 0, 3048], [2048, 0, 0, 2024]),
         (Writes::Billed, [0, 0, 2048, 1000], [2048, 0, 1024, 1000]),
@@ -334,7 +334,7 @@ fn automatic_caches_grow_fork_rewind_and_expire() {
 }
 
 #[test]
-fn memory_is_bounded_and_the_oldest_goes() {
+fn memory_is_bounded_by_evicting_the_oldest() {
     for (kind, prompts, blocks) in [
         // Many prompts, and few long ones.
         (CacheKind::openai(Writes::Free), 600, 1),
@@ -368,7 +368,7 @@ fn no_cache_reads_nothing() {
 
 /// Who speaks Anthropic's dialect need not have Anthropic's cache.
 #[test]
-fn kinds_are_told_by_dialect_model_and_price() {
+fn cache_kinds_depend_on_dialect_model_and_price() {
     let price = |read: Option<u64>, written: Option<u64>| {
         let rate = |usd: u64| Rate::from_picodollars(usd);
         let base = Rates {
@@ -456,7 +456,7 @@ proptest! {
     }
 
     #[test]
-    fn any_figures_are_survived(tokens in prop::collection::vec(any::<u64>(), 0..6), now in any::<u64>()) {
+    fn arbitrary_figures_do_not_panic(tokens in prop::collection::vec(any::<u64>(), 0..6), now in any::<u64>()) {
         let marked = CacheKind::anthropic(0);
         for kind in [marked, CacheKind::openai(Writes::Free), CacheKind::openai(Writes::Billed)] {
             let mut model = CacheModel::new(kind);
@@ -470,7 +470,7 @@ proptest! {
 
 /// In minutes: how long a prompt is kept at least, and before when it is never taken for gone.
 #[test]
-fn what_is_not_promised_may_be_there_still() {
+fn caches_have_a_minimum_lifetime_and_an_assumed_expiry() {
     for (kind, requested, kept, gone) in [
         (CacheKind::anthropic(1024), None, Some(5), Some(5)),
         (CacheKind::anthropic(1024), Some(60), Some(60), Some(60)),

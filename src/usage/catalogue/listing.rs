@@ -71,7 +71,7 @@ mod tests {
     use crate::usage::{Rate, Stated};
 
     #[test]
-    fn every_row_has_a_name_that_it_is_billed_by() {
+    fn every_row_is_found_by_its_listed_name() {
         let catalogue = Catalogue::embedded();
         let names = catalogue.names(None, None).unwrap();
         for row in index() {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_by_globs() {
+    fn models_are_listed_by_name_or_glob() {
         let rate = Some(Rate::from_picodollars(1));
         let both = Stated { input: rate, output: rate, ..Stated::default() };
         let stated = [("own-model", both), ("local/*", both), ("claude-opus-5", both), ("gpt-5.5", both)];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_sell_is_told() {
+    fn resellers_of_a_model_are_listed() {
         for (model, expected) in [
             ("openai/gpt-oss-120b", &["groq/openai/gpt-oss-120b", "openrouter/openai/gpt-oss-120b"][..]),
             ("qwen/qwen3.8-27b", &["groq/qwen/qwen3.8-27b"]),

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_come_off() {
+    fn path_prefixes_are_stripped() {
         for (model, expected) in [
             ("claude-opus-5", "claude-opus-5"),
             ("models/gemini-2.5-pro", "gemini-2.5-pro"),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn claude_is_dearer_in_regions_from_its_fourth_generation_and_a_half_on() {
+    fn regional_surcharges_apply_from_claude_4_5_on() {
         for (name, expected) in [
             ("claude-sonnet-4-5@20250929", true),
             ("claude-haiku-4-5", true),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn routed_names() {
+    fn names_of_routers_are_normalised() {
         for (name, expected) in [
             ("openai/gpt-5:nitro", Some("openai/gpt-5")),
             ("openai/gpt-5:floor", Some("openai/gpt-5")),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn decorations_come_off_one_by_one() {
+    fn name_suffixes_are_stripped_one_by_one() {
         for (name, expected) in [
             ("gpt-5.5", &["gpt-5.5"][..]),
             ("gpt-5.5-2026-04-23", &["gpt-5.5-2026-04-23", "gpt-5.5"]),
@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_ends(name in ".{0,60}") {
+        fn every_name_has_finitely_many_forms(name in ".{0,60}") {
             prop_assert!(forms(without_path(&name)).count() < 100);
         }
     }

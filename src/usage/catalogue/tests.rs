@@ -29,7 +29,7 @@ fn every_row_parses() {
 }
 
 #[test]
-fn the_date_is_the_lists() {
+fn the_catalogue_date_is_that_of_the_list() {
     let list: serde_json::Value = serde_json::from_str(text()).unwrap();
     assert_eq!(list["about"]["date"], CATALOGUE_DATE);
 }
@@ -38,7 +38,7 @@ fn the_date_is_the_lists() {
 type ListPrice = (&'static str, [&'static str; 5], [u64; 2]);
 
 #[test]
-fn list_prices() {
+fn list_prices_of_known_models() {
     let rows: &[ListPrice] = &[
         ("claude-fable-5-2", ["8", "40", "0.20", "10", "16"], [1_000_000, 128_000]),
         ("claude-fable-5-1", ["10", "50", "0.25", "12.5", "20"], [1_000_000, 128_000]),
@@ -73,7 +73,7 @@ fn list_prices() {
 }
 
 #[test]
-fn long_context_thresholds() {
+fn long_context_rates_apply_beyond_their_threshold() {
     for (model, prompt, expected) in [
         ("claude-haiku-5-5", 100_000, None),
         ("claude-haiku-5-5", 100_001, Some(("0.50", "2.50"))),
@@ -93,7 +93,7 @@ fn long_context_thresholds() {
 }
 
 #[test]
-fn modifiers() {
+fn modifiers_of_listed_models() {
     let opus = embedded("claude-opus-5-5", None).unwrap();
     assert_eq!(opus.us, Some(Factor::from_thousandths(1100)));
     assert_eq!(opus.fast, Some(Factor::from_thousandths(2000)));
@@ -111,7 +111,7 @@ fn modifiers() {
 
 /// What is asked to be kept for longer costs more to write.
 #[test]
-fn writes_cost_by_how_long_they_are_kept() {
+fn write_prices_depend_on_the_requested_ttl() {
     const HOUR: u64 = 60 * 60 * 1000;
     for (model, requested_ttl_ms, expected) in [
         ("claude-sonnet-4-6", None, (0.1, 1.25)),
@@ -124,7 +124,7 @@ fn writes_cost_by_how_long_they_are_kept() {
 }
 
 #[test]
-fn names_as_they_are_written() {
+fn names_are_resolved_in_all_spellings() {
     use Vendor::{Anthropic, Bedrock, Gemini, Groq, OpenAi, OpenRouter, Vertex};
     for (model, vendor, expected) in [
         ("claude-opus-5-5", None, Some((Anthropic, "claude-opus-5-5"))),
@@ -215,7 +215,7 @@ fn names_as_they_are_written() {
 
 /// What a host that nobody knows asks for open weights is not what the only reseller on the list does.
 #[test]
-fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
+fn reseller_prices_are_billed_only_where_certain() {
     use Vendor::{Bedrock, Gemini, Groq, OpenRouter, Vertex};
     for (model, vendor, is_billed) in [
         ("qwen/qwen3.8-27b", None, false),
@@ -304,7 +304,7 @@ fn a_resellers_price_is_billed_only_where_it_certainly_bills() {
 }
 
 #[test]
-fn who_is_billed_by_name() {
+fn models_are_billed_by_the_answering_or_requested_name() {
     use Vendor::Bedrock;
     const PROFILE: &str = "arn:aws:bedrock:us-east-1:1:application-inference-profile/abc";
     let (own, claude) = (Some("eu.anthropic.claude-opus-5"), Some("claude-opus-5"));
@@ -342,7 +342,7 @@ fn check_routed(stated: &[(&str, Stated)], [asked, answered]: [&str; 2], expecte
 /// An answer of OpenRouter's says less than what was asked for, or what was asked for says nothing of the answer. A wrong
 /// price is worse than none, and one that is too low breaks budgets.
 #[test]
-fn who_is_billed_by_a_router() {
+fn routed_models_are_billed_by_the_answering_or_requested_name() {
     for (asked, answered, billed, input) in [
         // What is free is free where it answers itself, or nobody says what has answered.
         ("z/air:free", "z/air:free", "z/air:free", Some("0")),
@@ -418,7 +418,7 @@ fn who_is_billed_by_a_router() {
 }
 
 #[test]
-fn what_is_stated_goes_before_what_a_router_lists() {
+fn overrides_take_precedence_over_router_prices() {
     let whole = |input| Stated { input: Some(usd(input)), output: Some(usd("9")), ..Stated::default() };
     let of_a_cache = Stated { cache_read: Some(usd("7")), ..Stated::default() };
     for (stated, asked, answered, billed, input) in [
@@ -475,7 +475,7 @@ fn what_is_stated_goes_before_what_a_router_lists() {
 }
 
 #[test]
-fn aliases_are_told() {
+fn aliases_are_recognised() {
     for (model, expected) in [
         ("arn:aws:bedrock:us-east-1:1:application-inference-profile/abc", true),
         ("arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Aapplication-inference-profile%2Fabc", true),
@@ -499,7 +499,7 @@ fn every_listed_name_is_found_at_its_vendor() {
 }
 
 #[test]
-fn overrides_win() {
+fn overrides_take_precedence() {
     let stated =
         |input: &str| Stated { input: Some(usd(input)), output: Some(usd("9")), ..Stated::default() };
     let own_window = Stated { context_window: Some(32_000), ..stated("4") };
@@ -536,7 +536,7 @@ fn overrides_win() {
 }
 
 #[test]
-fn what_is_not_stated_is_the_lists() {
+fn rates_not_stated_come_from_the_list() {
     let full = Stated {
         input: Some(usd("1")),
         output: Some(usd("2")),
@@ -582,7 +582,7 @@ fn what_is_not_stated_is_the_lists() {
 }
 
 #[test]
-fn names_and_globs_of_listed_models() {
+fn listed_models_are_matched_by_name_or_glob() {
     for (models, expected) in [
         ("claude-opus-5-5", true),
         ("CLAUDE-OPUS-*", true),

@@ -51,7 +51,7 @@ mod tests {
 
     /// Whatever the list and whoever states another rate, what is shown is what is billed.
     #[test]
-    fn a_million_tokens_cost_what_a_bill_of_them_says() {
+    fn prices_per_million_equal_bills_of_a_million_tokens() {
         let stated = Stated { input: Some(Rate::from_picodollars(7_000_000)), ..Stated::default() };
         let stated = Catalogue::with_overrides(vec![("*".to_owned(), stated)]).unwrap();
         let mut compared = 0;

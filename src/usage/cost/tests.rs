@@ -63,7 +63,7 @@ fn caching_pays_on_the_second_request() {
 
 /// Against plain input: a write costs a quarter more of it, a read spares nine tenths.
 #[test]
-fn what_caching_saves_may_be_negative() {
+fn cache_savings_may_be_negative() {
     let priced = |tokens| Usage { tokens, ..Usage::default() };
     let written = Tokens { input: 2_000, cache_write_5m: 10_000, output: 9, ..Tokens::default() };
     let read = Tokens { input: 2_000, cache_read: 10_000, output: 9, ..Tokens::default() };
@@ -121,7 +121,7 @@ fn long_prompts_pay_more_for_every_token() {
 }
 
 #[test]
-fn modifiers() {
+fn tiers_regions_and_searches_modify_the_cost() {
     let tokens = Tokens { input: MILLION, ..Tokens::default() };
     let hour = Tokens { cache_write_1h: MILLION, ..Tokens::default() };
     let standard = |tokens| used(tokens);
@@ -160,7 +160,7 @@ fn modifiers() {
 
 /// What is shown and not stated has a price or is named as what has none.
 #[test]
-fn searches_that_are_shown_are_billed_or_named() {
+fn shown_searches_are_billed_or_named_as_unpriced() {
     let unpriced = vec![Charge::WebSearch, Charge::FileSearch];
     let usage = Usage { searches_shown: 2, unpriced, ..Usage::default() };
     for (model, expected) in [
@@ -175,7 +175,7 @@ fn searches_that_are_shown_are_billed_or_named() {
 
 /// What is stated are base rates; what the list has beside its own keeps its proportion to them.
 #[test]
-fn stated_rates_move_the_other_lists() {
+fn overridden_rates_scale_tier_and_long_context_rates() {
     let stated = |input: Option<&str>, output: Option<&str>, cache_read: Option<&str>| Stated {
         input: input.map(rate),
         output: output.map(rate),
@@ -219,7 +219,7 @@ fn stated_rates_move_the_other_lists() {
 proptest! {
     /// Who states what the list says pays what the list says.
     #[test]
-    fn the_lists_own_rates_change_nothing(
+    fn overrides_equal_to_the_list_change_nothing(
         at in any::<prop::sample::Index>(),
         [input, cache_read, cache_write_5m, cache_write_1h, output] in prop::array::uniform5(0..2 * MILLION),
         tier in prop::sample::select(&[Tier::Standard, Tier::Batch, Tier::Priority, Tier::Flex, Tier::Ultrafast][..]),
@@ -248,7 +248,7 @@ proptest! {
 }
 
 #[test]
-fn missing_rates_follow_the_rules() {
+fn missing_rates_are_derived_from_listed_ones() {
     let bare = price_of(rate("4"), rate("8"));
     let surcharged = Price { base: Rates { cache_write_5m: Some(rate("5")), ..bare.base }, ..bare.clone() };
     let apart = Price { base: Rates { reasoning: Some(rate("1")), ..bare.base }, ..bare.clone() };
@@ -273,7 +273,7 @@ fn missing_rates_follow_the_rules() {
 }
 
 #[test]
-fn audio_has_a_price_of_its_own_or_none() {
+fn audio_is_billed_at_its_own_price_or_unpriced() {
     let input = |input| Tokens { input, ..Tokens::default() };
     let heard = |audio_input, tokens| Usage { audio_input, ..used(tokens) };
     let cached = Tokens { cache_read: 1, ..input(MILLION) };
@@ -293,7 +293,7 @@ fn audio_has_a_price_of_its_own_or_none() {
 }
 
 #[test]
-fn bills() {
+fn bills_include_extra_calls_and_stated_costs() {
     let own = Tokens { input: MILLION, ..Tokens::default() };
     let extra = |model: Option<&str>| Usage {
         extra: vec![Extra { model: model.map(str::to_owned), tokens: own }],
@@ -340,7 +340,7 @@ proptest! {
     }
 
     #[test]
-    fn any_figures_cost_something(counts in any::<[u64; 7]>(), tier in 0..5_usize) {
+    fn arbitrary_usage_has_a_non_negative_cost(counts in any::<[u64; 7]>(), tier in 0..5_usize) {
         let [input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output, reasoning] = counts;
         let tokens = Tokens {
             input,

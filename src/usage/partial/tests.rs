@@ -14,7 +14,7 @@ fn check(events: impl IntoIterator<Item = Partial>, expected: Tokens) {
 
 /// The same response as three providers report it: 904 uncached, 4096 read, 420 out of which 300 reasoning.
 #[test]
-fn meanings_agree() {
+fn usage_of_three_providers_is_normalised_alike() {
     let expected = Tokens { input: 904, cache_read: 4096, output: 420, reasoning: 300, ..Tokens::default() };
     // {"prompt_tokens":5000,"completion_tokens":420,"prompt_tokens_details":{"cached_tokens":4096},
     //  "completion_tokens_details":{"reasoning_tokens":300}}
@@ -78,7 +78,7 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
 
 /// Where another model takes over within a stream, the last figures hold, and only the first event tells lifetimes.
 #[test]
-fn a_smaller_total_of_writes_takes_the_split_along() {
+fn a_smaller_total_of_writes_reduces_the_split_by_lifetime() {
     for (split, written, expected) in [
         ((0, 90_000), 0, (0, 0)),
         ((90_000, 0), 0, (0, 0)),
@@ -101,7 +101,7 @@ fn a_smaller_total_of_writes_takes_the_split_along() {
 }
 
 #[test]
-fn zeros_behind_a_prompt_say_nothing() {
+fn zeros_after_a_stated_prompt_are_ignored() {
     let total = Some(107);
     let stated = Partial { total, ..Partial::from_inclusive(Some(100), Some(60), None, Some(7)) };
     let zeros = Partial { total: Some(0), ..Partial::from_inclusive(Some(0), Some(0), Some(0), Some(0)) };
@@ -132,7 +132,7 @@ fn inclusive_streams_subtract_after_folding() {
 }
 
 #[test]
-fn odd_figures_saturate() {
+fn inconsistent_figures_saturate() {
     let tokens = |partial: Partial| partial.finish().map(|usage| usage.tokens);
     for (partial, expected) in [
         // More cached than there was.
@@ -163,7 +163,7 @@ fn odd_figures_saturate() {
 }
 
 #[test]
-fn nothing_stated_is_unknown() {
+fn usage_with_nothing_stated_is_unknown() {
     let silent = Partial { tier: Some(Tier::Flex), web_searches: Some(0), ..Partial::default() };
     assert_eq!(silent.finish(), None);
     let zero = Partial::from_disjoint(Some(0), None, None, None);
@@ -173,7 +173,7 @@ fn nothing_stated_is_unknown() {
 }
 
 #[test]
-fn a_prompt_is_what_the_total_leaves_or_unknown() {
+fn an_unstated_prompt_is_the_rest_of_the_total_or_unknown() {
     let stated = |output, total| Partial { output, total, ..Partial::default() };
     let prompt = |events: &[Partial]| {
         let mut folded = Partial::default();
@@ -225,7 +225,7 @@ fn a_prompt_is_what_the_total_leaves_or_unknown() {
 }
 
 #[test]
-fn an_output_is_stated_or_what_the_total_leaves_or_unknown() {
+fn an_unstated_output_is_the_rest_of_the_total_or_unknown() {
     let stated =
         |prompt, output, total| Partial { total, ..Partial::from_inclusive(prompt, None, None, output) };
     for (partial, expected) in [
@@ -246,7 +246,7 @@ fn an_output_is_stated_or_what_the_total_leaves_or_unknown() {
 }
 
 #[test]
-fn charges_without_a_price_are_kept_once() {
+fn unpriced_charges_are_kept_once() {
     use Charge::{CodeExecution, Grounding, WebSearch};
     let shown = |unpriced: &[Charge]| Partial {
         unpriced: unpriced.to_vec(),
@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn any_figures_finish(counts in any::<[Option<u64>; 6]>(), beside in any::<u64>()) {
+    fn arbitrary_figures_have_consistent_usage(counts in any::<[Option<u64>; 6]>(), beside in any::<u64>()) {
         let [prompt, cached, written, output, hour, tool] = counts;
         let partial = Partial {
             cache_write_1h: hour,

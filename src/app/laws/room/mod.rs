@@ -206,7 +206,7 @@ fn branches() -> impl Strategy<Value = Branch> {
 /// A conversation with summaries of all its lengths, and others that begin like it: whatever is filed under whose name,
 /// a summary only occurs in what begins with everything that it was made of.
 #[test]
-fn a_summary_stays_with_what_it_was_made_of() {
+fn summaries_occur_only_in_histories_they_were_made_of() {
     let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));
     let stores = rig.two_stores("laws.db");
     let wants = || prop::collection::vec(wants(), WISHES);

@@ -108,7 +108,7 @@ impl Patience {
 
 /// Whatever happens to a request while its summary is being written, it waits for it no longer than `max_wait`.
 #[test]
-fn no_request_waits_longer_than_it_may() {
+fn requests_wait_for_summaries_no_longer_than_max_wait() {
     let (rig, key, waited) = (Rig::new(), keys(), Cell::new(0));
     let store = rig.store("laws.db");
     let strategy = |_| (long_scripts(), wants(), fates(), 1_u64..20).boxed();
@@ -198,7 +198,7 @@ fn making_room(rig: &Rig, name: &str, most: Duration, change: &dyn Fn(&mut Polic
 /// If messages would be dropped for a note, a summary that is being written is waited for, and used if it becomes
 /// ready.
 #[test]
-fn a_note_waits_for_the_summary_that_is_being_made() {
+fn dropping_for_a_note_waits_for_a_pending_summary() {
     let (rig, most) = (Rig::new(), Duration::from_secs(9));
     let protocol = protocol::named("openai-chat").unwrap();
     let mut number = 0;
@@ -250,7 +250,7 @@ fn a_note_waits_for_the_summary_that_is_being_made() {
 /// If clearing makes the room, nothing is lost without the summary that is being written, so no request waits for it.
 /// Nor does one that fits although it is longer than it should be.
 #[test]
-fn what_makes_room_without_a_summary_waits_for_none() {
+fn requests_that_fit_without_a_summary_do_not_wait_for_one() {
     let (rig, most) = (Rig::new(), Duration::from_secs(9));
     let protocol = protocol::named("openai-chat").unwrap();
     let more = "and a word ".repeat(500);

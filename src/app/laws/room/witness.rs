@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_tell_which_result_is_of_which_call() {
+    fn results_are_paired_with_calls_by_id_or_order() {
         let call = |id: &str| format!(r#"{{"functionCall":{{"name":"f"{id}}}}}"#);
         let result = |id: &str| format!(r#"{{"functionResponse":{{"name":"f"{id}}}}}"#);
         let pairs_of = |[first, second]: [&str; 2], [one, other]: [&str; 2]| {

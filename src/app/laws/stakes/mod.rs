@@ -25,7 +25,7 @@ type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
 /// Whatever a client sends that marks nothing, and whenever it stops: it has paid at most 15 % more than without marks,
 /// and much less if it pauses for no longer than its provider keeps what is marked.
 #[test]
-fn what_nobody_reads_is_seldom_written() {
+fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
     let words = |role: &str, text: String| json!({"role": role, "content": text});
     let said = |at: usize| words(["user", "assistant"][at % 2], format!("{at} {}", "words ".repeat(200)));
     let talk: Vec<Value> = (0..80).map(said).collect();
@@ -101,7 +101,7 @@ fn what_nobody_reads_is_seldom_written() {
 
 /// What the gateway marks after a client's mark for an hour expires after minutes, and costs no more than any other.
 #[test]
-fn what_is_marked_behind_an_hour_is_kept_for_minutes() {
+fn marks_after_a_clients_hour_mark_stay_within_the_cost_bound() {
     let said = |at: usize| {
         let mut block = json!({"type": "text", "text": format!("{at} {}", "words ".repeat(400))});
         if at == 2 {
@@ -124,7 +124,7 @@ fn what_is_marked_behind_an_hour_is_kept_for_minutes() {
 
 /// What the gateway marks lasts for minutes, and is not taken for what the client keeps for an hour before it.
 #[test]
-fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
+fn kept_long_is_booked_only_if_all_marks_last_an_hour() {
     let mark = json!({"type": "ephemeral", "ttl": "1h"});
     let system = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
     let said = |at: usize| {
@@ -154,7 +154,7 @@ fn what_is_kept_for_minutes_is_not_booked_for_an_hour() {
 
 /// A conversation that never reads what it has written loses one stake, and not one with each request.
 #[test]
-fn what_was_not_read_is_not_written_again() {
+fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
     let long = "Be brief. ".repeat(900);
     let text = |text: String| json!({"type": "text", "text": text});
     let said = |at: usize| {
@@ -222,7 +222,7 @@ fn what_was_not_read_is_not_written_again() {
 /// on the conversation is within its bound, even if tools and instructions are read, and if each request leaves out the
 /// last words of the one before it.
 #[test]
-fn what_is_not_kept_is_seldom_written() {
+fn marks_for_a_forgetful_cache_stay_within_the_cost_bound() {
     let long = "Be brief. ".repeat(900);
     let text = |text: String| json!({"type": "text", "text": text});
     let marked = |behind: Option<String>| {
@@ -266,7 +266,7 @@ fn what_is_not_kept_is_seldom_written() {
 /// If the last message ends with words that the next request leaves out or replaces, what precedes them is read; and if
 /// nothing is kept, the conversation is within its bound.
 #[test]
-fn what_stands_before_words_that_are_left_out_is_read() {
+fn the_prefix_before_replaced_last_words_is_read_from_the_cache() {
     let system = json!("Be brief. ".repeat(900));
     let request = |at: usize, every: usize, instead: &str| {
         let block = |text: String| json!({"type": "text", "text": text});
@@ -303,7 +303,7 @@ fn what_stands_before_words_that_are_left_out_is_read() {
 
 /// If each request reaches one of several caches by chance, what is missing is there once all of them are filled.
 #[test]
-fn what_some_caches_keep_is_written() {
+fn marks_pay_when_requests_reach_one_of_several_caches() {
     let mark = json!({"type": "ephemeral"});
     let marked = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
     for (client, system) in [("no marks", json!("Be brief. ".repeat(900))), ("marked instructions", marked)] {
@@ -332,7 +332,7 @@ fn what_some_caches_keep_is_written() {
 
 /// What the provider rejects has cost nothing, however often it is sent, and whether it is sent again or abandoned.
 #[test]
-fn what_is_refused_is_not_staked() {
+fn refused_requests_do_not_raise_the_stake() {
     let text = "words ".repeat(2_000);
     let said = |at: usize, again: usize| json!({"role": "user", "content": format!("{at} {again} {text}")});
     let answer = |at: usize| json!({"role": "assistant", "content": format!("{at} {text}")});
@@ -364,7 +364,7 @@ fn what_is_refused_is_not_staked() {
 /// An agent that marks only its instructions, or its first message too, with results that are cut: what the gateway
 /// saves may be staked, because until the history is marked all of it is paid for at the plain price.
 #[test]
-fn what_is_saved_by_cutting_may_be_staked() {
+fn savings_from_shortening_may_be_staked() {
     let mark = json!({"type": "ephemeral"});
     let marked = json!([{"type": "text", "text": "Look around.", "cache_control": mark}]);
     for first in [json!("Look around."), marked] {

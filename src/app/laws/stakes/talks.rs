@@ -9,7 +9,7 @@ use super::provider::{Forgets, Provider};
 /// A client that has found something to be cached begins its other conversations with that knowledge; if it no longer
 /// holds, each is within its bound.
 #[test]
-fn what_is_known_of_caches_is_known_to_other_talks() {
+fn cache_knowledge_is_shared_by_conversations_of_a_client() {
     let request = |talk: usize, at: usize| {
         let role = |message: usize| ["user", "assistant"][message % 2];
         let text = |message: usize| format!("{talk} {message} {}", "words ".repeat(200));
@@ -42,7 +42,7 @@ fn what_is_known_of_caches_is_known_to_other_talks() {
 
 /// A server that keeps nothing is only tried once, not by each conversation with it, nor by each branch.
 #[test]
-fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
+fn a_server_without_a_cache_is_not_tried_by_each_conversation() {
     let said = |talk: usize, message: usize| {
         let role = ["user", "assistant"][message % 2];
         json!({"role": role, "content": format!("{talk} {message} {}", "words ".repeat(900))})
@@ -85,7 +85,7 @@ fn what_a_server_does_not_keep_is_not_tried_in_each_talk() {
 /// What one upstream, or the cache for one model, does not keep says nothing about another, neither to other
 /// conversations nor to one that continues there.
 #[test]
-fn each_cache_is_known_by_itself() {
+fn misses_of_one_upstream_or_model_do_not_affect_another() {
     let request = |talk: usize, at: usize, model: &str| {
         let role = |message: usize| ["user", "assistant"][message % 2];
         let text = |message: usize| format!("{talk} {message} {}", "words ".repeat(400));
@@ -138,7 +138,7 @@ fn each_cache_is_known_by_itself() {
 /// Conversations that end before anything of theirs could be read cost more for being written: a few of them show it,
 /// and it is not done again until one continues. Those that do continue are written as ever.
 #[test]
-fn a_batch_of_short_talks_is_seldom_written() {
+fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
     let request = |talk: usize, at: usize| {
         let said = |message: usize| {
             let text = format!("{talk} {message} {}", "words ".repeat(900));

@@ -54,7 +54,7 @@ fn summaries_are_paid_from_the_budget() {
 
 /// A call without an answer has an unknown cost, and nobody else is blamed for what the gateway itself gave up.
 #[test]
-fn calls_without_an_answer_are_booked() {
+fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
     use crate::ledger::Record;
     use crate::ledger::words::Outcome;
     use crate::summarizer::{Called, Done, Failure};
@@ -98,7 +98,7 @@ fn calls_without_an_answer_are_booked() {
 /// The expected cost of a summary, in bytes of the conversation's plain input: what its writer reads and writes, at the
 /// writer's price. The actual cost of its calls replaces it.
 #[test]
-fn what_a_summary_costs_is_known_beforehand() {
+fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
     use crate::summarizer::{Called, Done, Failure};
     use crate::usage::{Catalogue, Price, Stated, Tokens, Usage, bill};
 

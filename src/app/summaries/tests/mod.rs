@@ -97,7 +97,7 @@ proptest! {
     /// Whatever the summary and whatever the conversation: it is only spliced where the history begins with exactly the
     /// messages that it was made of, and replaces nothing else.
     #[test]
-    fn a_summary_stands_for_its_own_history_only(
+    fn a_summary_is_spliced_only_into_the_history_it_was_made_of(
         letters in "u[uc]{2,10}c",
         here in prop::collection::vec(0..2_u8, 24),
         there in prop::collection::vec(0..2_u8, 24),
@@ -130,7 +130,7 @@ proptest! {
 }
 
 #[test]
-fn a_history_that_is_too_short_carries_nothing() {
+fn a_summary_of_a_longer_history_is_not_spliced() {
     let long = talk("ucccc", &[]);
     let summary = summary_at(&place(&long, Chain::root("x", b"")), 7);
     let short = talk("uc", &[]);
@@ -158,7 +158,7 @@ fn on_disk() -> (tempfile::TempDir, Arc<dyn Store>) {
 
 /// A finished summary survives a restart, and is only used with the recipe that it was written by.
 #[test]
-fn a_restart_finds_what_was_ready() {
+fn a_ready_summary_survives_a_restart_with_the_same_recipe() {
     let home = tempfile::tempdir().unwrap();
     let store = || open(home.path());
     let conversation = talk("ucccc", &[]);
@@ -299,7 +299,7 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
 /// Messages stay for a summary that waits because it is dear, or may be begun as soon as room is wanted. What held for
 /// one request holds for no other: where none can be begun, they stay for none.
 #[test]
-fn what_cannot_be_begun_is_not_waited_for() {
+fn messages_are_kept_only_for_summaries_that_may_be_begun() {
     let (_home, store) = on_disk();
     let (short, conversation) = (talk("ucc", &[]), talk("ucccccccc", &[]));
     let all = [&short, &conversation].map(|one| (one, place(one, Chain::root("x", b""))));
@@ -333,7 +333,7 @@ fn what_cannot_be_begun_is_not_waited_for() {
 /// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and
 /// uses where there is no room left.
 #[test]
-fn what_was_made_elsewhere_is_not_made_again() {
+fn summaries_made_by_another_gateway_are_used_and_not_repeated() {
     let (_home, store) = on_disk();
     let [one, other, full] = [(); 3].map(|()| summaries(&store));
     let conversation = talk("ucccccccc", &[]);
@@ -356,7 +356,7 @@ fn what_was_made_elsewhere_is_not_made_again() {
 
 /// If the provider is asked to summarise, nobody else is paid for it.
 #[test]
-fn none_is_made_where_the_provider_is_asked_for_one() {
+fn no_summary_is_made_if_the_provider_is_asked_for_one() {
     let (_home, store) = on_disk();
     let terms = terms(None, &Policy::default());
     for (asks_for_edits, expected) in [(false, true), (true, false)] {
@@ -369,7 +369,7 @@ fn none_is_made_where_the_provider_is_asked_for_one() {
 
 /// Of a thread's own summary and its parent's, the one that replaces more counts: the other is not waited for.
 #[test]
-fn a_fork_goes_on_from_the_longer_summary() {
+fn a_fork_continues_from_the_longer_of_its_own_and_parent_summary() {
     let conversation = talk("ucccccccc", &[]);
     let mut ours = place(&conversation, Chain::root("x", b""));
     (ours.thread.id, ours.thread.parent) = ("fork".to_owned(), Some("t".to_owned()));
@@ -394,7 +394,7 @@ fn a_fork_goes_on_from_the_longer_summary() {
 
 /// Threads of one conversation with the same beginning pay for one summary of it.
 #[test]
-fn what_another_thread_has_had_made_is_taken_over() {
+fn summaries_of_another_thread_with_the_same_history_are_reused() {
     let conversation = talk("ucccccccc", &[]);
     let ours = place(&conversation, Chain::root("x", b""));
     let terms = terms(None, &Policy::default());
@@ -419,7 +419,7 @@ fn what_another_thread_has_had_made_is_taken_over() {
 
 /// A summary that would free less than the ladder asks for is not written if the ladder would pass it over.
 #[test]
-fn what_would_not_be_used_is_not_made() {
+fn summaries_the_ladder_would_skip_are_not_made() {
     let (_home, store) = on_disk();
     let summaries = summaries(&store);
     let usual = Policy::default;
@@ -444,7 +444,7 @@ fn what_would_not_be_used_is_not_made() {
 
 /// The window set for the conversation applies to its own model; for another one it is better than nothing.
 #[test]
-fn the_writer_takes_what_is_known_of_it() {
+fn the_summary_model_uses_its_known_or_the_configured_window() {
     const KNOWN: &str = "claude-haiku-4-5";
     let (_home, store) = on_disk();
     let summaries = summaries(&store);

@@ -14,7 +14,7 @@ enum Happens {
 }
 
 #[test]
-fn a_client_that_cuts_its_history_is_likely_to_do_so_again() {
+fn a_client_that_truncated_its_history_is_expected_to_do_so_again() {
     use Happens::{Begun, Branches, Near, Used};
     for (name, growth, happens, expected) in [
         ("nothing is known", 300, &[Near('a', 8_000)][..], false),

@@ -97,7 +97,7 @@ fn shown(conversation: &Conversation, plan: &Plan) -> String {
 
 /// What a splice has dropped does not make room twice: as it came, and by what it would not have counted for.
 #[test]
-fn images_that_are_dropped_count_once() {
+fn images_dropped_by_a_splice_are_subtracted_once() {
     let image = format!(
         r#"{{"role":"user","content":[{{"type":"image","source":{{"type":"base64","data":"{}"}}}}]}}"#,
         "A".repeat(90_000)
@@ -123,7 +123,7 @@ fn images_that_are_dropped_count_once() {
 
 /// A splice at each cut of a talk, and what is sent then.
 #[test]
-fn cuts_and_what_is_left() {
+fn messages_left_by_a_splice_at_each_cut() {
     for (short, sent, expected) in [
         ("u", 1, &[][..]),
         ("u a u", 3, &["2 u aN u"][..]),
@@ -195,7 +195,7 @@ fn cuts_and_what_is_left() {
 
 /// A history that is kept in many pieces has fewer places, and the last one always.
 #[test]
-fn places_take_bounded_memory() {
+fn cut_positions_of_long_histories_are_thinned_out() {
     let ends = |turns: usize| {
         let conversation = talk(&format!("u a {} u", "u a s ".repeat(turns)));
         let all = cuts(&conversation, None, None, usize::MAX);
@@ -208,7 +208,7 @@ fn places_take_bounded_memory() {
 
 /// Nothing comes back that a splice has taken: where it is needed, the text stands. What is needed elsewhere stays.
 #[test]
-fn nothing_comes_back() {
+fn a_further_splice_restores_nothing_the_last_one_dropped() {
     for (short, end, expected) in [
         ("u a u s a u a u x u a u", 5, "u s aN u x u"),
         ("u c1 r1 s a u a u x u c2 r2 s a u a u", 7, "u s aN u x u s a u"),
@@ -233,7 +233,7 @@ fn nothing_comes_back() {
 /// before the other could be changed where reasoning is bound.
 /// Where neither can be, both go: the text stands in their place.
 #[test]
-fn an_answer_stays_that_binds_nothing() {
+fn of_answers_to_a_system_note_an_unbound_one_is_kept() {
     let user = r#"{"role":"user","content":"go"}"#;
     let note = r#"{"role":"system","content":"note"}"#;
     let unread = r#"{"role":"assistant","content":[{"type":"new"}]}"#;
@@ -272,7 +272,7 @@ fn an_answer_stays_that_binds_nothing() {
 /// What was done upon a note of the system's is gone already, and the text stands behind another note: an answer stays
 /// when the user would speak next.
 #[test]
-fn an_answer_stays_behind_a_note() {
+fn an_answer_is_kept_between_a_system_note_and_a_user_message() {
     let words = "u a u s a u a u x u c1 r1 s c2 r2 c3 r3 a u a u";
     let words: Vec<&str> = words.split(' ').collect();
     let mut since = None;
@@ -293,7 +293,7 @@ fn an_answer_stays_behind_a_note() {
 }
 
 #[test]
-fn layouts() {
+fn layouts_place_the_text_as_configured() {
     let (ack, question) = (Layout::Acknowledged("got it".into()), Layout::Asked("what was it?".into()));
     for (layout, short, expected) in [
         (&Layout::Answer, "u a u a u", "u aN u"),
@@ -313,7 +313,7 @@ fn layouts() {
 
 /// A splice takes all that the one before it took, and is not made again.
 #[test]
-fn the_next_one_takes_all_of_the_last() {
+fn further_cuts_cover_all_of_the_last_splice() {
     let conversation = talk("u a u a u a u");
     let all = cuts(&conversation, None, None, 9);
     let first = all[0].splice(&conversation, NOTE, "x", &Layout::Answer).unwrap();
@@ -327,7 +327,7 @@ fn the_next_one_takes_all_of_the_last() {
 /// In every dialect, wherever a history is cut and however the text stands there: the provider takes it, and
 /// the user's first and newest words are there as they were.
 #[test]
-fn every_provider_takes_what_is_left() {
+fn spliced_histories_are_valid_in_every_dialect() {
     let tally: RefCell<BTreeMap<&str, (u32, u32)>> = RefCell::default();
     let bodies = |subject: &'static dyn Subject| {
         let body = (talks(any_text()), spellings())
@@ -382,7 +382,7 @@ const EXCHANGES: &[&str] = &["a u", "a u u", "x u", "w1 u", "c1 r1", "t1 r1", "s
 
 /// What encodes an image is no text, also where a note stands for its message.
 #[test]
-fn images_that_go_count_as_they_are_read() {
+fn images_in_cuts_count_as_images_not_as_text() {
     let image = format!(
         r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#,
         "iVBORw0KGgoAAAANSUhEUgAB".repeat(4000)
@@ -401,7 +401,7 @@ fn images_that_go_count_as_they_are_read() {
 proptest! {
     /// What is told of all messages at once is what is told message by message.
     #[test]
-    fn cuts_are_counted_in_one_go(
+    fn counts_of_cuts_equal_those_taken_message_by_message(
         words in prop::collection::vec(prop::sample::select(WORDS), 1..24),
         asked in prop::collection::vec(any::<bool>(), 80),
     ) {
@@ -436,7 +436,7 @@ proptest! {
 
     /// Whatever a first splice took, each further one can stand, takes all of that, and leaves what a provider takes.
     #[test]
-    fn a_splice_goes_on_from_the_last(
+    fn each_further_splice_covers_the_last_and_stays_valid(
         words in prop::collection::vec(prop::sample::select(EXCHANGES), 1..12),
         at in any::<prop::sample::Index>(),
     ) {

@@ -33,7 +33,7 @@ fn lines(all: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn a_note_repeats_what_was_said() {
+fn a_note_quotes_users_and_models_within_limits() {
     let long = "word ".repeat(90);
     let cut = format!("{}…", "word ".repeat(60));
     let unspaced = "永远不要修改数据库的表结构。".repeat(30);
@@ -119,7 +119,7 @@ fn a_note_repeats_the_last_plan() {
 
 /// However much is said, what binds is there, in order, and neither demands nor decisions take all of the room.
 #[test]
-fn a_note_keeps_what_binds() {
+fn a_note_keeps_demands_and_decisions_in_order() {
     let filler = "and so on ".repeat(20);
     let chat = |at| format!("a step {at} {filler}");
     let often = |what: &str| (0..60).map(|at| format!("{what} {at} {filler}")).collect::<Vec<_>>();

@@ -50,7 +50,7 @@ fn ready(conversation: &Conversation, end: usize) -> Option<Splice> {
 
 /// What is ready is put in force when the window demands it, once, and stays.
 #[test]
-fn ready_splices_wait_for_the_window() {
+fn a_ready_splice_is_applied_when_the_window_demands_it() {
     const BEFORE: &str = "u c1 r1 c2 r2 a u c3 r3";
     let grown = format!("{BEFORE} c4 r4");
     for (window, expected) in [(None, false), (Some(100_000), false), (Some(2_000), true)] {
@@ -70,7 +70,7 @@ fn ready_splices_wait_for_the_window() {
 
 /// Where there are too many messages, what is ready is put in force, whatever is known of the window.
 #[test]
-fn ready_splices_make_room_among_messages() {
+fn a_ready_splice_is_applied_at_the_message_limit() {
     let request = talk("u c1 r1 c2 r2 a u c3 r3 c4 r4");
     for (most, window, expected) in [
         (None, None, false),
@@ -92,7 +92,7 @@ fn ready_splices_make_room_among_messages() {
 
 /// A window that is counted by an estimate counts what would be sent; what the provider's figure makes too long is so.
 #[test]
-fn windows_are_counted_in_other_ways() {
+fn configured_estimates_count_the_prompt_to_be_sent() {
     let request = talk("u c1 r1 a u c2 r2 a u");
     for (count, window, expected) in [
         // Two results of 1,000 characters, and little else.
@@ -147,7 +147,7 @@ fn the_number_of_messages_is_bounded() {
 
 /// However short messages are, there are never more than may be: the note is as short as it must be.
 #[test]
-fn short_messages_are_bounded_too() {
+fn the_message_limit_holds_for_short_messages_with_shorter_notes() {
     let words = "u ".to_owned() + &"a u ".repeat(40);
     let words: Vec<&str> = words.split_whitespace().collect();
     for most in [4, 10, 25] {
@@ -168,7 +168,7 @@ fn short_messages_are_bounded_too() {
 
 /// Messages stay until it is late, and go then.
 #[test]
-fn the_ladder_waits_for_what_is_better() {
+fn the_ladder_drops_messages_only_from_its_configured_share_on() {
     let request = talk("u c1 r1 a u c2 r2 a u a u");
     for (from, expected) in [(0.0, true), (0.5, true), (1.0, false)] {
         let ladder = ladder::Settings { from, keep_turns: 1, ..ladder::Settings::default() };
@@ -181,7 +181,7 @@ fn the_ladder_waits_for_what_is_better() {
 
 /// Old results may go before the window demands room by whatever helps: alone, and where that frees enough.
 #[test]
-fn results_may_go_first() {
+fn results_are_cleared_first_at_their_own_share_of_the_window() {
     let request = talk("u c1 r1 a u c2 r2 a u c3 r3 a u a u");
     for (clears, least, trigger, expected) in [
         (0.5, 0.1, 0.9, Some((Rung::Clear, 3))),
@@ -204,7 +204,7 @@ fn results_may_go_first() {
 
 /// A note stands where reasoning was that led to nothing, and no more goes than has to.
 #[test]
-fn the_ladder_cuts_behind_reasoning_alone() {
+fn the_ladder_can_cut_after_reasoning_without_an_answer() {
     let (before, grown) = ("u a u c1 r1 T u c2 r2 a u", "u a u c1 r1 T u c2 r2 a u a u");
     let request = talk(grown);
     let places = cuts(&request, None, None, usize::MAX);
@@ -222,7 +222,7 @@ fn the_ladder_cuts_behind_reasoning_alone() {
 /// What was cleared before frees no more than its placeholder when its message goes, in a history that is known as a
 /// whole and in one that is not.
 #[test]
-fn what_was_cleared_is_not_freed_again() {
+fn dropping_a_cleared_result_frees_only_its_placeholder() {
     let request = talk("u c1 r1 a u c2 r2 a u a u");
     let (id, part) = request.parts_of(2).next().unwrap();
     let content = part.content().unwrap();
@@ -256,7 +256,7 @@ fn what_was_cleared_is_not_freed_again() {
 
 /// What stays before the messages that go may be cleared with them: the event begins there.
 #[test]
-fn what_is_cleared_may_stand_before_what_goes() {
+fn an_event_begins_at_a_cleared_result_before_dropped_messages() {
     let request = talk("u h1 r1 c2 r2 u a u");
     let mut policy = Policy {
         window: window::Settings { trigger: 0.1, target: 0.05, ..window::Settings::default() },
@@ -276,7 +276,7 @@ fn what_is_cleared_may_stand_before_what_goes() {
 
 /// From its event on, what is sent only grows; the account, the window and the marks know what is gone.
 #[test]
-fn what_is_spliced_stays_spliced() {
+fn a_splice_is_applied_to_all_later_requests() {
     let mut thread = Thread::default();
     let words = "u c1 r1 c2 r2 a u c3 r3 c4 r4 c5 r5 a u c6 r6 c7 r7";
     let words: Vec<&str> = words.split(' ').collect();
@@ -318,7 +318,7 @@ fn what_is_spliced_stays_spliced() {
 /// Reasoning that is bound to what goes is left out, all of it, and stays so; where it cannot be, it goes with its
 /// message or nothing happens. What binds without refusing is the provider's own business.
 #[test]
-fn what_is_bound_goes_too() {
+fn a_splice_omits_reasoning_bound_to_what_it_replaces() {
     const THREE: &str = "u t1 r1 a u t2 r2 a u t3 r3 t4 r4";
     let (refused, dropped) = (Some(Binding::Refused), Some(Binding::Dropped));
     for (binding, before, then, end, expected) in [
@@ -355,7 +355,7 @@ fn what_is_bound_goes_too() {
 
 /// Whatever the ladder does about bound reasoning, what is left is none or only what was thought since.
 #[test]
-fn ladders_leave_no_bound_reasoning() {
+fn the_ladder_leaves_no_reasoning_bound_to_what_it_changed() {
     for (before, then, window) in [
         ("u t1 r1 a u t2 r2 a u t3 r3", "t4 r4", 1_000),
         ("u t1 r1 t2 r2 t3 r3 t4 r4", "t5 r5", 1_000),
@@ -378,7 +378,7 @@ fn ladders_leave_no_bound_reasoning() {
 
 /// Clients may send less of what was thought than they once did.
 #[test]
-fn left_out_whatever_is_sent_of_it() {
+fn omitted_reasoning_stays_omitted_however_much_clients_send() {
     let mut thread = Thread { binding: Some(Binding::Refused), ..Thread::default() };
     let grown = "u t1 r1 a u t2 r2 a u t3 r3";
     thread.send(&talk("u t1 r1 a u t2 r2 a u"), None, None);
@@ -404,7 +404,7 @@ fn left_out_whatever_is_sent_of_it() {
 
 /// A request that fails leaves nothing of the event behind.
 #[test]
-fn events_are_forgotten_whole() {
+fn forgetting_a_failed_request_undoes_its_whole_event() {
     let mut thread = Thread::default();
     thread.send(&talk("u c1 r1 a u"), Some(1_000), None);
     let request = talk("u c1 r1 a u a u");
