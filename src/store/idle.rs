@@ -312,7 +312,9 @@ mod tests {
             "uses (chain, at_ms) VALUES (x'11', 1), (x'12', 9)",
             "boundaries (chain, thread, at_ms) VALUES (x'21', 'old', 1), (x'22', 'new', 9)",
         ];
-        rows.iter().for_each(|row| connection.execute_batch(&format!("INSERT INTO {row}")).unwrap());
+        for row in rows {
+            connection.execute_batch(&format!("INSERT INTO {row}")).unwrap();
+        }
         uses::set_mark(&connection, uses::BEGUN, 0).unwrap();
         uses::set_mark(&connection, uses::LAST, 4 * DAY_MS).unwrap();
         let mut idle = Idle::new(5, 5 * DAY_MS);

@@ -352,7 +352,9 @@ impl Worker {
             if self.backlog.is_due(Instant::now()) {
                 group.splice(0..0, self.backlog.take());
             } else {
-                group.iter_mut().for_each(|job| self.postpone(std::mem::take(&mut job.batch.ledger)));
+                for job in &mut group {
+                    self.postpone(std::mem::take(&mut job.batch.ledger));
+                }
             }
         }
         let books = group.iter().any(|job| !job.batch.ledger.is_empty());
@@ -667,7 +669,9 @@ mod tests {
             let job = |record: &&str| booked(row(&record[..1], &format!("{record} {long}")));
             worker.write(vec![job(first)]);
             // It is not time to try the first one again.
-            others.iter().for_each(|record| worker.write(vec![job(record)]));
+            for record in others {
+                worker.write(vec![job(record)]);
+            }
             assert_eq!(worker.missing.records(), missing);
             worker.backlog.retry_at = None;
             worker.write_backlog();
