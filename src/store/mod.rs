@@ -4,6 +4,7 @@
 //! decision is committed before the request that made it leaves. Bodies are stored only if the configuration says so,
 //! credentials never. In front of the store there are caches that are bounded and lost with the process ([`Recent`]).
 
+mod backlog;
 pub mod bodies;
 mod checkpoints;
 mod file_identity;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::backlog::{Backlog, RETRY_AFTER};
 use super::file_identity::FileIdentity;
 use super::health::Health;
 use super::logs::Logs;
@@ -31,8 +32,6 @@ use super::{CommitError, StoreError, tables, withdrawal};
 
 /// The most batches in one transaction.
 const MAX_GROUP: usize = 256;
-/// How long after a failure the records in memory are tried again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A batch to store.
 struct Job {
@@ -42,6 +41,11 @@ struct Job {
 }
 
 impl Job {
+    /// The job to store a record for which nobody waits. In a batch of its own, it affects no other if it fails.
+    fn of_row(row: LedgerRow) -> Self {
+        Self { batch: Batch { at_ms: row.at_ms, ledger: vec![row], ..Batch::default() }, duty: None }
+    }
+
     /// Whether whoever waited for the batch has given up, and has sent the request without it.
     fn is_withdrawn(&self) -> bool {
         self.duty.as_ref().is_some_and(Duty::is_withdrawn)
@@ -155,43 +159,6 @@ struct Worker {
     backlog: Backlog,
     /// How long to wait for others that have locked the store.
     patience: Duration,
-}
-
-/// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones are
-/// stored behind them, since a record may be completed by a later one of the same id.
-struct Backlog {
-    rows: Vec<LedgerRow>,
-    /// The most rows.
-    room: usize,
-    /// When they are tried again; `None`: at once.
-    retry_at: Option<Instant>,
-}
-
-impl Backlog {
-    fn of(room: usize) -> Self {
-        Self { rows: Vec::new(), room, retry_at: None }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        self.retry_at.is_none_or(|at| at <= now)
-    }
-
-    /// Adds records as long as there is room. Returns the others.
-    fn add(&mut self, mut rows: Vec<LedgerRow>) -> Vec<LedgerRow> {
-        let left = rows.split_off(rows.len().min(self.room.saturating_sub(self.rows.len())));
-        self.rows.append(&mut rows);
-        left
-    }
-
-    /// Takes all records out. Each has a batch of its own, so that one which cannot be stored affects no other.
-    fn take(&mut self) -> impl Iterator<Item = Job> + use<> {
-        let batch = |row: LedgerRow| Batch { at_ms: row.at_ms, ledger: vec![row], ..Batch::default() };
-        std::mem::take(&mut self.rows).into_iter().map(move |row| Job { batch: batch(row), duty: None })
-    }
 }
 
 /// The writes that a full disk prevents. An outage is logged when it begins, and not for every request.
@@ -350,7 +317,7 @@ impl Worker {
         group.retain(|job| job.duty.is_some() || !job.batch.decides());
         if !self.backlog.is_empty() {
             if self.backlog.is_due(Instant::now()) {
-                group.splice(0..0, self.backlog.take());
+                group.splice(0..0, self.backlog.take().into_iter().map(Job::of_row));
             } else {
                 for job in &mut group {
                     self.postpone(std::mem::take(&mut job.batch.ledger));
@@ -472,7 +439,7 @@ impl Worker {
             _ => false,
         };
         if is_of_store {
-            self.backlog.retry_at = Some(Instant::now() + RETRY_AFTER);
+            self.backlog.defer(Instant::now());
             self.postpone(std::mem::take(&mut job.batch.ledger));
         } else {
             self.missing.add(&job.batch);
@@ -633,10 +600,6 @@ mod tests {
         LedgerRow { id: id.into(), conversation: "c".into(), record, line, ..LedgerRow::default() }
     }
 
-    fn booked(row: LedgerRow) -> Job {
-        Job { batch: Batch { ledger: vec![row], ..Batch::default() }, duty: None }
-    }
-
     /// Lets the database grow by so many pages, as on a disk that is nearly full.
     fn limit_growth(connection: &Connection, pages: u32) {
         let now: u32 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
@@ -666,7 +629,7 @@ mod tests {
             worker.underway = Underway::open(&path, &worker.connection, worker.logs.dir(), &|| true);
             limit_growth(&worker.connection, 0);
             let (first, others) = records.split_first().unwrap();
-            let job = |record: &&str| booked(row(&record[..1], &format!("{record} {long}")));
+            let job = |record: &&str| Job::of_row(row(&record[..1], &format!("{record} {long}")));
             worker.write(vec![job(first)]);
             // It is not time to try the first one again.
             for record in others {
@@ -700,14 +663,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_on_a_full_disk_logs_how_many_records_are_lost() {
+    fn a_stop_without_a_writable_store_logs_how_many_records_are_lost() {
         let home = tempfile::tempdir().unwrap();
         let (inlet, inbox) = queue::queue(2);
         let worker = Worker { inbox, ..worker(home.path()) };
-        limit_growth(&worker.connection, 0);
+        worker.connection.pragma_update(None, "query_only", true).unwrap();
         std::fs::write(worker.logs.dir(), "in the way").unwrap();
         for id in ["a", "b"] {
-            assert!(inlet.push(booked(row(id, &id.repeat(10_000))), false).is_ok());
+            assert!(inlet.push(Job::of_row(row(id, id)), false).is_ok());
         }
         drop(inlet);
         let told = logged(Level::ERROR, || worker.run());

@@ -1,0 +1,49 @@
+//! Records that wait in memory until the store can be written again.
+
+use std::time::{Duration, Instant};
+
+use super::LedgerRow;
+
+/// How long after a failure the records are tried again.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones are
+/// stored behind them, since a record may be completed by a later one of the same id.
+pub(super) struct Backlog {
+    pub(super) rows: Vec<LedgerRow>,
+    /// The most rows.
+    room: usize,
+    /// When they are tried again; `None`: at once.
+    pub(super) retry_at: Option<Instant>,
+}
+
+impl Backlog {
+    pub(super) fn of(room: usize) -> Self {
+        Self { rows: Vec::new(), room, retry_at: None }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Records that the store could not be written.
+    pub(super) fn defer(&mut self, now: Instant) {
+        self.retry_at = Some(now + RETRY_AFTER);
+    }
+
+    /// Adds records as long as there is room. Returns the others.
+    pub(super) fn add(&mut self, mut rows: Vec<LedgerRow>) -> Vec<LedgerRow> {
+        let left = rows.split_off(rows.len().min(self.room.saturating_sub(self.rows.len())));
+        self.rows.append(&mut rows);
+        left
+    }
+
+    /// Takes all records out.
+    pub(super) fn take(&mut self) -> Vec<LedgerRow> {
+        std::mem::take(&mut self.rows)
+    }
+}
