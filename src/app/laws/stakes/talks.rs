@@ -177,3 +177,53 @@ fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
     let (worst, all) = shares(&requests, &|at| !(1..5).contains(&at));
     assert!(worst <= 1.151 && all <= 0.4, "{worst:.3} {all:.3}");
 }
+
+/// What small conversations win is not lost in large ones, nor what the first requests of each win in its last one.
+/// Conversations that do pay are written again.
+#[test]
+fn a_small_win_does_not_pay_for_a_large_loss() {
+    // The seconds before each request of a conversation, and the words of its messages, from the last request on the
+    // same ones: the words of the first, of the middle ones and of the last.
+    type Talk = (&'static [i64], [usize; 3]);
+    const DOCUMENT: Talk = (&[1, 1], [9_000, 100, 30]);
+    const CHAT: Talk = (&[1, 1, 1, 1], [900, 100, 30]);
+    const PASTE: Talk = (&[1, 1, 1, 1], [900, 100, 15_000]);
+    const SLOW: Talk = (&[5, 5, 400, 5, 400, 400], [3_000, 100, 30]);
+    const LONG: Talk = (&[1; 12], [900, 300, 300]);
+    const ENDS: Talk = (&[1, 1], [3_000, 100, 30]);
+    const GOES_ON: Talk = (&[1, 1, 1], [3_000, 100, 30]);
+    let requests = |talks: &[Talk]| {
+        let mut requests = Vec::new();
+        for (talk, (pauses, [first, middle, last])) in talks.iter().enumerate() {
+            for (at, pause) in pauses.iter().enumerate() {
+                let said = |message: usize| {
+                    let words = match message {
+                        0 => *first,
+                        _ if message == 2 * pauses.len() - 2 => *last,
+                        _ => *middle,
+                    };
+                    let role = ["user", "assistant"][message % 2];
+                    json!({"role": role, "content": format!("{talk} {message} {}", "words ".repeat(words))})
+                };
+                let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
+                requests.push((1_000 * pause, talk.to_string(), Bytes::from(body.to_string())));
+            }
+        }
+        requests
+    };
+    for (name, talks, most) in [
+        ("one chat after three documents", [DOCUMENT, DOCUMENT, DOCUMENT, CHAT].repeat(10), 1.02),
+        ("one chat after each document", [DOCUMENT, CHAT].repeat(20), 1.02),
+        ("the last request brings much", vec![PASTE; 30], 1.02),
+        ("the client pauses now and then", vec![SLOW; 30], 1.02),
+        ("every third goes on once", [ENDS, ENDS, GOES_ON].repeat(15), 1.03),
+        ("every fourth goes on once", [ENDS, ENDS, ENDS, GOES_ON].repeat(12), 1.02),
+        ("small chats alone", vec![CHAT; 30], 0.8),
+        ("long ones at the end", [vec![PASTE; 8], vec![LONG; 8]].concat(), 0.8),
+        ("documents between long ones", [LONG, DOCUMENT].repeat(8), 0.75),
+    ] {
+        let (worst, all) = shares(&requests(&talks), &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{name}: {worst:.3} {all:.3}");
+    }
+}
