@@ -157,7 +157,7 @@ impl Page {
         for (name, help, of) in [
             (
                 "events_total",
-                "EventSums to what had been sent before, by reason",
+                "Changes to what had been sent before, by reason",
                 (|all| all.count) as fn(&EventSums) -> u64,
             ),
             ("results_cleared_total", "Results that these cleared", |all| all.cleared),

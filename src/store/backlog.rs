@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::LedgerRow;
 
+/// The most records that are tried together. On a disk that is nearly full, the note of them takes the space that the
+/// database needs.
+const MAX_TRIED: usize = 16;
 /// How long after a failure the records are tried again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -42,8 +45,14 @@ impl Backlog {
         left
     }
 
-    /// Takes all records out.
-    pub(super) fn take(&mut self) -> Vec<LedgerRow> {
-        std::mem::take(&mut self.rows)
+    /// Takes all records out: the oldest, to be tried together, and the others; `None` if there are none.
+    pub(super) fn split(&mut self) -> Option<(Vec<LedgerRow>, Vec<LedgerRow>)> {
+        let others = self.rows.split_off(self.rows.len().min(MAX_TRIED));
+        Some((std::mem::take(&mut self.rows), others)).filter(|(first, _)| !first.is_empty())
+    }
+
+    /// Puts records back behind those that are older.
+    pub(super) fn put_behind(&mut self, mut rows: Vec<LedgerRow>) {
+        self.rows.append(&mut rows);
     }
 }

@@ -137,7 +137,12 @@ impl Underway {
         let Some(bytes) = to_bytes(dir, rows) else { return false };
         // The first byte is written last: until then, the file counts as crossed out.
         let write = || file.write_all_at(&bytes[1..], 1).and_then(|()| file.write_all_at(&bytes[..1], 0));
-        write().is_ok()
+        let is_noted = write().is_ok();
+        if !is_noted {
+            // On a full disk, a part of a note would take space that the database needs.
+            let _ = file.set_len(CROSSED_OUT.len() as u64);
+        }
+        is_noted
     }
 
     /// Notes records that could not be stored, and leaves the file to the next start. Returns whether they are noted.
