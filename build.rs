@@ -1,5 +1,5 @@
-//! The price list and the vocabulary as they stand in the program, and how that is linked where it is for this machine and
-//! its C library is glibc: with what is run early together, and with its relocations packed.
+//! The price list and the vocabulary as they stand in the program, and how that is linked where it is for this machine
+//! and its C library is glibc: with what is run early together, and with its relocations packed.
 
 use std::env;
 use std::error::Error;
@@ -54,8 +54,8 @@ fn pack(bytes: &[u8], to: &str) -> io::Result<()> {
     packed.finish().map(drop)
 }
 
-/// The tokens that texts are counted in, in the order of their ranks: the lengths of all, a zero, the bytes of all. As the
-/// tokenizer has them they would be a fourth of the program.
+/// The tokens that texts are counted in, in the order of their ranks: the lengths of all, a zero, the bytes of all. As
+/// the tokenizer has them they would be a fourth of the program.
 fn vocabulary() -> Result<Vec<u8>, Box<dyn Error>> {
     let tokenizer = tiktoken_rs::o200k_base()?;
     let tokens: Vec<_> = (0..).map_while(|rank| tokenizer.decode_bytes(&[rank]).ok()).collect();

@@ -160,9 +160,9 @@ impl Stop {
         }
     }
 
-    /// Waits for another signal. The end of the terminal does not count, since both the system and a shell report it. Nor
-    /// does a signal that follows at once: the terminal sends a signal to all its processes, and the one that started the
-    /// gateway may pass it on.
+    /// Waits for another signal. The end of the terminal does not count, since both the system and a shell report it.
+    /// Nor does a signal that follows at once: the terminal sends a signal to all its processes, and the one that
+    /// started the gateway may pass it on.
     async fn second_signal(&mut self) {
         let begun = tokio::time::Instant::now();
         while begun.elapsed() < ECHO {

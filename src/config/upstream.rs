@@ -99,8 +99,8 @@ impl Upstream {
         self.protocols.iter().any(|spoken| *spoken == protocol || together(*spoken, protocol))
     }
 
-    /// A description of the resulting address if `base_url` ends with the segment that the paths of requests begin with,
-    /// such as `/v1`; otherwise `None`. Such an address is right only for clients that omit that segment.
+    /// A description of the resulting address if `base_url` ends with the segment that the paths of requests begin
+    /// with, such as `/v1`; otherwise `None`. Such an address is right only for clients that omit that segment.
     pub(super) fn repeats(&self) -> Option<String> {
         let end = self.base_url.path().rsplit('/').next()?;
         let ask = Ask { model: "MODEL", text: "", max_tokens: 1, like: None };

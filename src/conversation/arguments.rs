@@ -50,8 +50,8 @@ impl Conversation {
     }
 
     /// The texts in the arguments of a call; `None` if there are no arguments, or if they are neither an object nor a
-    /// text. Arguments that look like JSON but cannot be read as an object do not count as a text, because a less strict
-    /// parser may read them.
+    /// text. Arguments that look like JSON but cannot be read as an object do not count as a text, because a less
+    /// strict parser may read them.
     pub fn argument_texts(&self, id: PartId) -> Option<Texts<'_>> {
         let source = self.arguments(id)?;
         let object = scan::document(source.as_bytes()).ok().filter(|root| root.kind == Kind::Object);

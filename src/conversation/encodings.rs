@@ -17,8 +17,8 @@ const URL_HEAD: usize = 200;
 const SEALED: [&[u8]; 2] = [b"encrypted", b"signature"];
 
 impl MessageIndex {
-    /// Counts the encodings in parts whose contents are not examined, and outside of all parts. `raw` is the message that
-    /// the index was read from.
+    /// Counts the encodings in parts whose contents are not examined, and outside of all parts. `raw` is the message
+    /// that the index was read from.
     #[must_use]
     pub fn with_encodings(mut self, raw: &[u8]) -> Self {
         if raw.len() <= MEDIA {

@@ -1,8 +1,8 @@
 //! Which call a result answers.
 //!
 //! Servers reuse ids: some number the calls of each answer from the start, some give all calls the same id. A result
-//! answers a call of the nearest answer before it that contains a call with its id. If several calls of that answer have
-//! the id, the first result answers the first of them, and so on.
+//! answers a call of the nearest answer before it that contains a call with its id. If several calls of that answer
+//! have the id, the first result answers the first of them, and so on.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -155,8 +155,8 @@ fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, ScanE
     if twice { Err(ScanError::DuplicateKey) } else { Ok(found) }
 }
 
-/// Whether two keys are equal once decoded. Escapes are accepted only where they are needed, in words of other alphabets
-/// and in paths. Elsewhere they could hide a name that is looked for, none of which needs an escape.
+/// Whether two keys are equal once decoded. Escapes are accepted only where they are needed, in words of other
+/// alphabets and in paths. Elsewhere they could hide a name that is looked for, none of which needs an escape.
 fn has_duplicates_decoded(document: &[u8], members: &[Member]) -> Result<bool, ScanError> {
     let mut names = Vec::with_capacity(members.len());
     for member in members {

@@ -75,8 +75,8 @@ fn names_an_agent(name: &str) -> bool {
 }
 
 /// A digest of the sender's credentials: of lasting keys in headers and in the path's `parameters`, and of the ids of
-/// accounts. Histories of different principals are never taken for one. Short-lived tokens do not count: a token that is
-/// renewed during a conversation must not start a new one.
+/// accounts. Histories of different principals are never taken for one. Short-lived tokens do not count: a token that
+/// is renewed during a conversation must not start a new one.
 pub fn principal<'a>(headers: &'a HeaderMap, parameters: impl Iterator<Item = &'a str>) -> Digest {
     let named = CREDENTIAL_HEADERS.iter().filter_map(|name| headers.get(name));
     let keys = named.map(HeaderValue::as_bytes).chain(parameters.map(str::as_bytes));

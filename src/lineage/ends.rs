@@ -97,8 +97,8 @@ pub(super) fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -
 }
 
 /// The histories up to each message, the empty one first. They depend on the number of instructions at the beginning,
-/// since positions in a history count these, but not on their text. The first message behind the instructions begins the
-/// conversation, and identifies the histories within the instructions as well.
+/// since positions in a history count these, but not on their text. The first message behind the instructions begins
+/// the conversation, and identifies the histories within the instructions as well.
 pub(super) fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
     let (instructions, history) = conversation.messages.split_at(count_instructions(conversation));
     let mut chains = Vec::with_capacity(conversation.messages.len() + 1);

@@ -14,9 +14,9 @@ impl Place {
 }
 
 impl Lineage {
-    /// Remembers the thread in which the provider gave an answer: a request may continue from the answer without repeating
-    /// the history. The caller should store the result if the provider holds the answer, since another gateway may get
-    /// that request.
+    /// Remembers the thread in which the provider gave an answer: a request may continue from the answer without
+    /// repeating the history. The caller should store the result if the provider holds the answer, since another
+    /// gateway may get that request.
     pub fn answered(&self, root: Chain, thread: &str, answer: &str) -> Boundary {
         let chain = Chain(held_key(root, answer));
         self.memory.keep_answer(chain.0, thread.to_owned());
@@ -52,9 +52,9 @@ impl Lineage {
         self.new_thread(parent.map(|parent| Thread { observe: false, refused: None, ..parent }), sender)
     }
 
-    /// The thread in which the answer `name` was given, or that continues the history with this id, if it is of the same
-    /// session. Otherwise a new thread, and a batch that stores it. `new_id` makes its id; `now_ms` is the current time
-    /// in milliseconds since 1970.
+    /// The thread in which the answer `name` was given, or that continues the history with this id, if it is of the
+    /// same session. Otherwise a new thread, and a batch that stores it. `new_id` makes its id; `now_ms` is the current
+    /// time in milliseconds since 1970.
     ///
     /// # Errors
     /// If the store cannot be read.

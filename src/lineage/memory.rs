@@ -71,8 +71,8 @@ const OVERHEAD: usize = 256;
 pub struct Memory {
     sent: Recent<Chain, Sent, Hashed>,
     threads: Recent<String, KnownThread>,
-    /// The threads that were set aside, each with the shortest history that was refused, if known. They stay so, even if a
-    /// request that found its thread before that updates it afterwards.
+    /// The threads that were set aside, each with the shortest history that was refused, if known. They stay so, even
+    /// if a request that found its thread before that updates it afterwards.
     aside: Recent<String, Option<Chain>>,
     /// The thread in which an answer was given.
     answers: Recent<Digest, String, Hashed>,
@@ -95,8 +95,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A memory of about `bytes` of decisions, and half as much of standings. The standing of a thread that fills a large
-    /// window takes some hundred KiB; one that is forgotten is computed anew.
+    /// A memory of about `bytes` of decisions, and half as much of standings. The standing of a thread that fills a
+    /// large window takes some hundred KiB; one that is forgotten is computed anew.
     pub fn new(bytes: u64) -> Self {
         Self {
             sent: Recent::of_weight(bytes, Sent::weight),
@@ -129,8 +129,8 @@ impl Memory {
         self.threads.insert(known.thread.id.clone(), known);
     }
 
-    /// Remembers that a thread sent a history, and what was in force for it. If several requests with this history left at
-    /// the same time, the one that decided most is the one whose decisions are stored, and these are kept.
+    /// Remembers that a thread sent a history, and what was in force for it. If several requests with this history left
+    /// at the same time, the one that decided most is the one whose decisions are stored, and these are kept.
     pub(super) fn remember_history(&self, chain: Chain, thread: &String, mut decided: Decided) {
         let mut threads = Senders::default();
         if let Some(known) = self.sent.get(&chain) {
@@ -191,8 +191,8 @@ impl Memory {
         self.departures.insert(chain, Departure { at_ms, last_read_ms });
     }
 
-    /// When the newest request of a thread left that the provider may have read, in milliseconds since 1970. That is its
-    /// newest request, unless this is known to have been refused.
+    /// When the newest request of a thread left that the provider may have read, in milliseconds since 1970. That is
+    /// its newest request, unless this is known to have been refused.
     pub(super) fn last_read_ms(&self, thread: &Thread) -> i64 {
         match self.departures.get(&thread.head) {
             Some(left) if left.at_ms == thread.at_ms && self.fate(thread.head) == Fate::Refused => {
@@ -228,8 +228,8 @@ impl Memory {
         self.findings.get(&cache).unwrap_or_default()
     }
 
-    /// Remembers that the first `messages` messages of a history were sent to a model that binds its reasoning. A smaller
-    /// number does not replace a greater one.
+    /// Remembers that the first `messages` messages of a history were sent to a model that binds its reasoning. A
+    /// smaller number does not replace a greater one.
     pub(super) fn bind(&self, chain: Chain, messages: usize) {
         self.bound.insert(chain, messages.max(self.bound(chain)));
     }
@@ -275,7 +275,8 @@ impl KnownThread {
 }
 
 impl Decided {
-    /// What is in force for the first `messages` messages of a history, which must include those that the splice replaces.
+    /// What is in force for the first `messages` messages of a history, which must include those that the splice
+    /// replaces.
     pub(super) fn within(&self, messages: usize) -> Self {
         let within = |applied: &&Applied| (applied.part.message as usize) < messages;
         Self { applied: self.applied.iter().filter(within).cloned().collect(), splice: self.splice.clone() }

@@ -55,10 +55,10 @@ pub struct Place {
     pub chains: Vec<Chain>,
     /// The number of messages up to the model's last answer; 0 if there is none.
     pub answered: usize,
-    /// The length of the shortest history that was first sent with this request and that a request may end with. An event
-    /// applies from there on: a request that returns to an earlier point gets what was sent before. It is not the length
-    /// of the whole request, since clients omit last words from the next one; except in a retry if it is no longer known
-    /// how the request was first sent.
+    /// The length of the shortest history that was first sent with this request and that a request may end with. An
+    /// event applies from there on: a request that returns to an earlier point gets what was sent before. It is not the
+    /// length of the whole request, since clients omit last words from the next one; except in a retry if it is no
+    /// longer known how the request was first sent.
     pub event: usize,
     /// The histories that its thread has not sent before and that a request may end with.
     pub ends: Vec<Chain>,
@@ -95,8 +95,8 @@ impl Place {
         if matches!(self.ending(), Ending::LeftOut(_)) { self.thread.head } else { self.chains[self.sent] }
     }
 
-    /// The lengths of the shorter histories from which the thread continues if the client takes its last words out again:
-    /// they end behind the model's last answer, and an event of this request would apply to them.
+    /// The lengths of the shorter histories from which the thread continues if the client takes its last words out
+    /// again: they end behind the model's last answer, and an event of this request would apply to them.
     fn stems(&self) -> Range<usize> {
         let end = self.chains.len() - 1;
         self.event.max(self.answered + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
@@ -247,7 +247,8 @@ impl Lineage {
         let (known, relation) = self.thread_of(threads, &chains, found, sender)?;
         let is_newest_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_newest_again { known.event } else { first_end(conversation, sent + 1) };
-        // A thread that branches stores the histories that it shares with its parent too: the parent may be removed first.
+        // A thread that branches stores the histories that it shares with its parent too: the parent may be removed
+        // first.
         let sent_by_thread = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
             root: sender.root,
@@ -293,8 +294,8 @@ impl Lineage {
         self.memory.bound(place.goes_on_from()).min(place.sent)
     }
 
-    /// Remembers how many messages of this request were sent to such a model: all if its own model `binds`, else as many as
-    /// before.
+    /// Remembers how many messages of this request were sent to such a model: all if its own model `binds`, else as
+    /// many as before.
     pub fn bind(&self, place: &Place, binds: bool) {
         let messages = if binds { place.chains.len() - 1 } else { self.bound(place) };
         if messages > 0 {
@@ -345,7 +346,8 @@ impl Lineage {
     }
 
     /// Adds an event, whose decisions are `fresh`, to a batch. Its splice is stored under exactly the history that it
-    /// replaces. Its changes to what was sent before apply from the shortest history on to which all of the event applies.
+    /// replaces. Its changes to what was sent before apply from the shortest history on to which all of the event
+    /// applies.
     pub fn event_in(
         &self,
         batch: &mut Batch,
@@ -404,8 +406,8 @@ impl Lineage {
         );
     }
 
-    /// Stops all editing of this thread. Returns `false` if that cannot be stored: then only this gateway knows of it, as
-    /// long as it runs.
+    /// Stops all editing of this thread. Returns `false` if that cannot be stored: then only this gateway knows of it,
+    /// as long as it runs.
     #[must_use]
     pub fn set_aside(&self, place: &Place, now_ms: i64) -> bool {
         let (head, refused) = (place.head(), Some(place.since(0)));
@@ -434,8 +436,8 @@ impl Lineage {
         }
         let lengths: HashMap<Chain, usize> =
             chains[..=sent].iter().enumerate().map(|(length, chain)| (*chain, length)).collect();
-        // Only messages that may have been decided about are looked up. Decisions about instructions are stored with the
-        // first message, those about a conversation's opening with a message of the user.
+        // Only messages that may have been decided about are looked up. Decisions about instructions are stored with
+        // the first message, those about a conversation's opening with a message of the user.
         let messages = conversation.messages.iter();
         let opening = messages.take_while(|message| message.index.role != Role::Assistant).count().max(1);
         let may_be_decided =

@@ -9,8 +9,8 @@ use crate::planner::{Debt, Expected, Fate, Found, Outlook};
 /// another try.
 const TRIES: u32 = 1;
 
-/// The key of the cache that an upstream keeps for a sender, whose empty history is `root`, and a model. Each model has a
-/// cache of its own. A model is identified by the name in the request. Two names of the same model therefore learn
+/// The key of the cache that an upstream keeps for a sender, whose empty history is `root`, and a model. Each model has
+/// a cache of its own. A model is identified by the name in the request. Two names of the same model therefore learn
 /// separately, which costs a few stakes once; a key that two models share would be wrong with every request.
 pub fn cache(root: Chain, upstream: &str, model: Option<&str>) -> Chain {
     root.then(Digest::of(&[upstream.as_bytes(), b"\0", model.unwrap_or_default().as_bytes()]))
@@ -64,7 +64,8 @@ impl Lineage {
 }
 
 impl Place {
-    /// The key of the request. It includes the cache, since the same history may be sent to another one at the same time.
+    /// The key of the request. It includes the cache, since the same history may be sent to another one at the same
+    /// time.
     pub(super) fn request_key(&self) -> Chain {
         self.head().then(self.cache.0)
     }

@@ -5,9 +5,9 @@ use super::{Caller, Lineage, Relation, Sender};
 use crate::conversation::{Chain, Conversation, PartId};
 use crate::store::{StoreError, Thread};
 
-/// How long a conversation of a client without session ids must be idle, in milliseconds, until the same first words begin
-/// a new one: a nightly job uses the same words each time. This is longer than clients retry, and than providers keep a
-/// prompt in their cache.
+/// How long a conversation of a client without session ids must be idle, in milliseconds, until the same first words
+/// begin a new one: a nightly job uses the same words each time. This is longer than clients retry, and than providers
+/// keep a prompt in their cache.
 const NEW_RUN_AFTER_MS: i64 = 3_600_000;
 
 /// What is known of a request when its thread is chosen.
@@ -29,9 +29,9 @@ impl Found<'_> {
         known.last_words.as_ref()?.left_out_of(self.conversation, chains, self.answered)
     }
 
-    /// Whether these messages of a thread that was set aside were accepted in the edited form they were sent in, because
-    /// the refused edit came after them. If they were sent as they came, it makes no difference that the thread was set
-    /// aside.
+    /// Whether these messages of a thread that was set aside were accepted in the edited form they were sent in,
+    /// because the refused edit came after them. If they were sent as they came, it makes no difference that the thread
+    /// was set aside.
     fn was_accepted_in(self, thread: &Thread, chains: &[Chain]) -> bool {
         let is_before = |since| !chains[..=self.sent].contains(&since);
         self.is_edited && thread.observe && thread.refused.is_some_and(is_before)
@@ -41,8 +41,8 @@ impl Found<'_> {
 impl Lineage {
     /// The number of messages in the longest prefix that was sent before, alone or within a longer history, and the
     /// threads that sent it; `None` if nothing was. Of many threads, these are the newest, and those of the caller's
-    /// session that were in use last. The prefix need not be followed by an answer of the model, which may have failed or
-    /// been interrupted.
+    /// session that were in use last. The prefix need not be followed by an answer of the model, which may have failed
+    /// or been interrupted.
     pub(super) fn longest_sent(
         &self,
         chains: &[Chain],
@@ -81,8 +81,8 @@ impl Lineage {
         Ok(Some((sent, threads)))
     }
 
-    /// The number of messages in the longest prefix that is remembered, and the threads that sent it. If the store no longer
-    /// keeps what was decided about it, the histories of the request are forgotten, and this is `None`.
+    /// The number of messages in the longest prefix that is remembered, and the threads that sent it. If the store no
+    /// longer keeps what was decided about it, the histories of the request are forgotten, and this is `None`.
     fn longest_remembered(
         &self,
         chains: &[Chain],
@@ -97,8 +97,8 @@ impl Lineage {
         Ok(None)
     }
 
-    /// Remembers a stored thread that another gateway on the same store has continued or set aside. A later time alone does
-    /// not say so: the store keeps the latest time, and the clock may have been set back since.
+    /// Remembers a stored thread that another gateway on the same store has continued or set aside. A later time alone
+    /// does not say so: the store keeps the latest time, and the clock may have been set back since.
     fn catch_up(&self, stored: Thread) {
         let Some(KnownThread { thread: known, .. }) = self.memory.thread(&stored.id) else { return };
         let differs = (stored.head, stored.observe) != (known.head, known.observe);
@@ -107,13 +107,13 @@ impl Lineage {
         }
     }
 
-    /// Chooses the thread of a request among those that sent its first `sent` messages: preferably one of its own session,
-    /// and of these preferably one that ended there. A new thread begins if the request
+    /// Chooses the thread of a request among those that sent its first `sent` messages: preferably one of its own
+    /// session, and of these preferably one that ended there. A new thread begins if the request
     ///
     /// - continues from the middle of a thread, or in another session;
     /// - repeats first words after a rest, which also begins a new conversation;
-    /// - returns to a point before the refused edit of a thread that was set aside: then it continues in the form that was
-    ///   accepted.
+    /// - returns to a point before the refused edit of a thread that was set aside: then it continues in the form that
+    ///   was accepted.
     pub(super) fn thread_of(
         &self,
         threads: &[String],

@@ -17,16 +17,16 @@ pub const NOTED_EVERY: Duration = Duration::from_secs(3600);
 const KEPT_MS: i64 = 12 * 3_600_000;
 
 impl Lineage {
-    /// A batch for a request that has nothing else to store: it records what the request relies on. `None` if its thread
-    /// has done so recently.
+    /// A batch for a request that has nothing else to store: it records what the request relies on. `None` if its
+    /// thread has done so recently.
     pub fn again(&self, place: &Place, now_ms: i64) -> Option<Batch> {
         let used = self.due_use(place, now_ms)?;
         Some(Batch { used: Some(used), at_ms: now_ms, ..Batch::default() })
     }
 
     /// A batch to store before the request is sent by what was decided about its history; the place must be looked up
-    /// again after that. Its thread was idle for so long that the store may just be removing these decisions, a little at
-    /// a time. `None` if it was not, or if nothing was decided.
+    /// again after that. Its thread was idle for so long that the store may just be removing these decisions, a little
+    /// at a time. `None` if it was not, or if nothing was decided.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -60,14 +60,14 @@ impl Lineage {
         Some(Used { thread: place.thread.id.clone(), chains })
     }
 
-    /// When the newest request of the place's thread left that the provider may have read, in milliseconds since 1970. A
-    /// request that was refused does not count: it leaves nothing in the provider's cache.
+    /// When the newest request of the place's thread left that the provider may have read, in milliseconds since 1970.
+    /// A request that was refused does not count: it leaves nothing in the provider's cache.
     pub fn last_read_ms(&self, place: &Place) -> i64 {
         self.memory.last_read_ms(&place.thread)
     }
 
-    /// Whether the store still keeps what was decided about a history that these threads have sent: one of them was in use
-    /// recently, or is still stored.
+    /// Whether the store still keeps what was decided about a history that these threads have sent: one of them was in
+    /// use recently, or is still stored.
     pub(super) fn are_kept(&self, threads: &[String], now_ms: i64) -> Result<bool, StoreError> {
         let is_recent = |at_ms: i64| now_ms - at_ms < KEPT_MS;
         let is_noted = |id: &String| self.memory.noted_ms(id).is_some_and(is_recent);

@@ -23,8 +23,8 @@ pub(super) struct Anchored<'a> {
     pub(super) cut: Option<PartId>,
     /// The cache entries of the previous request have expired.
     pub(super) after_pause: bool,
-    /// What is written to the cache is likely to be read again. Otherwise only an entry that the provider has reported is
-    /// marked.
+    /// What is written to the cache is likely to be read again. Otherwise only an entry that the provider has reported
+    /// is marked.
     pub(super) may_write: bool,
 }
 
@@ -193,8 +193,8 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     Reach { entry: known, end: written.end }
 }
 
-/// What a request that reads `read` bytes and wants to write `written` does to its sender's debt. `earlier` is the write
-/// that it reads, if known, or would have read.
+/// What a request that reads `read` bytes and wants to write `written` does to its sender's debt. `earlier` is the
+/// write that it reads, if known, or would have read.
 fn staked(request: &Anchored<'_>, stake: &Stake, earlier: Option<Write>, read: f64, written: f64) -> Staked {
     let Anchored { facts, rates, .. } = *request;
     let extra = stake.risks(read, written, rates).min((rates.write - 1.0) * written);

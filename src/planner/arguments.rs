@@ -1,8 +1,8 @@
 //! Abridging long texts in the arguments of old calls.
 //!
-//! A long text, such as a written file, a patch or a script, keeps only its beginning; a line replaces the rest, and the
-//! full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as they
-//! are.
+//! A long text, such as a written file, a patch or a script, keeps only its beginning; a line replaces the rest, and
+//! the full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as
+//! they are.
 
 use crate::conversation::{Conversation, Digest, MIN_ABRIDGED, PartId, PartKind, Texts, boundary};
 use crate::plan::LeafEdit;

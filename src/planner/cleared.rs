@@ -35,8 +35,8 @@ fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     part.media().iter().map(|block| length(conversation.bytes_of(id.message, block.span))).sum()
 }
 
-/// The decision that replaces a result by a placeholder, and the full text to save if the result has text. `None` if the
-/// result cannot be cleared, or the placeholder would not be shorter than what is sent now: the text, or the `sent`
+/// The decision that replaces a result by a placeholder, and the full text to save if the result has text. `None` if
+/// the result cannot be cleared, or the placeholder would not be shorter than what is sent now: the text, or the `sent`
 /// bytes that a decision has left of it.
 pub(super) fn decide(
     conversation: &Conversation,

@@ -1,7 +1,7 @@
 //! How full the window is with a request.
 //!
-//! As far as the provider has reported the size of the prompt, its figure counts; the rest is estimated. A setting may ask
-//! for the estimate of a known agent instead, which walks the whole history and does not count anything outside the
+//! As far as the provider has reported the size of the prompt, its figure counts; the rest is estimated. A setting may
+//! ask for the estimate of a known agent instead, which walks the whole history and does not count anything outside the
 //! messages.
 
 use std::collections::HashMap;
@@ -38,8 +38,8 @@ pub struct Level {
     /// The prompt may be much shorter than its estimate, and the provider will refuse it if it is too long. Until then
     /// no message is dropped and no new result cut.
     pub waits: bool,
-    /// An event that would make room is postponed: the prompt fits, and the event costs more than the thread may lose or
-    /// loses what a summary may still preserve.
+    /// An event that would make room is postponed: the prompt fits, and the event costs more than the thread may lose
+    /// or loses what a summary may still preserve.
     pub can_wait: bool,
     /// Whether an event that would make room may be postponed at all.
     pub patient: bool,

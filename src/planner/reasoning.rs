@@ -16,8 +16,8 @@ use super::Outcome;
 use super::decision::{Applied, Cause, Decision};
 use super::event::{Before, Change};
 
-/// If removing reasoning makes an event dearer than the gate has assumed, the event must save the difference within this
-/// many requests.
+/// If removing reasoning makes an event dearer than the gate has assumed, the event must save the difference within
+/// this many requests.
 const MAX_PAYBACK_REQUESTS: f64 = 5.0;
 
 impl Before<'_> {
@@ -81,8 +81,8 @@ impl Before<'_> {
         (!is_priced || more <= MAX_PAYBACK_REQUESTS * saved).then_some(change)
     }
 
-    /// The reasoning of earlier turns that is still sent, as a single candidate for removal. Its rent is what reading it
-    /// has cost since those turns were over.
+    /// The reasoning of earlier turns that is still sent, as a single candidate for removal. Its rent is what reading
+    /// it has cost since those turns were over.
     pub(super) fn old_reasoning(&self, settings: &clear::Settings) -> Option<Candidate> {
         if !self.facts.reads_reasoning || !settings.reasoning {
             return None;

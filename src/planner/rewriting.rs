@@ -116,8 +116,8 @@ impl Before<'_> {
         }
     }
 
-    /// The candidates that may be cleared: all of them or, if the prompt would then be too short to be cached and is not
-    /// now, as many as leave it long enough.
+    /// The candidates that may be cleared: all of them or, if the prompt would then be too short to be cached and is
+    /// not now, as many as leave it long enough.
     pub(super) fn within_cache(&self, candidates: &[Candidate]) -> Vec<Candidate> {
         let all = candidates.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let stays_cached = self.stays_cached();

@@ -1,7 +1,7 @@
 //! Making room when the window is nearly full: carries out the ladder.
 //!
-//! All of it is one event. Only parts that were sent before are removed; new results are at most shortened, those of the
-//! step in progress last. If nothing frees enough, nothing is done.
+//! All of it is one event. Only parts that were sent before are removed; new results are at most shortened, those of
+//! the step in progress last. If nothing frees enough, nothing is done.
 
 use std::collections::HashMap;
 

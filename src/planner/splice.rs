@@ -1,8 +1,8 @@
 //! Splices: "these messages are not sent; this text stands for them".
 //!
 //! A splice is decided once, in an event, and stored under the history of exactly the messages up to its end. It
-//! applies to every history that continues the request it was made for. It never drops the head of a conversation
-//! (the first words of the user), the newest words of the user, the step in progress, one half of a call and its result,
+//! applies to every history that continues the request it was made for. It never drops the head of a conversation (the
+//! first words of the user), the newest words of the user, the step in progress, one half of a call and its result,
 //! reasoning without the answer that it led to, or anything that no dialect understands.
 
 use std::sync::Arc;

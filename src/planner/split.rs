@@ -75,8 +75,8 @@ pub(super) fn mark(
 ) {
     let Some(marks) = &conversation.marks else { return };
     // If the instructions are split, the mark goes between the two texts or nowhere. Otherwise the frame must be stable
-    // as a whole, since an unstable one was sent unsplit before. To carry a mark, a text becomes a list, which may count
-    // as a changed prefix if reasoning is bound to it.
+    // as a whole, since an unstable one was sent unsplit before. To carry a mark, a text becomes a list, which may
+    // count as a changed prefix if reasoning is bound to it.
     let may_change = conversation.system.is_none() || facts.bound.is_none();
     let is_same = stable.is_some_and(|stable| stable.bytes.is_none());
     let is_whole = || is_same && may_change && conversation.frame_end.is_some();
@@ -117,8 +117,8 @@ mod tests {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
 
-    /// The mark stands between those of the tools and those of the messages: none that lasts for long may follow one that
-    /// does not.
+    /// The mark stands between those of the tools and those of the messages: none that lasts for long may follow one
+    /// that does not.
     #[test]
     fn the_mark_of_instructions_lasts_as_long_as_later_marks() {
         for (tools, message, automatic, expected) in [

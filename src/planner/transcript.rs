@@ -203,8 +203,8 @@ fn quote(conversation: &Conversation, message: usize) -> Option<Quote> {
     Some(Quote { rank, message, line: format!("- {}: {words}", speaker(role)) })
 }
 
-/// The first of these words, up to [`MAX_QUOTE`] bytes; `None` if there are none. A long word that does not fit, such as
-/// a URL or text written without spaces, is cut; a shorter one is left out.
+/// The first of these words, up to [`MAX_QUOTE`] bytes; `None` if there are none. A long word that does not fit, such
+/// as a URL or text written without spaces, is cut; a shorter one is left out.
 fn beginning<'t>(words: impl Iterator<Item = &'t str>) -> Option<String> {
     let mut text = String::new();
     for word in words {

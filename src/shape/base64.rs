@@ -53,7 +53,8 @@ pub(super) fn elide(text: &str, recall: &str) -> Option<String> {
 fn is_credential(text: &str, run: &std::ops::Range<usize>) -> bool {
     let (before, encoded, after) = (&text[..run.start], &text[run.clone()], &text.as_bytes()[run.end..]);
     let is_token = before.ends_with('.') || encoded.starts_with("eyJ") && after.starts_with(b".");
-    // `AAAA` encodes the length of the algorithm's name; the rest encodes the beginning of the name, `ssh-` or `ecdsa-`.
+    // `AAAA` encodes the length of the algorithm's name; the rest encodes the beginning of the name, `ssh-` or
+    // `ecdsa-`.
     let is_ssh = encoded.starts_with("AAAA")
         && (encoded[4..].starts_with("B3NzaC1")
             || encoded[4..].starts_with("C3NzaC1")

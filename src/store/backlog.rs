@@ -10,8 +10,8 @@ const MAX_TRIED: usize = 16;
 /// How long after a failure the records are tried again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones are
-/// stored behind them, since a record may be completed by a later one of the same id.
+/// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones
+/// are stored behind them, since a record may be completed by a later one of the same id.
 pub(super) struct Backlog {
     pub(super) rows: Vec<LedgerRow>,
     /// The most rows.

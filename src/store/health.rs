@@ -44,8 +44,8 @@ impl Health {
         answer
     }
 
-    /// Returns whether an error means that the file is damaged. Logs the first one, with what to do: whatever is decided
-    /// about conversations from now on may be lost.
+    /// Returns whether an error means that the file is damaged. Logs the first one, with what to do: whatever is
+    /// decided about conversations from now on may be lost.
     pub(super) fn note_damage(&self, error: &StoreError) -> bool {
         let is_damaged = matches!(error, StoreError::Database(error) if is_damage(error));
         if is_damaged && !self.is_logged.swap(true, Ordering::Relaxed) {

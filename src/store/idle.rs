@@ -25,8 +25,8 @@ const ROWS_PER_TURN: i64 = 500;
 /// How long after one pass the next is due, in milliseconds: about a day, as this is checked every hour.
 const DAY_MS: i64 = 23 * 3_600_000;
 
-/// A table, and how to go through it. The statements apply to the rows with keys after `?1` up to `?2`; `?3` is the time
-/// before which rows are old.
+/// A table, and how to go through it. The statements apply to the rows with keys after `?1` up to `?2`; `?3` is the
+/// time before which rows are old.
 struct Table {
     /// The first column of its key, which determines the order.
     key: &'static str,
@@ -44,8 +44,8 @@ enum KeyType {
 }
 
 impl KeyType {
-    /// Sorts before all keys. SQLite sorts every text before every digest, so each type has a value of its own. The rows of
-    /// `uses` that are not histories come before all others, and are skipped.
+    /// Sorts before all keys. SQLite sorts every text before every digest, so each type has a value of its own. The
+    /// rows of `uses` that are not histories come before all others, and are skipped.
     fn start(&self) -> Value {
         match self {
             Self::Text => Value::Text(String::new()),

@@ -43,9 +43,9 @@ pub struct LedgerEntry<'a> {
     pub record: &'a str,
 }
 
-/// The rows of a conversation, oldest first: by the time of the request, except that rows from before and after the clock
-/// was set back stay in the order of booking. The clock was set back where a request ended more than [`LATE_MS`] before
-/// the one that was booked before it.
+/// The rows of a conversation, oldest first: by the time of the request, except that rows from before and after the
+/// clock was set back stay in the order of booking. The clock was set back where a request ended more than [`LATE_MS`]
+/// before the one that was booked before it.
 const OF_CONVERSATION: &str = "
 WITH booked AS (
   SELECT rowid AS place,

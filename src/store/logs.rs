@@ -76,8 +76,8 @@ impl Logs {
         }
     }
 
-    /// Returns the open file with this name. A file that was removed or renamed since it was opened is opened, or created,
-    /// again. An abandoned last line is ended, so that nothing is appended to it.
+    /// Returns the open file with this name. A file that was removed or renamed since it was opened is opened, or
+    /// created, again. An abandoned last line is ended, so that nothing is appended to it.
     fn file(&mut self, name: &str) -> io::Result<&mut File> {
         if self.open.get(name).is_some_and(|(_, file)| file.is_left()) {
             self.open.remove(name);

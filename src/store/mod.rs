@@ -64,8 +64,8 @@ pub use windows::BELIEVED as WINDOW_BELIEVED;
 /// A store, whatever it is made of.
 pub trait Store: Send + Sync {
     /// Finds the first of these histories that any thread has sent. Returns the threads that sent it, in the order of
-    /// their ids, each with `None` if the thread itself is no longer stored. Their number is bounded: of many, the newest
-    /// are returned, and those of `session` that were in use last.
+    /// their ids, each with `None` if the thread itself is no longer stored. Their number is bounded: of many, the
+    /// newest are returned, and those of `session` that were in use last.
     ///
     /// # Errors
     /// [`StoreError`] when they cannot be read.
@@ -150,8 +150,8 @@ pub trait Store: Send + Sync {
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
     /// Commits a batch. The returned future completes once the batch would survive the death of the process, or with a
-    /// [`CommitError`]. Dropping it earlier withdraws the batch: then none of its decisions and splices takes effect, even
-    /// if writing had begun.
+    /// [`CommitError`]. Dropping it earlier withdraws the batch: then none of its decisions and splices takes effect,
+    /// even if writing had begun.
     fn commit(&self, batch: Batch) -> Stored;
 
     /// Queues a batch that nobody waits for; `false` if the queue was full and the batch was dropped.

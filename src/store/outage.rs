@@ -4,8 +4,8 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// An operation works again if it succeeds and has not failed for this long. A success alone says little: on a disk that
-/// is nearly full, some writes always succeed.
+/// An operation works again if it succeeds and has not failed for this long. A success alone says little: on a disk
+/// that is nearly full, some writes always succeed.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// An operation that may fail.

@@ -59,7 +59,8 @@ impl Overlay {
         if batch.decisions.iter().any(is_decided) || batch.splices.iter().any(is_spliced) {
             return Err(CommitError::Raced);
         }
-        // Of decisions about the same result that were made at once, the last in this order is found, as in the database.
+        // Of decisions about the same result that were made at once, the last in this order is found, as in the
+        // database.
         batch.decisions.sort_by_key(|new| (new.chain, new.part, new.since));
         for new in batch.decisions {
             if let Some(key) = new.decision.key {

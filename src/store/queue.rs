@@ -1,10 +1,10 @@
 //! A bounded queue in front of one worker thread.
 //!
 //! Most items can wait: they gather for a moment and are taken all at once, so that a busy gateway wakes the worker at
-//! most a hundred times a second, and not with every request. Nor does the first item wake the worker merely to wait for
-//! the others: a timer does, once they have gathered. Waking it earlier would take a processor from the request that is
-//! just leaving.
-//! An urgent item, which somebody waits for, is handed over at once, together with all that were queued before it.
+//! most a hundred times a second, and not with every request. Nor does the first item wake the worker merely to wait
+//! for the others: a timer does, once they have gathered. Waking it earlier would take a processor from the request
+//! that is just leaving. An urgent item, which somebody waits for, is handed over at once, together with all that were
+//! queued before it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -45,8 +45,8 @@ pub fn queue<T>(room: usize) -> (Inlet<T>, Outlet<T>) {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Queues an item; `urgent` if somebody waits for it. Within a tokio runtime, which must have its timer enabled, the
-    /// worker sleeps on while more items gather.
+    /// Queues an item; `urgent` if somebody waits for it. Within a tokio runtime, which must have its timer enabled,
+    /// the worker sleeps on while more items gather.
     ///
     /// # Errors
     /// The item itself, if the queue is full or the worker is gone.
@@ -118,8 +118,8 @@ impl<T> Outlet<T> {
         self.0.lock().closed.map(|closed| closed.elapsed())
     }
 
-    /// Moves all queued items into `taken`, which is emptied first. Blocks until there are some. Returns `false` if there
-    /// are none and none will come.
+    /// Moves all queued items into `taken`, which is emptied first. Blocks until there are some. Returns `false` if
+    /// there are none and none will come.
     pub fn take(&self, taken: &mut Vec<T>) -> bool {
         taken.clear();
         let mut state = self.0.lock();

@@ -134,8 +134,8 @@ CREATE TABLE IF NOT EXISTS lacking (
 ";
 
 /// Creates the tables of a new store, and those that an older one lacks. Returns the version, or an error if the store
-/// cannot be written to. The write-ahead log lets several gateways share a store, and a commit survives the death of the
-/// process.
+/// cannot be written to. The write-ahead log lets several gateways share a store, and a commit survives the death of
+/// the process.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
     tell_of_lock(connection)?;
     connection.busy_timeout(PATIENCE)?;
@@ -184,8 +184,8 @@ pub(super) fn write_again(connection: &Connection) -> rusqlite::Result<i64> {
     Ok(version)
 }
 
-/// Begins a transaction that writes. Waits up to [`PATIENCE`] for others that have locked the store, but only as long as
-/// `may_wait`.
+/// Begins a transaction that writes. Waits up to [`PATIENCE`] for others that have locked the store, but only as long
+/// as `may_wait`.
 pub(super) fn begin_while<'c>(
     connection: &'c Connection,
     may_wait: &dyn Fn() -> bool,

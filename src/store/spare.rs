@@ -17,8 +17,8 @@ const MIN_FREE: i64 = 128;
 /// One free page stays for this many used ones.
 const USED_PER_FREE: i64 = 8;
 
-/// Takes a step. Returns whether there may be more. With the last step the file becomes shorter; if somebody still reads
-/// its previous state, that happens later.
+/// Takes a step. Returns whether there may be more. With the last step the file becomes shorter; if somebody still
+/// reads its previous state, that happens later.
 pub(super) fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
     let pages = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let excess = || -> rusqlite::Result<i64> {

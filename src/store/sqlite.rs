@@ -39,8 +39,8 @@ const THREADS: &str = "SELECT id, conversation, session, parent, head, observe, 
 /// A SQLite file, read by the calling threads and written by a thread of its own.
 pub struct Sqlite {
     path: PathBuf,
-    /// Idle readers, as many as were in use at the same time. As the field comes first, they are closed before the writer:
-    /// the last connection to close tidies up the file.
+    /// Idle readers, as many as were in use at the same time. As the field comes first, they are closed before the
+    /// writer: the last connection to close tidies up the file.
     readers: Mutex<Vec<Connection>>,
     writer: Writer,
     health: Arc<Health>,

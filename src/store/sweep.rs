@@ -1,8 +1,8 @@
 //! Removes what is too old, a little at a time.
 //!
 //! The writing thread does this in short turns, and writes between two of them what requests wait for. What cannot be
-//! removed does not keep the rest from being removed, and is tried again with the next sweep. Finally the database gives
-//! its free space back, in steps that are as short.
+//! removed does not keep the rest from being removed, and is tried again with the next sweep. Finally the database
+//! gives its free space back, in steps that are as short.
 
 use std::fs::{self, DirEntry, ReadDir};
 use std::io;
@@ -72,7 +72,8 @@ impl Sweep {
         if self.leaves_free && self.has_removed() { PAUSE } else { Duration::ZERO }
     }
 
-    /// Takes a turn: removes some records, and some of one other kind of thing. Once all is removed, gives some space back.
+    /// Takes a turn: removes some records, and some of one other kind of thing. Once all is removed, gives some space
+    /// back.
     pub(super) fn take_turn(&mut self, connection: &mut Connection, outputs: &Outputs) {
         self.records = self.records.filter(|before| {
             forget_records(connection, *before).unwrap_or_else(|error| {
@@ -202,8 +203,8 @@ struct OldOutputs {
 }
 
 impl OldOutputs {
-    /// Removes some texts. Returns whether there may be more. The transaction keeps others from recording a use of one of
-    /// them in the meantime.
+    /// Removes some texts. Returns whether there may be more. The transaction keeps others from recording a use of one
+    /// of them in the meantime.
     fn turn(&mut self, connection: &mut Connection, outputs: &Outputs) -> Result<bool, StoreError> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Old texts may be few and far between, so the number of examined rows is limited too.

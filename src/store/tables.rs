@@ -70,7 +70,8 @@ pub(super) fn book(connection: &Connection, row: &LedgerRow) -> rusqlite::Result
     Ok(())
 }
 
-/// Lists the full texts that a batch saves or still uses, with the time of that use. The sweep removes them by this list.
+/// Lists the full texts that a batch saves or still uses, with the time of that use. The sweep removes them by this
+/// list.
 pub(super) fn put_outputs(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
     let saved = batch.saves.iter().map(|save| &save.id);
     for id in saved.chain(&batch.touch) {

@@ -310,8 +310,8 @@ fn is_crossed_out(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| *first == 0 || CROSSED_OUT.contains(first))
 }
 
-/// Reads the notes in the contents of a file; `None` if they are malformed. The rest of earlier, longer notes may follow
-/// them.
+/// Reads the notes in the contents of a file; `None` if they are malformed. The rest of earlier, longer notes may
+/// follow them.
 fn parse(bytes: &[u8]) -> Option<Notes> {
     let mut headers = serde_json::Deserializer::from_slice(bytes).into_iter::<Header<'_>>();
     let Header { folder, is_whole, rows } = headers.next()?.ok()?;
@@ -452,8 +452,8 @@ mod tests {
     use super::*;
     use crate::store::tests::logged;
 
-    /// The first letter of an id is its conversation. `~` is a record that is pending, `^` one that broke off. The number
-    /// does not survive being read and written again.
+    /// The first letter of an id is its conversation. `~` is a record that is pending, `^` one that broke off. The
+    /// number does not survive being read and written again.
     fn line(word: &str) -> String {
         let outcome = match &word[..1] {
             "~" => ",\"outcome\":\"pending\"",

@@ -82,8 +82,8 @@ impl Unlogged {
         }
     }
 
-    /// Appends records to the log of their conversation. Those that cannot be appended, or that must follow waiting ones,
-    /// are put into the table.
+    /// Appends records to the log of their conversation. Those that cannot be appended, or that must follow waiting
+    /// ones, are put into the table.
     fn log_rows(
         &mut self,
         connection: &mut Connection,
@@ -381,8 +381,8 @@ mod tests {
         bench.check("b", &["b1"], 0);
     }
 
-    /// Rounds are repeated while other logs can be written: rarely if a log stays unwritable, and soon enough if it does
-    /// not.
+    /// Rounds are repeated while other logs can be written: rarely if a log stays unwritable, and soon enough if it
+    /// does not.
     #[test]
     fn a_round_that_left_lines_is_repeated_behind_further_appends() {
         for (appends, rounds) in [(1, 1), (10, 4), (100, 7), (1000, 10)] {

@@ -1,8 +1,8 @@
 //! The table of uses: when threads last relied on the decisions about a history.
 //!
 //! A decision is shared by all threads that continue from its history, and its own time is only when it was made. So
-//! each thread records now and then the histories whose decisions it relies on. Decisions that are old and not relied on
-//! are removed ([`super::idle`]).
+//! each thread records now and then the histories whose decisions it relies on. Decisions that are old and not relied
+//! on are removed ([`super::idle`]).
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 

@@ -2,8 +2,8 @@
 //!
 //! Batches that wait at the same time are committed in one transaction. Full texts are written before the transaction
 //! that refers to them. A batch that fails is reported to whoever waits for it, and does not affect the others. Between
-//! two groups of batches the thread removes what is too old ([`Sweep`]) and logs what waits to be logged ([`Unlogged`]),
-//! one turn of each at a time.
+//! two groups of batches the thread removes what is too old ([`Sweep`]) and logs what waits to be logged
+//! ([`Unlogged`]), one turn of each at a time.
 //!
 //! While others have locked the store, or the disk is full, records are kept in memory, and tried again together.
 
@@ -242,8 +242,8 @@ impl Worker {
         self.unlogged.take_turn(&self.connection, &mut self.logs, &may_wait);
     }
 
-    /// Sets how long the connection waits for others that have locked the store. Once the gateway stops, everything that
-    /// it still has to write shares one limit.
+    /// Sets how long the connection waits for others that have locked the store. Once the gateway stops, everything
+    /// that it still has to write shares one limit.
     fn limit_wait(&self) {
         self.limit_wait_to(self.patience);
     }
@@ -393,8 +393,8 @@ impl Worker {
         stored
     }
 
-    /// Commits the jobs that are not withdrawn in one transaction. Waits up to `patience` for others that have locked the
-    /// store.
+    /// Commits the jobs that are not withdrawn in one transaction. Waits up to `patience` for others that have locked
+    /// the store.
     fn commit(&mut self, jobs: &[Job], patience: Duration) -> Result<(), CommitError> {
         loop {
             self.limit_wait_to(patience);
@@ -402,8 +402,8 @@ impl Worker {
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let mut put_in = Vec::with_capacity(jobs.len());
             for job in jobs {
-                // The job may have been withdrawn while this waited for the lock. Its full texts are saved already: they
-                // are listed all the same, so that the sweep removes them some day.
+                // The job may have been withdrawn while this waited for the lock. Its full texts are saved already:
+                // they are listed all the same, so that the sweep removes them some day.
                 if job.is_withdrawn() {
                     tables::put_outputs(&transaction, &job.batch)?;
                 } else {
@@ -431,8 +431,8 @@ impl Worker {
         }
     }
 
-    /// Reports that a job could not be stored. Its records are tried again if the store as a whole could not be written,
-    /// and otherwise count as missing.
+    /// Reports that a job could not be stored. Its records are tried again if the store as a whole could not be
+    /// written, and otherwise count as missing.
     fn report_failed(&mut self, mut job: Job, error: CommitError) {
         self.outages.tell_of_batch(&error, Instant::now());
         let is_of_store = match &error {
@@ -670,8 +670,8 @@ mod tests {
         assert!(told.contains("their number cannot be stored records=2"), "{told}");
     }
 
-    /// All that is queued when the gateway stops shares one time limit. What is not stored by then is logged at once, and
-    /// stored by the next start.
+    /// All that is queued when the gateway stops shares one time limit. What is not stored by then is logged at once,
+    /// and stored by the next start.
     #[test]
     fn a_stop_waits_once_for_a_locked_store() {
         const BATCHES: usize = 3;

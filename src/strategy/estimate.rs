@@ -17,8 +17,8 @@ pub enum Estimate {
     /// Two tokens per five characters, plus a constant for each message and medium. Each byte of names, arguments and
     /// ids counts as a character.
     Chars2In5,
-    /// A quarter of a token per ASCII character, and one and a half per UTF-16 code unit of other characters. Long texts
-    /// and results count four code units per token.
+    /// A quarter of a token per ASCII character, and one and a half per UTF-16 code unit of other characters. Long
+    /// texts and results count four code units per token.
     Weighted,
     /// Four bytes per token, each text rounded up.
     Bytes4Ceil,

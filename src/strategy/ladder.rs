@@ -73,8 +73,8 @@ pub struct Need {
     pub wanted: u64,
     /// An event that frees fewer bytes is not worth its price.
     pub least: u64,
-    /// The bytes that an event must free to be made even if it is not worth its price; `None` if the request can be sent
-    /// without an event.
+    /// The bytes that an event must free to be made even if it is not worth its price; `None` if the request can be
+    /// sent without an event.
     pub helps: Option<u64>,
 }
 

@@ -66,6 +66,9 @@ const FILE_LINES: usize = 500;
 /// The most lines of a function.
 const FUNCTION_LINES: usize = 100;
 
+/// The most columns of a comment, which rustfmt does not wrap. Rows of tables cannot be.
+const COMMENT_COLUMNS: usize = 120;
+
 /// The view of a file in which a word is looked for.
 type View = fn(&Source) -> &str;
 const COMMENTS: View = |source| &source.without_strings;
@@ -124,6 +127,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("purity", purity),
     ("file length", file_length),
     ("function length", function_length),
+    ("comment width", comment_width),
     ("module docs", module_docs),
     ("banned words", banned_words),
     ("protocol names", protocol_names),
@@ -217,6 +221,17 @@ fn function_length(source: &Source) -> Vec<String> {
             format!("{}:{line}: `{name}` has {lines} lines, at most {FUNCTION_LINES}", source.path)
         })
         .collect()
+}
+
+fn comment_width(source: &Source) -> Vec<String> {
+    let is_long = |line: &str| {
+        let is_comment = line.trim_start().starts_with("//");
+        is_comment
+            && !line.trim_start_matches(['/', '!', ' ']).starts_with('|')
+            && line.chars().count() > COMMENT_COLUMNS
+    };
+    let lines = source.without_strings.lines().enumerate().filter(|(_, line)| is_long(line));
+    lines.map(|(at, _)| format!("{}:{}: more than {COMMENT_COLUMNS} columns", source.path, at + 1)).collect()
 }
 
 fn module_docs(source: &Source) -> Vec<String> {
@@ -470,9 +485,13 @@ fn every_check_can_fail() {
     let long_function =
         Source::new("src/app/mod.rs", &format!("fn a() {{\n{}}}\n", "b();\n".repeat(FUNCTION_LINES)));
     let no_docs = Source::new("src/app/mod.rs", "use a;\n//! Late.");
-    for (source, name) in
-        [(long_file, "file length"), (long_function, "function length"), (no_docs, "module docs")]
-    {
+    let wide = Source::new("src/app/mod.rs", &format!("//! Docs.\n    // {}\n", "x".repeat(COMMENT_COLUMNS)));
+    for (source, name) in [
+        (long_file, "file length"),
+        (long_function, "function length"),
+        (wide, "comment width"),
+        (no_docs, "module docs"),
+    ] {
         let (_, check) = CHECKS.iter().find(|(check, _)| *check == name).expect("a check of that name");
         assert_eq!(check(&source).len(), 1, "{name}");
         failed.insert(name);

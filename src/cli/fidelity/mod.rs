@@ -38,7 +38,8 @@ JSON with --judge:
 pub(super) struct Options {
     /// The conversation's id, its beginning, or the path of its log; `plimsoll conversations` lists the ids
     id: String,
-    /// Compare the newest request with what was sent, by asking the model of `[fidelity]`; needs `ledger.record = "full"`
+    /// Compare the newest request with what was sent, by asking the model of `[fidelity]`;
+    /// needs `ledger.record = "full"`
     #[arg(long)]
     judge: bool,
     #[command(flatten)]

@@ -34,8 +34,8 @@ fn gateways_on_one_store_see_each_others_decisions() {
     assert_eq!((place.sent, texts(&place)), (5, vec!["2:one".to_owned()]));
 }
 
-/// A request of a walk: by which gateway, from which earlier request on, without how many of its last messages, and with
-/// which words more.
+/// A request of a walk: by which gateway, from which earlier request on, without how many of its last messages, and
+/// with which words more.
 type Step = (bool, prop::sample::Index, usize, &'static str);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

@@ -275,7 +275,8 @@ fn threads_continued_by_older_gateways_are_not_swept() {
     }
 }
 
-/// What a branch shares with a thread that is gone stays known to be sent: whoever goes back there changes nothing of it.
+/// What a branch shares with a thread that is gone stays known to be sent: whoever goes back there changes nothing of
+/// it.
 #[test]
 fn the_shared_prefix_of_a_branch_survives_its_swept_parent() {
     let first = Desk::new();

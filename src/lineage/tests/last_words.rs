@@ -8,8 +8,8 @@ use crate::lineage::Relation;
 use crate::planner::Ending;
 use crate::protocol;
 
-/// Messages in short, the user's and the model's in turns: a letter for each text, `1` to `9` for a result, which is what
-/// the model has asked for. Behind a `=` is a text that is not in a list.
+/// Messages in short, the user's and the model's in turns: a letter for each text, `1` to `9` for a result, which is
+/// what the model has asked for. Behind a `=` is a text that is not in a list.
 fn talk(messages: &[&str]) -> Conversation {
     let part = |(role, letter): (&str, char)| match (role, letter.is_ascii_digit()) {
         ("user", true) => format!(r#"{{"type":"tool_result","tool_use_id":"t{letter}","content":"x"}}"#),

@@ -83,8 +83,8 @@ fn session(name: &str) -> Caller {
     Caller { session: Some(name.to_owned()), ..Caller::default() }
 }
 
-/// A conversation in short: `u` the user, `a` the model, `t` the same after a thought, `c1` a call, `d1` the same after a
-/// thought, `r1` its result, each with a text behind a colon where it matters.
+/// A conversation in short: `u` the user, `a` the model, `t` the same after a thought, `c1` a call, `d1` the same after
+/// a thought, `r1` its result, each with a text behind a colon where it matters.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short
         .split_whitespace()

@@ -5,8 +5,8 @@ use crate::lineage::cache;
 use crate::planner::{Debt, Expected, Fate, Outlook, Staked, Write};
 use crate::strategy::gate::Rates;
 
-/// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same at the
-/// same time.
+/// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same
+/// at the same time.
 #[test]
 fn expectations_of_one_cache_do_not_affect_the_outlook_of_another() {
     let desk = Desk::new();

@@ -3,8 +3,8 @@
 use super::*;
 use crate::planner::Fate;
 
-/// A fork that shares the refused edit is left alone, and so is what was never edited. Where an edit before it was taken,
-/// what goes back there goes on in that form.
+/// A fork that shares the refused edit is left alone, and so is what was never edited. Where an edit before it was
+/// taken, what goes back there goes on in that form.
 #[test]
 fn a_rewind_before_a_refused_edit_keeps_accepted_edits() {
     let taken: &[&str] = &["2:first"];

@@ -87,8 +87,8 @@ fn splices_apply_only_from_their_request_on() {
 }
 
 /// All that an event changes of what was sent before holds where its splice does, and where the turns are over whose
-/// thoughts it leaves out, if it leaves out none of the turn in progress. What is decided about new results holds wherever
-/// these are sent.
+/// thoughts it leaves out, if it leaves out none of the turn in progress. What is decided about new results holds
+/// wherever these are sent.
 #[test]
 fn all_changes_of_an_event_apply_together() {
     let (whole, before) = (&["2:event", "3:gone", "6:new"][..], &["2:first", "6:new"][..]);

@@ -1,7 +1,7 @@
 //! Guesses what a call does from the values of its arguments, if the name of its tool says nothing.
 //!
-//! MCP servers name tools and arguments as they like, but the values look alike: a file, perhaps with numbers, for a tool
-//! that shows it; a file and texts for a tool that changes it; a command line for a shell.
+//! MCP servers name tools and arguments as they like, but the values look alike: a file, perhaps with numbers, for a
+//! tool that shows it; a file and texts for a tool that changes it; a command line for a shell.
 
 use serde_json::{Map, Value};
 

@@ -233,8 +233,8 @@ impl Standing {
         self.history.items().len() * 200 + self.calls.len() * 300
     }
 
-    /// Folds the messages that have not been folded yet, request by request, the present one included. `hidden` bytes of
-    /// the prompt are not in the body.
+    /// Folds the messages that have not been folded yet, request by request, the present one included. `hidden` bytes
+    /// of the prompt are not in the body.
     pub(super) fn advance(
         &mut self,
         conversation: &Conversation,
@@ -439,9 +439,9 @@ mod tests {
     use crate::conversation::NoMemo;
     use crate::protocol;
 
-    /// What comes of two results, by what was called and what came: whether the first stands again in the second. `FILE`
-    /// stands for a hundred lines, `HEAD` for the first forty of them. It is the same whether the history is taken in at
-    /// once or request by request.
+    /// What comes of two results, by what was called and what came: whether the first stands again in the second.
+    /// `FILE` stands for a hundred lines, `HEAD` for the first forty of them. It is the same whether the history is
+    /// taken in at once or request by request.
     #[test]
     fn views_repeated_by_later_ones_are_superseded() {
         const READ: &str = r#""name":"Read","input":{"file_path":"/w/src/a.rs""#;

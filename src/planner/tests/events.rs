@@ -12,8 +12,8 @@ use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `~` the model after a thought, `300` a call
-/// and a result of so many bytes, `x300` the user with as many, `1=300` the first call made again, `2000>300` a call that
-/// says 2,000 bytes.
+/// and a result of so many bytes, `x300` the user with as many, `1=300` the first call made again, `2000>300` a call
+/// that says 2,000 bytes.
 pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
     let message = |word: &String| match word.as_str() {

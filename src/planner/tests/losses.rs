@@ -63,12 +63,12 @@ proptest! {
     }
 }
 
-/// Room that would be dearer than what the thread may lose is made when it must be, and not before; so is room that drops
-/// messages while a summary may still come, by what is estimated of the prompt.
+/// Room that would be dearer than what the thread may lose is made when it must be, and not before; so is room that
+/// drops messages while a summary may still come, by what is estimated of the prompt.
 #[test]
 fn costly_room_is_made_only_when_needed() {
-    // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it 2,000
-    // more, which may be as many again.
+    // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it
+    // 2,000 more, which may be as many again.
     let first: Vec<String> = (0..29).flat_map(|_| words("x10000 a")).collect();
     let usual = Facts { window: Some(100_000), max_output: Some(4_096), ..Facts::default() };
     let by_worth = Policy::default();

@@ -373,8 +373,8 @@ fn a_cleared_screenshot_saves_no_text_and_counts_recalls() {
     assert_eq!(outcome.applied.len(), 1, "the new one stays");
 }
 
-/// The newest results are protected up to a number of tokens, images among them: one is some 1,600, and one and its text
-/// are some 1,700.
+/// The newest results are protected up to a number of tokens, images among them: one is some 1,600, and one and its
+/// text are some 1,700.
 #[test]
 fn the_newest_results_are_protected_including_their_images() {
     let (words, image) = (words(), image());

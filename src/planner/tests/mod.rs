@@ -159,8 +159,8 @@ fn stored_decisions_come_first_and_are_kept() {
     assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
 }
 
-/// What code reads goes as it came, whatever it is: it is neither cut nor pointed to or from, also where an earlier gateway
-/// has cut it.
+/// What code reads goes as it came, whatever it is: it is neither cut nor pointed to or from, also where an earlier
+/// gateway has cut it.
 #[test]
 fn results_read_by_code_are_neither_shortened_nor_pointed_to() {
     let talk = |words: &str, code: &[&str]| {

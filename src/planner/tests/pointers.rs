@@ -165,8 +165,8 @@ fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
     decided.into_iter().filter(|decision| decision != "2 truncate").collect()
 }
 
-/// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer to
-/// where it was cut.
+/// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer
+/// to where it was cut.
 #[test]
 fn read_back_outputs_are_sent_whole_or_truncated_but_not_as_pointers() {
     for (command, max_bytes, expected) in [

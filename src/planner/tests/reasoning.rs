@@ -48,8 +48,8 @@ fn thoughts(talk: &Conversation, outcome: &Outcome) -> (Vec<u32>, bool) {
     (names.collect::<Result<_, _>>().unwrap(), is_valid)
 }
 
-/// Sends a conversation with each of its requests, and gives the last one's outcome. What is decided is the same whether the thread
-/// is remembered or read anew each time.
+/// Sends a conversation with each of its requests, and gives the last one's outcome. What is decided is the same
+/// whether the thread is remembered or read anew each time.
 fn last(short: &str, policy: &Policy, facts: &Facts) -> (Conversation, Outcome) {
     let words: Vec<&str> = short.split_whitespace().collect();
     let [first, second] = [true, false].map(|memory| {
@@ -295,8 +295,8 @@ fn bound_reasoning_far_before_a_change_counts_towards_its_cost() {
     }
 }
 
-/// A client that begins to send a thought in a form that cannot be taken out has what comes behind it sent, too, and not
-/// the whole plan refused.
+/// A client that begins to send a thought in a form that cannot be taken out has what comes behind it sent, too, and
+/// not the whole plan refused.
 #[test]
 fn reasoning_after_an_unremovable_block_is_sent_again() {
     const USER: &str = r#"{"role":"user","content":"go on"}"#;

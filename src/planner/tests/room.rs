@@ -10,8 +10,8 @@ use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
-/// How a thread grows is known after some requests, with one that is made again as well; where nobody remembers them, it
-/// is not.
+/// How a thread grows is known after some requests, with one that is made again as well; where nobody remembers them,
+/// it is not.
 #[test]
 fn growth_is_known_after_some_requests() {
     for memory in [true, false] {
@@ -48,8 +48,8 @@ fn the_ladder_clears_then_drops_then_truncates() {
         (Reason::Cold, "u 100", "40000", 8_000, Some((Rung::Cut, 0, 2, 1))),
         (Reason::Cold, "u", "40000", 8_000, Some((Rung::Cut, 0, 0, 1))),
         (Reason::Window, "u 4000 4000", "40000", 8_000, Some((Rung::Cut, 0, 4, 1))),
-        // So is what came with it of steps that went another way and cannot be dropped, before what the step in progress
-        // says.
+        // So is what came with it of steps that went another way and cannot be dropped, before what the step in
+        // progress says.
         (Reason::Cold, "u 100", "40000 a ? 40000 a u", 8_000, Some((Rung::Cut, 0, 6, 1))),
         (Reason::Cold, "u 100", "? 40000 a u", 8_000, Some((Rung::Cut, 0, 3, 1))),
         (Reason::Cold, "u 100", "? 40000 a u 4000", 8_000, Some((Rung::Cut, 0, 3, 1))),
@@ -107,8 +107,8 @@ fn truncated_results_free_only_what_is_left_of_them() {
     assert_eq!(remembered, read_back);
 }
 
-/// The requests of a talk with events. It begins with so many tokens that have to stay, and each request has 200 more; the
-/// answers may have `asked`, of which so many are `counted` with the prompt.
+/// The requests of a talk with events. It begins with so many tokens that have to stay, and each request has 200 more;
+/// the answers may have `asked`, of which so many are `counted` with the prompt.
 fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
     let said = |role: &str, bytes: usize| format!(r#"{{"role":"{role}","content":"{}"}}"#, "x".repeat(bytes));
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
@@ -134,8 +134,8 @@ fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
 #[test]
 fn an_unremovable_excess_does_not_drop_the_rest_at_each_request() {
     for (floor, asked, counted, expected) in [
-        // Half of the window is kept free for the answer, and the estimate may be wrong by 1,000: 9,000 tokens are left. What
-        // goes does not bring it there, but is 15 % of that.
+        // Half of the window is kept free for the answer, and the estimate may be wrong by 1,000: 9,000 tokens are
+        // left. What goes does not bring it there, but is 15 % of that.
         (12_000, Some(64_000), 0, &[9, 17][..]),
         // There is room for a short answer for a while.
         (16_000, Some(1_000), 1_000, &[10, 20]),

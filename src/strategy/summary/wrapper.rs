@@ -1,7 +1,7 @@
 //! Recognises text that clients put next to the user's words, by the tags around it.
 //!
-//! This is the only list of such tags. Text in any other tags counts as the user's, because editors also put tags around
-//! the user's words (`user_query`, `task`, `feedback`), and so do users.
+//! This is the only list of such tags. Text in any other tags counts as the user's, because editors also put tags
+//! around the user's words (`user_query`, `task`, `feedback`), and so do users.
 
 /// Names of tags around what clients say, in lower case, words joined by `_`.
 const NAMES: &[&str] = &[

@@ -273,7 +273,8 @@ fn reseller_prices_are_billed_only_where_certain() {
         assert_eq!(catalogue.billed(model, vendor).is_some(), is_billed, "{model} {vendor:?}");
         assert!(catalogue.find(model, vendor).is_some(), "what is not the bill is known: {model} {vendor:?}");
     }
-    // Whoever is chosen among those who serve a model takes a price of their own; what nothing is taken for costs nothing.
+    // Whoever is chosen among those who serve a model takes a price of their own; what nothing is taken for costs
+    // nothing.
     for (model, vendor, input, is_known) in [
         ("openai/gpt-5:nitro", Some(OpenRouter), None, true),
         ("moonshotai/kimi-k2.5:floor", Some(OpenRouter), None, true),
@@ -339,8 +340,8 @@ fn check_routed(stated: &[(&str, Stated)], [asked, answered]: [&str; 2], expecte
     assert_eq!((billed, price), (expected.0, expected.1.map(usd)), "{asked} {answered}");
 }
 
-/// An answer of OpenRouter's says less than what was asked for, or what was asked for says nothing of the answer. A wrong
-/// price is worse than none, and one that is too low breaks budgets.
+/// An answer of OpenRouter's says less than what was asked for, or what was asked for says nothing of the answer. A
+/// wrong price is worse than none, and one that is too low breaks budgets.
 #[test]
 fn routed_models_are_billed_by_the_answering_or_requested_name() {
     for (asked, answered, billed, input) in [
