@@ -306,10 +306,9 @@ impl Lineage {
     /// Keeps what a plan leaves for the next request, and for the next one that branches at the same point.
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();
-        let staked = standing.take_staked();
         // A retry stakes nothing new.
-        if place.relation != Relation::Retry {
-            self.memory.stake(place.cache, place.request_key(), &staked);
+        if let Some(wager) = standing.take_wager().filter(|_| place.relation != Relation::Retry) {
+            self.memory.wager(place.cache, wager);
         }
         self.expect(place, standing.expected());
         let departed =

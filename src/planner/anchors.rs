@@ -1,7 +1,6 @@
 //! Where to mark a request for the provider's cache.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
-use crate::strategy::debt::{Staked, Write};
 use crate::strategy::findings::{Expected, Outlook};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::Item;
@@ -145,9 +144,12 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     let gone_on = request.sent < conversation.messages.len();
     let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
-    let mut stake = *standing.kept.stake();
+    let before = *standing.kept.stake();
+    let mut stake = before;
     stake.goes_to(facts.cache, facts.outlook);
-    let earlier = if gone_on { stake.goes_on(facts.prelude.key, clock, rates) } else { None };
+    if gone_on {
+        stake.goes_on(facts.prelude.key, clock, rates);
+    }
 
     let sizes = Sizes::of(conversation, facts, standing);
     let by_client = sizes.by_client;
@@ -166,43 +168,25 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     // A request that may write nothing does not mark the entry either.
     let (known, entry) = if waits && readable.is_some() { (None, None) } else { (known, readable) };
     let read = entry.and(readable_bytes).unwrap_or(0.0);
-    let mut written = sizes.written(entry, end, allowed.unwrap_or(0.0));
-    let end = written.end;
-    let staked = staked(request, &stake, earlier, read, written.bytes);
-    if staked.written.is_some_and(|write| write.is_held) {
-        written = Written { bytes: 0.0, end: None };
-    }
+    let Written { bytes: written, end } = sizes.written(entry, end, allowed.unwrap_or(0.0));
 
-    stake.book(read, written.bytes, rates);
-    let write = staked.written.zip(end);
-    if gone_on || write.is_some() {
+    stake.book(read, written, rates);
+    if gone_on {
         stake.note(Tried {
             at_ms: facts.now_ms,
             prelude: facts.prelude.key,
             after_pause,
             is_whole: entry.is_none() && (waits || end.is_some()),
-            write,
+            held: waits,
         });
     }
     *standing.kept.stake_mut() = stake;
-    standing.kept.set_staked(staked);
+    standing.kept.set_wager(before.wager(&stake, entry.is_some(), gone_on, clock));
     let entries = standing.kept.entries();
     let tokens = entry.and_then(|entry| entries.tokens(entry));
     let expected = Expected { bytes: read, before: by_client, tokens, least: entries.least(), rates };
     standing.kept.expect(Some(expected).filter(|_| read > 0.0));
-    Reach { entry: known, end: written.end }
-}
-
-/// What a request that reads `read` bytes and wants to write `written` does to its sender's debt. `earlier` is the
-/// write that it reads, if known, or would have read.
-fn staked(request: &Anchored<'_>, stake: &Stake, earlier: Option<Write>, read: f64, written: f64) -> Staked {
-    let Anchored { facts, rates, .. } = *request;
-    let extra = stake.risks(read, written, rates).min((rates.write - 1.0) * written);
-    let write = (extra > 0.0).then(|| Write::new(written, extra, earlier));
-    let read = earlier.map(|earlier| (earlier, earlier.saves(read, rates)));
-    let staked = Staked { read, written: write };
-    let is_held = facts.debt.holds(&staked);
-    Staked { written: write.map(|write| Write { is_held, ..write }), ..staked }
+    Reach { entry: known, end }
 }
 
 /// How many bytes a request may write, given the size of the entry that it can read. `None`: it should write nothing,
@@ -210,7 +194,8 @@ fn staked(request: &Anchored<'_>, stake: &Stake, earlier: Option<Write>, read: f
 fn allowance(request: &Anchored<'_>, stake: &Stake, entry_bytes: Option<f64>) -> Option<f64> {
     let Anchored { facts, rates, after_pause, .. } = *request;
     let is_doubtful = facts.outlook == Outlook::SeldomKept;
-    let is_vain = is_doubtful || stake.is_vain(after_pause);
+    let is_first = facts.outlook == Outlook::SeldomGoesOn && stake.is_untouched();
+    let is_vain = is_doubtful || is_first || stake.is_vain(after_pause);
     // An entry that was missing before, for this thread and for others, is most likely still missing.
     let is_missing = entry_bytes.is_none() || (is_doubtful && stake.missing_in.is_some());
     if is_vain && is_missing && rates.write > 1.0 {

@@ -9,14 +9,13 @@
 //! request will come to read it, so what may be spent on this is limited:
 //!
 //! - the *stake* of a thread is what its marks have cost beyond plain input, less what reading has saved;
-//! - a write is *held* if a request could have made it and, because of what its sender's other threads have lost
-//!   ([`super::debt`]), did not;
+//! - a thread's *wager* is its first write: won once a request reads it, lost if none comes;
+//! - a request is *held* if it could have written and, to limit the loss, did not;
 //! - a thread *rests*, that is writes nothing new for some requests, after entries were not found again
 //!   ([`Findings`]).
 
 use crate::conversation::{Conversation, Hold, Marks, Part, PartId, PartKind};
 
-use super::debt::Write;
 use super::findings::{Expected, Findings, Found, Outlook};
 use super::gate::{MOST_LOSS, Rates};
 
@@ -167,6 +166,15 @@ impl Entries {
     }
 }
 
+/// What became of a thread's first write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wager {
+    /// It was made. It is lost unless another request of the thread follows.
+    Placed,
+    /// It was read, or would have been had the request that could have made it not been held.
+    Won,
+}
+
 /// What marking the history has cost a thread whose client does not mark it. Amounts are in bytes of plain input, that
 /// is in what sending one byte without any cache costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -195,7 +203,7 @@ pub struct Stake {
 const TRIED: usize = 4;
 
 /// What was done with a request.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tried {
     /// When it was sent, in milliseconds since 1970.
     pub at_ms: u64,
@@ -205,8 +213,8 @@ pub struct Tried {
     pub after_pause: bool,
     /// Whether none of the history could be read, so that all of it was written, or nothing.
     pub is_whole: bool,
-    /// What it wrote at the thread's risk, or would have, and the end of that.
-    pub write: Option<(Write, PartId)>,
+    /// Whether nothing was written although it could have been.
+    pub held: bool,
 }
 
 /// After a rest a thread tries twice: if the provider has several caches, the second try may reach the one that the
@@ -269,9 +277,8 @@ impl Stake {
     }
 
     /// Notes that the next request, with this prelude, continues the last one. It shows what an earlier write was
-    /// worth: the request reads it, or would have read it had it been made, or the write was in vain. Returns the write
-    /// that it reads, if that was at the thread's risk.
-    pub fn goes_on(&mut self, prelude: u64, clock: CacheClock, rates: Rates) -> Option<Write> {
+    /// worth: the request reads it, or would have read it had it been made, or the write was in vain.
+    pub fn goes_on(&mut self, prelude: u64, clock: CacheClock, rates: Rates) {
         let is_same = |tried: &Tried| tried.prelude == prelude && clock.is_within(tried.at_ms);
         let read = self.tried.into_iter().flatten().find(is_same);
         let judged = read.or(self.tried[0]).filter(|tried| tried.is_whole);
@@ -284,7 +291,6 @@ impl Stake {
             *brought = (before + more - 1.0).clamp(-MOST_BROUGHT, MOST_BROUGHT);
         }
         self.findings = self.findings.rested().unwrap_or(self.findings);
-        self.tried.into_iter().flatten().filter(is_same).find_map(|tried| tried.write).map(|(write, _)| write)
     }
 
     /// Records what was done with a request.
@@ -325,19 +331,17 @@ impl Stake {
         !self.findings.rests()
     }
 
-    /// What the thread's marks will have cost more than they saved if nothing reads the `written` bytes of a request
-    /// that reads `read` bytes; 0 if they pay for themselves.
-    pub fn risks(&self, read: f64, written: f64, rates: Rates) -> f64 {
-        let mut after = *self;
-        after.book(read, written, rates);
-        after.spent.max(0.0)
-    }
-
-    /// Everything from this part on has changed: nothing would have read what was held up to there or farther.
-    pub fn cut(&mut self, part: PartId) {
-        for tried in self.tried.iter_mut().flatten() {
-            tried.write = tried.write.filter(|(write, end)| !write.is_held || *end < part);
+    /// What a request shows about the thread's first write, if anything. `after` is the stake after that request;
+    /// `reads`: the request reads an entry; `gone_on`: it continues the history, and is not a retry.
+    pub fn wager(&self, after: &Self, reads: bool, gone_on: bool, clock: CacheClock) -> Option<Wager> {
+        // The last request wrote nothing; had it written, this one would read it.
+        let would_read = |last: Tried| last.held && clock.is_within(last.at_ms);
+        let would_win = self.is_untouched() && gone_on && self.tried[0].is_some_and(would_read);
+        let wins = reads && self.spent > 0.0;
+        if would_win || wins {
+            return Some(Wager::Won);
         }
+        (self.is_untouched() && after.spent > 0.0).then_some(Wager::Placed)
     }
 
     /// Books the bytes that a request reads and writes.
@@ -523,7 +527,7 @@ mod tests {
                 stake.goes_on(prelude, CacheClock { now_ms, ttl_ms: 300_000 }, Rates::USUAL);
                 let reads = written.iter().any(|(other, at)| *other == prelude && now_ms - at < 300_000);
                 let held = stake.is_vain(after_pause) && !reads;
-                stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads, write: None });
+                stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads, held });
                 found.push(if reads {
                     'r'
                 } else if held {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lineage::cache;
-use crate::planner::{Debt, Expected, Fate, Outlook, Staked, Write};
+use crate::planner::{Expected, Fate, Outlook};
 use crate::strategy::gate::Rates;
 
 /// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same
@@ -45,32 +45,4 @@ fn misses_during_a_rest_do_not_prolong_the_next() {
     assert_eq!(desk.lineage.outlook(place.cache), Outlook::SeldomKept);
     desk.lineage.expect(&place, None);
     assert_eq!(desk.lineage.outlook(place.cache), Outlook::Fair);
-}
-
-/// Requests with the same history that leave at the same time have one stake, in each cache.
-#[test]
-fn what_is_asked_several_times_at_once_is_staked_once() {
-    let write = Write { size: 9_000.0, bytes: 9_000.0, extra: 2_250.0, is_held: false };
-    let staked = Staked { written: Some(write), ..Staked::default() };
-    for (name, requests, expected) in [
-        ("one", &[("a", "u a u")][..], [1, 0]),
-        ("the same four times", &[("a", "u a u"); 4], [1, 0]),
-        ("two that differ", &[("a", "u a u"), ("a", "u a u2"), ("a", "u a u")], [2, 0]),
-        ("two caches", &[("a", "u a u"), ("b", "u a u"), ("a", "u a u"), ("b", "u a u")], [1, 1]),
-    ] {
-        let desk = Desk::new();
-        let named = |upstream: &str| cache(desk.root, upstream, Some("m"));
-        for (upstream, messages) in requests {
-            let place = desk.place(&session("s"), &talk(messages));
-            let place = Place { cache: named(upstream), ..place };
-            desk.lineage.memory.stake(place.cache, place.request_key(), &Staked::default());
-            desk.lineage.memory.stake(place.cache, place.request_key(), &staked);
-        }
-        let after = |count: usize| (0..count).fold(Debt::default(), |debt, _| debt.after(&staked));
-        assert_eq!(
-            ["a", "b"].map(|upstream| desk.lineage.debt(named(upstream))),
-            expected.map(after),
-            "{name}"
-        );
-    }
 }

@@ -3,9 +3,8 @@
 
 use super::Fate;
 use crate::conversation::PartId;
-use crate::strategy::debt::Staked;
 use crate::strategy::findings::Expected;
-use crate::strategy::marks::{self, Entries, Stake};
+use crate::strategy::marks::{self, Entries, Stake, Wager};
 
 /// The cached entries and what they have cost.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +16,8 @@ pub(in crate::planner) struct Kept {
     seen_ms: u64,
     /// The value of `seen_ms` before the last request, until the fate of that request is known.
     seen_before_ms: Option<u64>,
-    /// What this request does to its sender's debt.
-    staked: Staked,
+    /// The outcome of the thread's first stake, if this request decided it.
+    wager: Option<Wager>,
     /// What the last request should have read from the cache, if anything.
     expected: Option<Expected>,
     /// Entries and stake before the last request, until its fate is known.
@@ -52,13 +51,13 @@ impl Kept {
         &mut self.stake
     }
 
-    pub(in crate::planner) fn set_staked(&mut self, staked: Staked) {
-        self.staked = staked;
+    pub(in crate::planner) fn set_wager(&mut self, wager: Option<Wager>) {
+        self.wager = wager;
     }
 
-    /// Takes what this request does to its sender's debt.
-    pub(super) fn take_staked(&mut self) -> Staked {
-        std::mem::take(&mut self.staked)
+    /// Takes the outcome of the thread's first stake, if this request decided it.
+    pub(super) fn take_wager(&mut self) -> Option<Wager> {
+        self.wager.take()
     }
 
     /// Prepares for a request with this prelude.
@@ -166,10 +165,8 @@ impl Kept {
     /// Removes the entries that end with this part or later, because it has changed.
     pub(in crate::planner) fn cut(&mut self, part: PartId) {
         self.entries.cut(part);
-        self.stake.cut(part);
-        if let Some((entries, stake)) = &mut self.unbilled {
+        if let Some((entries, _)) = &mut self.unbilled {
             entries.cut(part);
-            stake.cut(part);
         }
     }
 
