@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::LedgerRow;
+use super::logs::Logs;
 
 /// The most records that are tried together. On a disk that is nearly full, the note of them takes the space that the
 /// database needs.
@@ -55,4 +56,21 @@ impl Backlog {
     pub(super) fn put_behind(&mut self, mut rows: Vec<LedgerRow>) {
         self.rows.append(&mut rows);
     }
+}
+
+/// Appends the last records to the logs of their conversations. Returns how many.
+pub(super) fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
+    let mut logged = 0;
+    for rows in rows.chunk_by(|one, next| one.conversation == next.conversation) {
+        let lines: Vec<&str> = rows.iter().map(|row| &*row.line).collect();
+        match logs.append(&rows[0].conversation, &lines) {
+            Ok(()) => logged += rows.len(),
+            Err(cut) => {
+                let (error, conversation) = (&cut.error, &rows[0].conversation);
+                tracing::warn!(%error, conversation, "records could not be logged");
+                logged += cut.whole;
+            }
+        }
+    }
+    logged
 }

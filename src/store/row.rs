@@ -138,7 +138,7 @@ impl std::ops::AddAssign for Spent {
 }
 
 /// Rows and texts that are stored together, in one transaction.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// Full texts to save first.
     pub saves: Vec<Save>,

@@ -398,11 +398,15 @@ fn recover(
     Ok(Recovered { stored: not_stored.len(), waiting: waiting.len() })
 }
 
-/// The noted records whose id is not in the ledger, except those that cannot be booked.
+/// The noted records that are not in the ledger, or only as pending, except those that cannot be booked.
 fn not_stored<'n>(connection: &Connection, notes: &'n [Note]) -> rusqlite::Result<Vec<&'n LedgerRow>> {
     let mut lacking = Vec::new();
+    let mut stored = connection.prepare_cached(
+        "SELECT 1 FROM ledger WHERE id = ?1 AND (record = ?2 OR coalesce(
+           CASE WHEN json_valid(record) THEN json_extract(record, '$.outcome') END, '') <> 'pending')",
+    )?;
     for Note { row, .. } in notes.iter().filter(|note| note.is_whole) {
-        if !connection.prepare_cached("SELECT 1 FROM ledger WHERE id = ?1")?.exists([&row.id])? {
+        if !stored.exists([&row.id, &row.record])? {
             lacking.push(row);
         }
     }
@@ -488,7 +492,7 @@ mod tests {
             id: id(word).to_owned(),
             at_ms: 7,
             conversation: id(word)[..1].to_owned(),
-            record: format!("record of {word}"),
+            record: line(word),
             line: line(word),
             ..LedgerRow::default()
         };
@@ -607,7 +611,14 @@ mod tests {
             ("it was completed in the log, too", "a2", "a2", Some("~a2"), Some("~a2 a2"), Some("~a2 a2")),
             ("it had broken off and was completed", "a2", "a2", Some("^a2"), Some("^a2"), Some("^a2 a2")),
             ("it is pending", "a1 ~a2", "~a2", Some("a1"), Some("a1"), Some("a1 ~a2")),
-            ("its completion was not stored", "a1 ~a2", "a2", Some("a1 ~a2"), Some("a1 ~a2"), Some("a1 ~a2")),
+            (
+                "its completion was not stored",
+                "a1 ~a2",
+                "a2",
+                Some("a1 ~a2"),
+                Some("a1 ~a2"),
+                Some("a1 ~a2 a2"),
+            ),
             ("another has completed it", "a1 a2", "~a2", Some("a1"), Some("a1 a2"), Some("a1 a2")),
             ("the log is gone", "a1 a2", "a2", Some("a1"), None, Some("a2")),
             ("emptied, and gone on", "a1 a2 a3", "a2", Some("a1"), Some(""), Some("a2")),

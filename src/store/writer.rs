@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::backlog::{Backlog, RETRY_AFTER};
+use super::backlog::{Backlog, RETRY_AFTER, log_last};
 use super::file_identity::FileIdentity;
 use super::health::Health;
 use super::logs::Logs;
@@ -44,6 +44,12 @@ impl Job {
     /// The job to store a record for which nobody waits. In a batch of its own, it affects no other if it fails.
     fn of_row(row: LedgerRow) -> Self {
         Self { batch: Batch { at_ms: row.at_ms, ledger: vec![row], ..Batch::default() }, duty: None }
+    }
+
+    /// Whether nothing is left to store, and nobody waits for it.
+    fn is_done(&self) -> bool {
+        let Self { batch, duty } = self;
+        duty.is_none() && *batch == Batch { at_ms: batch.at_ms, ..Batch::default() }
     }
 
     /// Whether whoever waited for the batch has given up, and has sent the request without it.
@@ -248,6 +254,11 @@ impl Worker {
         self.limit_wait_to(self.patience);
     }
 
+    /// How long to wait for others that have locked the store: shorter once that was in vain.
+    fn patience(&self) -> Duration {
+        if self.backlog.is_empty() { self.patience } else { self.patience.min(RETRY_AFTER) }
+    }
+
     fn limit_wait_to(&self, patience: Duration) {
         // It cannot fail as long as the connection is open.
         let _ = self.connection.busy_timeout(wait_left(patience, self.inbox.closed_for()));
@@ -326,8 +337,11 @@ impl Worker {
             for job in &mut group {
                 self.postpone(std::mem::take(&mut job.batch.ledger));
             }
+            group.retain(|job| !job.is_done());
         }
-        self.write_jobs(group);
+        if !group.is_empty() {
+            self.write_jobs(group);
+        }
     }
 
     /// Stores a group of jobs, and logs their records.
@@ -366,14 +380,14 @@ impl Worker {
     /// Commits the jobs in one transaction. If that fails, commits each in one of its own, so that a bad batch affects
     /// only itself. Reports the outcomes, and returns the batches that were stored.
     fn store(&mut self, group: Vec<Job>) -> Vec<Batch> {
-        let together = self.commit(&group, self.patience);
+        let together = self.commit(&group, self.patience());
         // Who has locked the store was waited for once.
-        let patience = if together.as_ref().is_err_and(is_lock) { Duration::ZERO } else { self.patience };
+        let patience = if together.as_ref().is_err_and(is_lock) { Duration::ZERO } else { self.patience() };
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
             if together.is_err() && !self.backlog.is_empty() {
                 self.postpone(std::mem::take(&mut job.batch.ledger));
-                if job.duty.is_none() {
+                if job.is_done() {
                     continue;
                 }
             }
@@ -461,23 +475,6 @@ impl Worker {
 
 fn is_lock(error: &CommitError) -> bool {
     matches!(error, CommitError::Store(error) if schema::is_lock(error))
-}
-
-/// Appends the last records to the logs of their conversations. Returns how many.
-fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
-    let mut logged = 0;
-    for rows in rows.chunk_by(|one, next| one.conversation == next.conversation) {
-        let lines: Vec<&str> = rows.iter().map(|row| &*row.line).collect();
-        match logs.append(&rows[0].conversation, &lines) {
-            Ok(()) => logged += rows.len(),
-            Err(cut) => {
-                let (error, conversation) = (&cut.error, &rows[0].conversation);
-                tracing::warn!(%error, conversation, "records could not be logged");
-                logged += cut.whole;
-            }
-        }
-    }
-    logged
 }
 
 /// How much of `patience` is left to wait for others that have locked the store, if the queue was closed so long ago.
