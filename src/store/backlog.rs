@@ -52,6 +52,11 @@ impl Backlog {
         Some((std::mem::take(&mut self.rows), others)).filter(|(first, _)| !first.is_empty())
     }
 
+    /// Puts records back before those that are newer.
+    pub(super) fn put_before(&mut self, rows: Vec<LedgerRow>) {
+        self.rows.splice(0..0, rows);
+    }
+
     /// Puts records back behind those that are older.
     pub(super) fn put_behind(&mut self, mut rows: Vec<LedgerRow>) {
         self.rows.append(&mut rows);

@@ -69,27 +69,44 @@ impl Unlogged {
         }
     }
 
-    /// Appends the records of stored batches to the logs of their conversations, all of a conversation at once.
-    pub(super) fn log(&mut self, connection: &mut Connection, logs: &mut Logs, stored: &[Batch]) {
+    /// Appends the records of stored batches to the logs of their conversations, all of a conversation at once. Returns
+    /// those that can neither be appended nor put into the table at present, because the disk is full for instance.
+    pub(super) fn log(
+        &mut self,
+        connection: &mut Connection,
+        logs: &mut Logs,
+        stored: &[Batch],
+    ) -> Vec<LedgerRow> {
+        let mut left = Vec::new();
         let mut rows: BTreeMap<&str, Vec<&LedgerRow>> = BTreeMap::new();
         for row in stored.iter().flat_map(|batch| &batch.ledger) {
             rows.entry(&row.conversation).or_default().push(row);
         }
         for (conversation, rows) in rows {
-            if let Err(error) = self.log_rows(connection, logs, conversation, &rows) {
-                tracing::warn!(%error, conversation, "records could not be logged, and are in the database alone");
+            let mut logged = 0;
+            match self.log_rows(connection, logs, conversation, &rows, &mut logged) {
+                Ok(()) => {}
+                Err(error) if schema::is_unwritable(&error) => {
+                    tracing::debug!(%error, conversation, "records can neither be logged nor wait in the database");
+                    left.extend(rows[logged..].iter().map(|row| (*row).clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, conversation, "records could not be logged, and are in the database alone");
+                }
             }
         }
+        left
     }
 
     /// Appends records to the log of their conversation. Those that cannot be appended, or that must follow waiting
-    /// ones, are put into the table.
+    /// ones, are put into the table. Counts in `logged` those that were appended.
     fn log_rows(
         &mut self,
         connection: &mut Connection,
         logs: &mut Logs,
         conversation: &str,
         rows: &[&LedgerRow],
+        logged: &mut usize,
     ) -> Result<(), StoreError> {
         if self.may_have_lines && has_waiting(connection, conversation)? {
             keep(connection, rows)?;
@@ -110,6 +127,7 @@ impl Unlogged {
                     tracing::warn!(%error, conversation, "records cannot be logged: they will be when that is possible");
                 }
                 (self.may_have_lines, self.down) = (true, true);
+                *logged = cut.whole;
                 keep(connection, &rows[cut.whole..])
             }
         }

@@ -272,17 +272,18 @@ impl Worker {
         } else {
             let is_noted = self.underway.leave(self.logs.dir(), rows.iter());
             let logged = log_last(&mut self.logs, &rows);
-            match (is_noted, rows.len() - logged) {
-                (true, _) => tracing::warn!(
+            if is_noted {
+                tracing::warn!(
                     records = rows.len(),
                     "the store cannot be written: the last records are in the logs of their conversations as far as these \
                      can be written, and the next start stores them"
-                ),
-                (false, 0) => tracing::warn!(
-                    records = rows.len(),
-                    "the store cannot be written: the last records are in the logs of their conversations alone"
-                ),
-                (false, lost) => self.missing.add_records(lost as u64, rows[0].at_ms),
+                );
+            } else {
+                tracing::warn!(
+                    logged,
+                    "the store cannot be written: the last records are in the logs of their conversations"
+                );
+                self.missing.add_records(rows.len() as u64, rows[0].at_ms);
             }
         }
         if self.missing.write(&mut self.connection).is_err() {
@@ -351,8 +352,12 @@ impl Worker {
         group.retain(|job| job.duty.is_some() || !job.batch.decides());
         self.underway.note(self.logs.dir(), group.iter().flat_map(|job| &job.batch.ledger));
         let stored = self.store(group);
-        // The database has the records: if this fails, nothing booked is lost.
-        self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
+        let unlogged = self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
+        if !unlogged.is_empty() {
+            // They are stored once more, which changes nothing, and then logged.
+            self.backlog.put_before(unlogged);
+            self.backlog.defer(Instant::now());
+        }
         self.underway.cross_out();
         for batch in &stored {
             self.sweep.begin(batch, &self.outputs, &self.logs);
@@ -378,14 +383,23 @@ impl Worker {
     }
 
     /// Commits the jobs in one transaction. If that fails, commits each in one of its own, so that a bad batch affects
-    /// only itself. Reports the outcomes, and returns the batches that were stored.
+    /// only itself. Records are not tried again if the store as a whole could not be written: that would fill a disk to
+    /// its last page, and leave none for decisions and for the logs. Reports the outcomes, and returns the batches that
+    /// were stored.
     fn store(&mut self, group: Vec<Job>) -> Vec<Batch> {
         let together = self.commit(&group, self.patience());
+        if let Err(error) = &together
+            && is_unwritable(error)
+        {
+            self.outages.tell_of_batch(error, Instant::now());
+            self.backlog.defer(Instant::now());
+        }
         // Who has locked the store was waited for once.
         let patience = if together.as_ref().is_err_and(is_lock) { Duration::ZERO } else { self.patience() };
+        let postpones = together.as_ref().is_err_and(is_unwritable);
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
-            if together.is_err() && !self.backlog.is_empty() {
+            if postpones || (together.is_err() && !self.backlog.is_empty()) {
                 self.postpone(std::mem::take(&mut job.batch.ledger));
                 if job.is_done() {
                     continue;
@@ -449,14 +463,10 @@ impl Worker {
     /// written, and otherwise count as missing.
     fn report_failed(&mut self, mut job: Job, error: CommitError) {
         self.outages.tell_of_batch(&error, Instant::now());
-        let is_of_store = match &error {
-            CommitError::Store(error) => {
-                self.health.note_damage(error);
-                schema::is_unwritable(error)
-            }
-            _ => false,
-        };
-        if is_of_store {
+        if let CommitError::Store(error) = &error {
+            self.health.note_damage(error);
+        }
+        if is_unwritable(&error) {
             self.backlog.defer(Instant::now());
             self.postpone(std::mem::take(&mut job.batch.ledger));
         } else {
@@ -471,6 +481,10 @@ impl Worker {
             self.missing.add_records(1, row.at_ms);
         }
     }
+}
+
+fn is_unwritable(error: &CommitError) -> bool {
+    matches!(error, CommitError::Store(error) if schema::is_unwritable(error))
 }
 
 fn is_lock(error: &CommitError) -> bool {

@@ -161,13 +161,14 @@ fn records_left_in_the_wal_are_read() {
     assert_eq!(run(home.path(), &report).code, Some(0));
 }
 
-/// By default the system kills a program that exceeds the file size limit.
+/// By default the system kills a program that exceeds the file size limit. Records are lost once there is no room for
+/// them in memory either.
 #[test]
 fn a_file_size_limit_loses_records_but_no_request() {
     const ANSWER: &str = r#"{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":7,"output_tokens":1}}"#;
     let home = tempfile::tempdir().expect("a directory for the test");
     let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
-    let config = "[listen]\nadmin = '127.0.0.1:0'\n";
+    let config = "[listen]\nadmin = '127.0.0.1:0'\n[limits]\nqueue = 16\n";
     // The size of a new store and some records.
     let mut gateway = Gateway::limited(home.path(), config, &upstream.url(), 1000);
     let admin = gateway.admin();
