@@ -1,5 +1,6 @@
 //! Records that wait in memory until the store can be written again.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::LedgerRow;
@@ -8,6 +9,8 @@ use super::logs::Logs;
 /// The most records that are tried together. On a disk that is nearly full, the note of them takes the space that the
 /// database needs.
 const MAX_TRIED: usize = 16;
+/// How much of a disk is left to decisions, in bytes: these are stored while records still wait.
+const RESERVE: u64 = 8 << 20;
 /// How long after a failure the records are tried again.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -30,8 +33,16 @@ impl Backlog {
         self.rows.is_empty()
     }
 
-    pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.retry_at.is_none_or(|at| at <= now)
+    /// Whether there are records and it is time to try them, on the disk of the database if that is given.
+    pub(super) fn is_due(&mut self, database: Option<&Path>, now: Instant) -> bool {
+        if self.is_empty() || self.retry_at.is_some_and(|at| at > now) {
+            return false;
+        }
+        let has_room = !database.is_some_and(is_nearly_full);
+        if !has_room {
+            self.defer(now);
+        }
+        has_room
     }
 
     /// Records that the store could not be written.
@@ -63,6 +74,12 @@ impl Backlog {
     }
 }
 
+/// Whether the disk of a file has so little room that records wait for more. Some file systems do not tell.
+fn is_nearly_full(path: &Path) -> bool {
+    rustix::fs::statvfs(path)
+        .is_ok_and(|disk| disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < RESERVE)
+}
+
 /// Appends the last records to the logs of their conversations. Returns how many.
 pub(super) fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
     let mut logged = 0;
@@ -78,4 +95,29 @@ pub(super) fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
         }
     }
     logged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_that_do_not_tell_their_room_are_not_full() {
+        assert!(!is_nearly_full(Path::new("/proc/self/status")));
+        assert!(!is_nearly_full(Path::new("/no/such/file")));
+    }
+
+    #[test]
+    fn records_beyond_the_room_are_returned_and_the_oldest_are_tried_first() {
+        let row = |id: usize| LedgerRow { id: id.to_string(), ..LedgerRow::default() };
+        let ids = |rows: &[LedgerRow]| rows.iter().map(|row| row.id.parse().unwrap()).collect::<Vec<usize>>();
+        let mut backlog = Backlog::of(MAX_TRIED + 2);
+        assert_eq!(ids(&backlog.add((0..MAX_TRIED + 3).map(row).collect())), [MAX_TRIED + 2]);
+        let (first, others) = backlog.split().unwrap();
+        assert_eq!((ids(&first), ids(&others)), ((0..MAX_TRIED).collect(), vec![MAX_TRIED, MAX_TRIED + 1]));
+        backlog.put_behind(others);
+        backlog.put_before(first);
+        assert_eq!(ids(&backlog.rows), (0..MAX_TRIED + 2).collect::<Vec<_>>());
+        assert!(Backlog::of(1).split().is_none());
+    }
 }

@@ -317,7 +317,8 @@ impl Worker {
     /// Stores the records in memory, some at a time, if there are any and it is time. Ends at the first that cannot be
     /// stored.
     fn write_backlog(&mut self) {
-        if self.backlog.is_empty() || !self.backlog.is_due(Instant::now()) {
+        let database = self.database.as_ref().filter(|_| !self.inbox.is_closed()).map(FileIdentity::path);
+        if !self.backlog.is_due(database, Instant::now()) {
             return;
         }
         while let Some((first, others)) = self.backlog.split() {
