@@ -616,6 +616,12 @@ mod tests {
         LedgerRow { id: id.into(), conversation: "c".into(), record, line, ..LedgerRow::default() }
     }
 
+    fn open(path: &Path) -> Connection {
+        let connection = Connection::open(path).unwrap();
+        crate::store::schema::prepare(&connection).unwrap();
+        connection
+    }
+
     /// Lets the database grow by so many pages, as on a disk that is nearly full.
     fn limit_growth(connection: &Connection, pages: u32) {
         let now: u32 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
@@ -631,11 +637,7 @@ mod tests {
         {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("db");
-            let open = || {
-                let connection = Connection::open(&path).unwrap();
-                crate::store::schema::prepare(&connection).unwrap();
-                connection
-            };
+            let open = || open(&path);
             let mut worker = Worker { connection: open(), ..worker(home.path()) };
             worker.backlog = Backlog::of(if missing > 0 { 2 } else { 9 });
             worker.underway = Underway::open(&path, &worker.connection, worker.logs.dir(), &|| true);
@@ -689,11 +691,7 @@ mod tests {
         const BATCHES: usize = 3;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("db");
-        let open = || {
-            let connection = Connection::open(&path).unwrap();
-            crate::store::schema::prepare(&connection).unwrap();
-            connection
-        };
+        let open = || open(&path);
         let (inlet, inbox) = queue::queue(BATCHES);
         let mut worker = Worker { inbox, connection: open(), ..worker(home.path()) };
         (worker.database, worker.patience) = (Some(FileIdentity::of(&path).unwrap()), Duration::from_secs(1));
