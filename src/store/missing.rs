@@ -1,8 +1,8 @@
 //! How many records are missing from the ledger, and when their requests were received.
 //!
-//! A record that cannot be queued or stored is dropped, so that it does not hold up anything. Dropped records are
-//! counted here, and the count is stored as soon as the writer can write again. So whoever sums up the ledger can say
-//! what is missing from the sums.
+//! A record that cannot be queued, or for which there is no room in memory while the store cannot be written, is
+//! dropped. Dropped records are counted here, and the count is stored as soon as the writer can write again. So whoever
+//! sums up the ledger can say what is missing from the sums.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

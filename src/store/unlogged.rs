@@ -6,8 +6,9 @@
 //!
 //! The work is done in rounds of turns. A turn logs some lines of one conversation. A round goes through all
 //! conversations with waiting lines, and gives up after some that cannot be logged. As long as rounds leave lines
-//! waiting, ever more records are logged between them: a log that stays unwritable costs little, and one that becomes
-//! writable is caught up with after about as many records as were logged while it was not.
+//! waiting, ever more records are logged between them, so that logs that stay unwritable cost little. If no more than
+//! [`TRIES`] of them do, one that becomes writable is caught up with after about as many records as were logged while
+//! it was not; otherwise it takes several rounds.
 
 use std::collections::BTreeMap;
 

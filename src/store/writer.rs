@@ -5,7 +5,8 @@
 //! two groups of batches the thread removes what is too old ([`Sweep`]) and logs what waits to be logged
 //! ([`Unlogged`]), one turn of each at a time.
 //!
-//! While others have locked the store, or the disk is full, records are kept in memory, and tried again together.
+//! While others have locked the store, or the disk is full, records are kept in memory ([`Backlog`]), and tried again
+//! before newer ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
