@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::purse::Purse;
 use super::retry::Missed;
-use super::spend_limit::Purse;
 use super::transport::{Booked, Reply};
 use super::{Called, Failure, Job, vendor};
 use crate::usage::{self, Tokens, Usage};
@@ -33,11 +33,11 @@ impl Calls {
     }
 
     /// Records the answer to the call in progress.
-    pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: Purse<'_>) {
+    pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: &Purse) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
-        let Booked { model, usage, bill, min_cost } = reply.booked(&job.call, purse.prices);
+        let Booked { model, usage, bill, min_cost } = reply.booked(&job.call, &purse.prices);
         if let Some(min_cost) = min_cost {
-            purse.limit.spend(min_cost);
+            purse.spend(min_cost);
         }
         let (status, model) = (Some(reply.status), Some(model));
         self.made.push(Called { model, status, lost: None, missed: None, usage, bill, took, bytes });
@@ -55,12 +55,12 @@ impl Calls {
     }
 
     /// Records that the call in progress, if there is one, will not be answered.
-    pub(super) fn record_lost(&mut self, why: Failure, job: &Job, purse: Purse<'_>) {
+    pub(super) fn record_lost(&mut self, why: Failure, job: &Job, purse: &Purse) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
         let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
         let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
-        if let Some(bill) = usage::bill(purse.prices, &usage, &job.call.model, vendor(&job.call)) {
-            purse.limit.spend(bill.total);
+        if let Some(bill) = usage::bill(&purse.prices, &usage, &job.call.model, vendor(&job.call)) {
+            purse.spend(bill.total);
         }
         let lost = Some(why);
         let (model, status, usage, bill) = (None, None, None, None);

@@ -8,8 +8,8 @@
 mod calls;
 pub mod credentials;
 pub mod judge;
+mod purse;
 mod retry;
-mod spend_limit;
 mod transport;
 mod work;
 
@@ -32,7 +32,7 @@ use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
 
 use calls::Calls;
-use spend_limit::{Purse, SpendLimit};
+use purse::Purse;
 use transport::Https;
 
 /// The limits of the jobs.
@@ -204,9 +204,8 @@ struct Running {
 /// State shared by the jobs and the handle.
 struct Shared {
     limits: Limits,
-    prices: Arc<Catalogue>,
+    purse: Purse,
     report: Report,
-    spend_limit: SpendLimit,
     /// The threads that have a job now.
     running: Mutex<HashMap<String, Running>>,
     ready: Recent<String, Arc<Summary>>,
@@ -331,27 +330,27 @@ async fn serve(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Begun>) {
         https.sweep();
         let (shared, https) = (Arc::clone(&shared), Arc::clone(&https));
         under_way.spawn(async move {
-            // Whatever happens below, the thread is free for the next job afterwards.
-            let _free = FreeThread { shared: &shared, thread: job.thread.clone(), _end: end };
-            let mut work = UnderWay::new(&shared, job);
-            let (purse, calls) = (shared.purse(), &mut work.calls);
-            let outcome = work::run(&work.job, &*https, &shared.limits, purse, &unwanted, calls).await;
+            let mut work = UnderWay::new(&shared, job, end);
+            let (limits, purse, calls) = (&shared.limits, &shared.purse, &mut work.calls);
+            let outcome = work::run(&work.job, &*https, limits, purse, &unwanted, calls).await;
             work.end(outcome);
         });
     }
 }
 
-/// A job under way. Its calls are reported even if it is dropped before its end.
+/// A job under way. When it is dropped, ended or not, its calls have been reported, and its thread is free for the next
+/// job.
 struct UnderWay<'a> {
     shared: &'a Shared,
     job: Arc<Job>,
     calls: Calls,
     ended: bool,
+    _end: watch::Sender<()>,
 }
 
 impl<'a> UnderWay<'a> {
-    fn new(shared: &'a Shared, job: Job) -> Self {
-        Self { shared, job: Arc::new(job), calls: Calls::default(), ended: false }
+    fn new(shared: &'a Shared, job: Job, end: watch::Sender<()>) -> Self {
+        Self { shared, job: Arc::new(job), calls: Calls::default(), ended: false, _end: end }
     }
 
     fn end(mut self, outcome: Result<Arc<Summary>, Failure>) {
@@ -368,41 +367,24 @@ impl<'a> UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.calls.record_lost(Failure::Stopped, &self.job, self.shared.purse());
+            self.calls.record_lost(Failure::Stopped, &self.job, &self.shared.purse);
             let done = self.done(Err(Failure::Stopped));
             (self.shared.report)(&done);
         }
-    }
-}
-
-/// When dropped, takes a thread off the list of those that have a job.
-struct FreeThread<'a> {
-    shared: &'a Shared,
-    thread: String,
-    _end: watch::Sender<()>,
-}
-
-impl Drop for FreeThread<'_> {
-    fn drop(&mut self) {
-        self.shared.running().remove(&self.thread);
+        self.shared.running().remove(&self.job.thread);
     }
 }
 
 impl Shared {
     fn new(limits: Limits, prices: Arc<Catalogue>, report: Report) -> Self {
         Self {
-            spend_limit: SpendLimit::new(limits.per_hour),
+            purse: Purse::new(prices, limits.per_hour),
             limits,
-            prices,
             report,
             running: Mutex::default(),
             ready: Recent::of_weight(MAX_READY_BYTES, |summary| summary.weight()),
             resting: Recent::of_entries(MAX_RESTING),
         }
-    }
-
-    fn purse(&self) -> Purse<'_> {
-        Purse { limit: &self.spend_limit, prices: &self.prices }
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
@@ -419,7 +401,7 @@ impl Shared {
         !is_resting
             && running.len() < self.limits.jobs
             && !running.contains_key(thread)
-            && !self.spend_limit.is_reached()
+            && !self.purse.is_exhausted()
     }
 
     /// Remembers how a job ended, and reports it.

@@ -147,10 +147,10 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let (began, spend_limit) = (Instant::now(), SpendLimit::new(limits.per_hour));
-        let prices = Catalogue::with_overrides(Vec::new()).unwrap();
-        let (mut calls, purse) = (Calls::default(), Purse { limit: &spend_limit, prices: &prices });
-        let outcome = work::run(&job, script, limits, purse, &script.unwanted, &mut calls).await;
+        let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+        let (began, mut calls, purse) =
+            (Instant::now(), Calls::default(), Purse::new(prices, limits.per_hour));
+        let outcome = work::run(&job, script, limits, &purse, &script.unwanted, &mut calls).await;
         let done = Done { job: Arc::new(job), calls: calls.take(), outcome };
         (done, began.elapsed().as_secs())
     })
@@ -370,9 +370,9 @@ fn an_aborted_job_reports_its_calls() {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
-        let mut work = UnderWay::new(&shared, job(20, 100_000));
-        let (purse, calls) = (shared.purse(), &mut work.calls);
-        let run = work::run(&work.job, &script, &shared.limits, purse, &script.unwanted, calls);
+        let mut work = UnderWay::new(&shared, job(20, 100_000), watch::channel(()).0);
+        let calls = &mut work.calls;
+        let run = work::run(&work.job, &script, &shared.limits, &shared.purse, &script.unwanted, calls);
         assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
     });
     let expected = vec![(Some(200), None), (None, Some(Failure::Stopped))];

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 use super::calls::Calls;
+use super::purse::Purse;
 use super::retry::{Attempts, Missed};
-use super::spend_limit::Purse;
 use super::transport::{Lost, Question, Reply, Transport};
 use super::{Failure, Job, Limits};
 use crate::conversation::{PartId, PartKind};
@@ -30,7 +30,7 @@ pub(super) async fn run<T: Transport>(
     job: &Job,
     transport: &T,
     limits: &Limits,
-    purse: Purse<'_>,
+    purse: &Purse,
     unwanted: &AtomicBool,
     calls: &mut Calls,
 ) -> Result<Arc<Summary>, Failure> {
@@ -50,7 +50,7 @@ struct JobRun<'a, T> {
     limits: &'a Limits,
     /// Calls that may still be made.
     left: usize,
-    purse: Purse<'a>,
+    purse: &'a Purse,
     unwanted: &'a AtomicBool,
     calls: &'a mut Calls,
     until: Instant,
@@ -154,7 +154,7 @@ impl<T: Transport> JobRun<'_, T> {
             if self.unwanted.load(Ordering::Relaxed) {
                 return Err(Missed::Permanent(Failure::Unwanted));
             }
-            if self.purse.limit.is_reached() {
+            if self.purse.is_exhausted() {
                 return Err(Missed::Permanent(Failure::Spent));
             }
             self.left = self.left.saturating_sub(1);

@@ -1,7 +1,7 @@
 //! Limits the money that summaries may cost in an hour.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,23 +10,18 @@ use crate::usage::{Catalogue, Money};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The prices of a job's calls, and the limit for what they may cost.
-#[derive(Clone, Copy)]
-pub(super) struct Purse<'a> {
-    pub(super) limit: &'a SpendLimit,
-    pub(super) prices: &'a Catalogue,
-}
-
-/// What was spent in the last hour. Calls without a known price are not counted: the number of jobs bounds them.
-pub(super) struct SpendLimit {
+/// The prices of calls, and what was spent on them in the last hour. Calls without a known price are not counted: the
+/// number of jobs bounds them.
+pub(super) struct Purse {
+    pub(super) prices: Arc<Catalogue>,
     limit: Option<Money>,
     spent: Mutex<VecDeque<(Instant, Money)>>,
 }
 
-impl SpendLimit {
+impl Purse {
     /// A limit for each hour; `None` for no limit.
-    pub(super) fn new(limit: Option<Money>) -> Self {
-        Self { limit, spent: Mutex::default() }
+    pub(super) fn new(prices: Arc<Catalogue>, limit: Option<Money>) -> Self {
+        Self { prices, limit, spent: Mutex::default() }
     }
 
     /// Records that an amount was spent. A warning is logged when it reaches the limit.
@@ -40,7 +35,7 @@ impl SpendLimit {
     }
 
     /// Whether nothing more may be spent now.
-    pub(super) fn is_reached(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.limit.is_some_and(|limit| self.spent_in_hour(None) >= limit)
     }
 
@@ -71,8 +66,9 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let dollars = |amount: &str| Money::from_usd_str(amount).unwrap();
+        let purse = |limit| Purse::new(Arc::new(Catalogue::with_overrides(Vec::new()).unwrap()), limit);
         runtime.block_on(async {
-            let limit = SpendLimit::new(Some(dollars("1.00")));
+            let purse = purse(Some(dollars("1.00")));
             for (minutes, amount, reaches, is_reached) in [
                 (0, "0.60", false, false),
                 (10, "0.50", true, true),
@@ -82,10 +78,10 @@ mod tests {
                 (60, "0.10", false, false),
             ] {
                 tokio::time::advance(Duration::from_secs(60 * minutes)).await;
-                let found = (limit.record(dollars(amount)), limit.is_reached());
+                let found = (purse.record(dollars(amount)), purse.is_exhausted());
                 assert_eq!(found, (reaches, is_reached), "{minutes} {amount}");
             }
         });
-        assert!(!SpendLimit::new(None).record(dollars("9")));
+        assert!(!purse(None).record(dollars("9")));
     }
 }
