@@ -4,6 +4,7 @@
 //! is ignored.
 
 use std::borrow::Cow;
+use std::mem;
 use std::ops::RangeInclusive;
 
 use serde_json::Number;
@@ -39,134 +40,93 @@ pub(crate) trait AnswerVisitor: Send {
     fn answer(&mut self) -> Answer;
 }
 
-/// Reads an answer that is a single document.
-pub(crate) struct Whole<F> {
-    bytes: Vec<u8>,
-    too_large: bool,
+/// Reads an answer for a visitor.
+struct Reader<F> {
+    form: Form,
     visitor: F,
 }
 
-/// Reads an answer that is a stream of events.
-pub(crate) struct Events<F> {
-    framer: Framer,
-    visitor: F,
-}
-
-/// Reads an answer that is declared as a document, or not declared at all. Some servers declare streams in this way
-/// too, so the first bytes decide.
-struct Sniffing<F> {
-    /// The bytes received before that was decided.
-    head: Vec<u8>,
-    visitor: Option<F>,
-    reader: Option<Box<dyn AnswerReader>>,
-}
-
-/// Reads an answer that is a stream of frames.
-struct Framed<F> {
-    frames: Frames,
-    visitor: F,
+/// The form of an answer, with what was received of it and not yet shown to the visitor.
+enum Form {
+    /// Declared as a document, or not declared at all. Some servers declare streams in this way too, so the first bytes
+    /// decide.
+    Unknown(Vec<u8>),
+    /// A single document; `None`: it is too large.
+    Document(Option<Vec<u8>>),
+    /// A stream of events.
+    Events(Framer),
+    /// A stream of frames.
+    Frames(Frames),
 }
 
 /// The reader for answers that are framed in this way.
 pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -> Box<dyn AnswerReader> {
-    match framing {
-        Framing::Document => Box::new(Sniffing { head: Vec::new(), visitor: Some(visitor), reader: None }),
-        Framing::Events => Box::new(Events { framer: Framer::default(), visitor }),
-        Framing::Frames => Box::new(Framed { frames: Frames::default(), visitor }),
+    let form = match framing {
+        Framing::Document => Form::Unknown(Vec::new()),
+        Framing::Events => Form::Events(Framer::default()),
+        Framing::Frames => Form::Frames(Frames::default()),
+    };
+    Box::new(Reader { form, visitor })
+}
+
+impl<F: AnswerVisitor> Reader<F> {
+    /// Reads everything as a stream or as a document from now on, beginning with `head`.
+    fn decide(&mut self, is_stream: bool, head: &[u8]) {
+        self.form =
+            if is_stream { Form::Events(Framer::default()) } else { Form::Document(Some(Vec::new())) };
+        self.push(head);
     }
 }
 
-impl<F: AnswerVisitor + 'static> Sniffing<F> {
-    /// Passes everything to a reader for a stream or for a document from now on, beginning with the buffered bytes.
-    fn decide(&mut self, is_stream: bool) {
-        let Some(visitor) = self.visitor.take() else { return };
-        let mut reader: Box<dyn AnswerReader> = if is_stream {
-            Box::new(Events { framer: Framer::default(), visitor })
-        } else {
-            Box::new(Whole { bytes: Vec::new(), too_large: false, visitor })
-        };
-        reader.push(&std::mem::take(&mut self.head));
-        self.reader = Some(reader);
-    }
-}
-
-impl<F: AnswerVisitor + 'static> AnswerReader for Sniffing<F> {
+impl<F: AnswerVisitor> AnswerReader for Reader<F> {
     fn push(&mut self, bytes: &[u8]) {
-        if let Some(reader) = &mut self.reader {
-            return reader.push(bytes);
-        }
-        self.head.extend_from_slice(bytes);
-        let is_long = self.head.len() > MAX_HEAD;
-        if let Some(is_stream) = sse::is_stream(&self.head).or_else(|| is_long.then_some(false)) {
-            self.decide(is_stream);
+        let Self { form, visitor } = self;
+        match form {
+            Form::Unknown(head) => {
+                head.extend_from_slice(bytes);
+                let is_long = head.len() > MAX_HEAD;
+                if let Some(is_stream) = sse::is_stream(head).or_else(|| is_long.then_some(false)) {
+                    let head = mem::take(head);
+                    self.decide(is_stream, &head);
+                }
+            }
+            Form::Document(document) => match document {
+                Some(read) if read.len() + bytes.len() <= MAX_ANSWER => read.extend_from_slice(bytes),
+                _ => *document = None,
+            },
+            Form::Events(framer) => framer.push(bytes, &mut |event| visit(visitor, event)),
+            Form::Frames(frames) => frames.push(bytes, &mut |event| visit(visitor, event)),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.reader.as_ref().is_some_and(|reader| reader.is_over())
+        matches!(self.form, Form::Events(_) | Form::Frames(_)) && self.visitor.is_over()
     }
 
     fn finish(&mut self) -> Answer {
-        self.decide(false);
-        self.reader.as_mut().map(|reader| reader.finish()).unwrap_or_default()
-    }
-}
-
-impl<F: AnswerVisitor> AnswerReader for Whole<F> {
-    fn push(&mut self, bytes: &[u8]) {
-        self.too_large |= self.bytes.len() + bytes.len() > MAX_ANSWER;
-        if self.too_large {
-            self.bytes = Vec::new();
-        } else {
-            self.bytes.extend_from_slice(bytes);
+        let Self { form, visitor } = self;
+        match form {
+            Form::Unknown(head) => {
+                let head = mem::take(head);
+                self.decide(false, &head);
+                return self.finish();
+            }
+            Form::Document(document) => read_document(document.as_deref().unwrap_or_default(), visitor),
+            Form::Events(framer) => framer.finish(&mut |event| visit(visitor, event)),
+            Form::Frames(_) => {}
         }
-    }
-
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn finish(&mut self) -> Answer {
-        let bytes = self.bytes.strip_prefix(BOM).unwrap_or(&self.bytes);
-        if bytes.trim_ascii_start().starts_with(b"[") {
-            each_item(bytes, &mut |item| self.visitor.event(item));
-        } else if let Some(document) = read(bytes) {
-            self.visitor.document(&document);
-            self.visitor.raw_document(bytes);
-        }
-        self.visitor.answer()
-    }
-}
-
-impl<F: AnswerVisitor> AnswerReader for Events<F> {
-    fn push(&mut self, bytes: &[u8]) {
-        let Self { framer, visitor } = self;
-        framer.push(bytes, &mut |event| visit(visitor, event));
-    }
-
-    fn is_over(&self) -> bool {
-        self.visitor.is_over()
-    }
-
-    fn finish(&mut self) -> Answer {
-        let Self { framer, visitor } = self;
-        framer.finish(&mut |event| visit(visitor, event));
         visitor.answer()
     }
 }
 
-impl<F: AnswerVisitor> AnswerReader for Framed<F> {
-    fn push(&mut self, bytes: &[u8]) {
-        let Self { frames, visitor } = self;
-        frames.push(bytes, &mut |event| visit(visitor, event));
-    }
-
-    fn is_over(&self) -> bool {
-        self.visitor.is_over()
-    }
-
-    fn finish(&mut self) -> Answer {
-        self.visitor.answer()
+/// Shows the visitor a whole document, or the items of one that is a stream.
+fn read_document<F: AnswerVisitor>(bytes: &[u8], visitor: &mut F) {
+    let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        each_item(bytes, &mut |item| visitor.event(item));
+    } else if let Some(document) = read(bytes) {
+        visitor.document(&document);
+        visitor.raw_document(bytes);
     }
 }
 
