@@ -157,14 +157,18 @@ pub(super) fn read(bytes: &[u8]) -> Option<Value<'_>> {
 fn each_item(array: &[u8], take: &mut dyn FnMut(&Value<'_>)) {
     let mut rest = array.trim_ascii_start();
     while let [b'[' | b',', items @ ..] = rest {
-        let mut values = serde_json::Deserializer::from_slice(items).into_iter();
-        let read = match values.next() {
-            Some(Ok(item)) => Some((item, &items[values.byte_offset()..])),
-            _ => lenient::first(items),
-        };
-        let Some((item, after)) = read else { return };
+        let Some((item, after)) = first_item(items) else { return };
         take(&item);
         rest = after.trim_ascii_start();
+    }
+}
+
+/// The first of an array's items, and what follows it; `None` if it is cut off.
+pub(super) fn first_item(items: &[u8]) -> Option<(Value<'_>, &[u8])> {
+    let mut values = serde_json::Deserializer::from_slice(items).into_iter();
+    match values.next() {
+        Some(Ok(item)) => Some((item, &items[values.byte_offset()..])),
+        _ => lenient::first(items),
     }
 }
 
@@ -233,13 +237,8 @@ pub(crate) fn stated_cost(figures: &Value<'_>) -> Option<Money> {
 pub(crate) fn take_error(answer: &mut Answer, document: &Value<'_>) {
     if let Some(error) = error(document) {
         answer.error = Some(error);
-        answer.error_words = error_words(document);
+        answer.error_words = refusal::error_text(document);
     }
-}
-
-/// All text of the error in a document, or of a document that is an error; see [`refusal::error_text`].
-pub(crate) fn error_words(document: &Value<'_>) -> Option<String> {
-    refusal::error_text(&serde_json::Value::from(document))
 }
 
 /// The message of the error in a document, or all of the error as JSON if it has no message.

@@ -6,13 +6,12 @@
 use std::fmt::Write as _;
 
 use memchr::memmem;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 
 use super::answer::{Answer, Refused};
 use super::content::{leading_number, trailing_number};
-use super::lenient;
+use super::pruned::Value;
+use super::reader;
 use super::wording::{Counts, OVERFLOW, OVERFLOW_WITH_500, QUOTES, TEMPLATE, UNANSWERED};
 use crate::sse::Framer;
 
@@ -88,45 +87,52 @@ fn prompt_parts(error: &str) -> Option<u64> {
 
 /// The text of an error that is the whole answer.
 fn document_error(body: &[u8]) -> Option<String> {
-    error_text(&document(body)?)
-}
-
-/// Parses a document. What cannot be read in it is left out, so that half a character in a message hides nothing else.
-fn document(body: &[u8]) -> Option<Value> {
-    let read = serde_json::from_slice(body).ok();
-    read.or_else(|| lenient::document(body).as_ref().map(Value::from))
+    error_text(&reader::read(body)?)
 }
 
 /// The text of an error inside an answer with a good status, or at the beginning of one.
 fn opening_error(body: &[u8]) -> Option<String> {
-    let events = document(body).map_or_else(|| events(body), |document| vec![document]);
-    events.iter().filter(|event| is_error(event)).find_map(error_text)
+    let error_in = |event: &Value<'_>| if is_error(event) { error_text(event) } else { None };
+    if let Some(document) = reader::read(body) {
+        return error_in(&document);
+    }
+    if let Some(items) = items(body) {
+        return error_in(&reader::first_item(items)?.0);
+    }
+    let mut error = None;
+    each_event(body, |data| {
+        if error.is_none() {
+            error = reader::read(data).as_ref().and_then(error_in);
+        }
+    });
+    error
 }
 
 /// The document, or the first item if a server wraps it in a list.
-fn unwrapped(document: &Value) -> &Value {
-    document.as_array().and_then(|list| list.first()).unwrap_or(document)
+fn unwrapped<'v, 'd>(document: &'v Value<'d>) -> &'v Value<'d> {
+    document.items().first().unwrap_or(document)
 }
 
 /// The member that states an error.
-fn error_member(document: &Value) -> Option<&Value> {
+fn error_member<'v, 'd>(document: &'v Value<'d>) -> Option<&'v Value<'d>> {
     let error = document.get("error").or_else(|| document.get("response")?.get("error"));
     error.filter(|error| !error.is_null())
 }
 
 /// Whether a value declares itself to be an error; a message alone may be anything.
-fn is_error(document: &Value) -> bool {
+fn is_error(document: &Value<'_>) -> bool {
     let document = unwrapped(document);
-    let says = |key: &str| document.get(key).is_some_and(|value| value == "error");
+    let says = |key: &str| document.get(key).and_then(Value::as_str) == Some("error");
     error_member(document).is_some() || says("type") || says("object")
 }
 
-/// The text of an error in lower case: its message, code, type and figures, and those of an error that it passes on.
-pub(super) fn error_text(document: &Value) -> Option<String> {
+/// The text of the error in a document, or of a document that is an error, in lower case: its message, code, type and
+/// figures, and those of an error that it passes on.
+pub(super) fn error_text(document: &Value<'_>) -> Option<String> {
     let document = unwrapped(document);
     let error = error_member(document).or_else(|| {
         // Some servers put the message at the top level.
-        document.get("message").filter(|message| message.is_string()).map(|_| document)
+        document.get("message").filter(|message| message.as_str().is_some()).map(|_| document)
     })?;
     if let Some(message) = error.as_str() {
         return Some(own_words(message));
@@ -134,7 +140,7 @@ pub(super) fn error_text(document: &Value) -> Option<String> {
     let mut words = String::new();
     for key in ["message", "code", "type", "n_ctx", "n_prompt_tokens"] {
         match error.get(key) {
-            Some(Value::String(text)) => words.push_str(&own_words(text)),
+            Some(Value::Text(text)) => words.push_str(&own_words(text)),
             Some(Value::Number(number)) => drop(write!(words, "{key}={number}")),
             _ => continue,
         }
@@ -159,18 +165,6 @@ fn own_words(message: &str) -> String {
     words
 }
 
-/// The complete events at the beginning of a stream. A stream may also be written as one long list.
-fn events(body: &[u8]) -> Vec<Value> {
-    if let Some(items) = items(body) {
-        let first = first_item(items).and_then(Result::ok);
-        let read = || lenient::first(items).map(|(item, _)| Value::from(&item));
-        return first.or_else(read).into_iter().collect();
-    }
-    let mut events = Vec::new();
-    each_event(body, |data| events.extend(document(data)));
-    events
-}
-
 /// Calls `event` with the data of each event, including an incomplete last one.
 fn each_event(body: &[u8], mut event: impl FnMut(&[u8])) {
     let mut framer = Framer::default();
@@ -178,15 +172,9 @@ fn each_event(body: &[u8], mut event: impl FnMut(&[u8])) {
     framer.finish(&mut event);
 }
 
-/// The items of a stream that is one long list.
+/// The items of a stream that is written as one long list.
 fn items(body: &[u8]) -> Option<&[u8]> {
     body.trim_ascii_start().strip_prefix(b"[")
-}
-
-/// The first item of a list; `None` while it is incomplete, or if there is none.
-fn first_item<'b, T: Deserialize<'b>>(items: &'b [u8]) -> Option<Result<T, serde_json::Error>> {
-    let first = serde_json::Deserializer::from_slice(items).into_iter().next()?;
-    if first.as_ref().is_err_and(serde_json::Error::is_eof) { None } else { Some(first) }
 }
 
 /// Whether the beginning of a stream tells how it continues. It does once there is an event other than a greeting.
@@ -194,7 +182,8 @@ pub fn has_opened(body: &[u8]) -> bool {
     const GREETINGS: [&[u8]; 4] =
         [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];
     if let Some(items) = items(body) {
-        return first_item::<IgnoredAny>(items).is_some();
+        let first = serde_json::Deserializer::from_slice(items).into_iter::<IgnoredAny>().next();
+        return first.is_some_and(|first| !first.is_err_and(|error| error.is_eof()));
     }
     let whole_lines = memchr::memrchr2(b'\n', b'\r', body).map_or(&body[..0], |end| &body[..end]);
     let mut has_opened = false;

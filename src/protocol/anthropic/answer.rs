@@ -16,7 +16,7 @@ use crate::protocol::body::Object;
 use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
-use crate::protocol::{Answer, AnswerReader, Framing, Stop};
+use crate::protocol::{Answer, AnswerReader, Framing, Stop, refusal};
 use crate::usage::{Extra, Geo, Own, Partial, Reasoning, Speed, Tier, Tokens};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
@@ -113,7 +113,7 @@ impl AnswerVisitor for Messages {
             Some("message_stop") => self.answer.complete = true,
             Some("error") => {
                 self.answer.error = text(event, &["error", "message"]);
-                self.answer.error_words = reader::error_words(event);
+                self.answer.error_words = refusal::error_text(event);
             }
             _ => {}
         }
@@ -122,7 +122,7 @@ impl AnswerVisitor for Messages {
     fn document(&mut self, document: &Value<'_>) {
         if let Some(error) = text(document, &["error", "message"]) {
             self.answer.error = Some(error);
-            self.answer.error_words = reader::error_words(document);
+            self.answer.error_words = refusal::error_text(document);
             return;
         }
         self.message(document);

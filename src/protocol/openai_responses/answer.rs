@@ -11,7 +11,7 @@ use memchr::memmem;
 use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
-use crate::protocol::{Answer, AnswerReader, Framing, openai};
+use crate::protocol::{Answer, AnswerReader, Framing, openai, refusal};
 use crate::usage::{Charge, Own, Partial, Reasoning, Tier};
 
 /// The events that end a stream, without the `"response.` that they begin with.
@@ -95,7 +95,7 @@ impl AnswerVisitor for Responses {
             Some(response) => self.response(response),
             None if text(event, &["type"]).as_deref() == Some("error") => {
                 self.answer.error = reader::error(event).or_else(|| text(event, &["message"]));
-                self.answer.error_words = reader::error_words(event);
+                self.answer.error_words = refusal::error_text(event);
             }
             None => {}
         }
