@@ -2,13 +2,12 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::marked::{is_mark, marks_in, own_mark, ttl};
+use super::marked::{hold, is_mark, marks_in};
 use super::prompt::{Block, Layout, Share};
 use super::weight;
 use crate::conversation::{BlockKey, Conversation, Hold, MEDIA, Part, PartData, PartId, PartKind, Role};
 use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
-use crate::usage::cache_model::Ttl;
 
 /// A block before or after the messages.
 pub(super) fn frame_block(bytes: &[u8], value: Value, share: Share, layout: &Layout) -> Block {
@@ -67,20 +66,7 @@ pub(super) fn part_key(
     };
     let weight =
         if is_text { content.weight } else { bytes.saturating_sub(uncounted).min(u32::MAX as usize) as u32 };
-    BlockKey { key: content.key(), weight, mark: mark.map(hold) }
-}
-
-/// The lifetime that a mark asks for.
-fn hold(ttl: Ttl) -> Hold {
-    match ttl {
-        Ttl::FiveMinutes => Hold::Short,
-        Ttl::OneHour => Hold::Long,
-    }
-}
-
-/// The cache mark of a message itself. It counts as a mark on the message's last part.
-pub(super) fn message_mark(raw: &[u8], layout: &Layout) -> Option<Hold> {
-    own_mark(raw, layout.marks).map(hold)
+    BlockKey { key: content.key(), weight, mark }
 }
 
 /// Bytes of a result that the model does not read as text, such as encoded media. Cache marks do not count among them,
@@ -151,17 +137,12 @@ pub(super) fn part_block(
         (_, Role::Tool) => Share::Results,
     };
     let span = conversation.absolute(id.message, part.span);
-    let ttl = |hold| match hold {
-        Hold::Short => Ttl::FiveMinutes,
-        Hold::Long => Ttl::OneHour,
-    };
-    let mark = known.mark.map(ttl);
-    let BlockKey { key, weight, .. } = *known;
+    let BlockKey { key, weight, mark } = *known;
     Block { key, bytes, weight, counted: None, span, mark, part: Some(id), share }
 }
 
 /// Adds a text: its literal, and the other members of its block if there are any. Returns the block's cache mark too.
-fn add_text(mut content: Content, raw: &[u8], literal: Span, layout: &Layout) -> (Content, Option<Ttl>) {
+fn add_text(mut content: Content, raw: &[u8], literal: Span, layout: &Layout) -> (Content, Option<Hold>) {
     content.add(literal.of(raw));
     let mark = add_around(raw, literal, &["type", "text"], layout, &mut content);
     (content, mark)
@@ -174,7 +155,7 @@ fn result_content(
     id: PartId,
     part: &Part,
     layout: &Layout,
-) -> (Content, Option<Ttl>) {
+) -> (Content, Option<Hold>) {
     let raw = conversation.bytes_of(id.message, part.span);
     let ([leaf], list) = (part.leaves(), part.slots()) else {
         return add_unmarked(new(b"R"), raw, layout.marks);
@@ -194,7 +175,7 @@ fn result_content(
 }
 
 /// Adds the members of a block without those in `skip`, the bytes of `hole` and the cache mark. Returns the mark.
-fn add_around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &mut Content) -> Option<Ttl> {
+fn add_around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &mut Content) -> Option<Hold> {
     let (head, tail) = (raw.get(..hole.start as usize)?, raw.get(hole.end as usize..)?);
     let rest = [head, b"\"\"", tail].concat();
     let members = scan::document(&rest).and_then(|root| scan::members_unchecked(&rest, root.span));
@@ -202,7 +183,7 @@ fn add_around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &
     for member in members.unwrap_or_default() {
         let name = member.name(&rest);
         if is_mark(name, layout.marks) {
-            mark = mark.or_else(|| ttl(&rest, member.value));
+            mark = mark.or_else(|| hold(&rest, member.value));
         } else if !skip.iter().any(|skip| skip.as_bytes() == name) {
             content.add(member.span().of(&rest));
         }
@@ -211,7 +192,7 @@ fn add_around(raw: &[u8], hole: Span, skip: &[&str], layout: &Layout, content: &
 }
 
 /// Adds a value without its cache marks. Returns the lifetime of the first mark too.
-fn add_unmarked(mut content: Content, raw: &[u8], marks: &[&str]) -> (Content, Option<Ttl>) {
+fn add_unmarked(mut content: Content, raw: &[u8], marks: &[&str]) -> (Content, Option<Hold>) {
     let (spans, first) = marks_in(raw, marks);
     let mut from = 0;
     for span in spans {

@@ -2,14 +2,14 @@
 
 use memchr::memmem;
 
+use crate::conversation::Hold;
 use crate::json::container::{self, Patch};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
-use crate::usage::cache_model::Ttl;
 
 /// The spans of the marks of a block and of the blocks in its content, each with the comma that goes with it, in order;
 /// and the lifetime of the first. `marks` are the names of the members that are marks.
-pub(super) fn marks_in(raw: &[u8], marks: &[&str]) -> (Vec<Span>, Option<Ttl>) {
+pub(super) fn marks_in(raw: &[u8], marks: &[&str]) -> (Vec<Span>, Option<Hold>) {
     let mut found = Found { raw, marks, spans: Vec::new(), first: None };
     if marks.iter().any(|name| memmem::find(raw, name.as_bytes()).is_some())
         && let Ok(root) = scan::document(raw)
@@ -25,7 +25,7 @@ struct Found<'a> {
     raw: &'a [u8],
     marks: &'a [&'a str],
     spans: Vec<Span>,
-    first: Option<Ttl>,
+    first: Option<Hold>,
 }
 
 impl Found<'_> {
@@ -37,7 +37,7 @@ impl Found<'_> {
             let key = member.name(self.raw);
             if is_mark(key, self.marks) {
                 drop.push(at);
-                self.first = self.first.or_else(|| ttl(self.raw, member.value));
+                self.first = self.first.or_else(|| hold(self.raw, member.value));
             } else if key == b"content" && member.value.kind == Kind::Array {
                 for item in scan::items(self.raw, member.value.span).unwrap_or_default() {
                     self.search(item);
@@ -51,10 +51,10 @@ impl Found<'_> {
 }
 
 /// The lifetime of an object's own mark. Marks of objects within it do not count.
-pub(super) fn own_mark(raw: &[u8], marks: &[&str]) -> Option<Ttl> {
+pub(super) fn own_mark(raw: &[u8], marks: &[&str]) -> Option<Hold> {
     let members = scan::members_unchecked(raw, scan::document(raw).ok()?.span).ok()?;
     let mut own = members.iter().filter(|member| is_mark(member.name(raw), marks));
-    own.find_map(|member| ttl(raw, member.value))
+    own.find_map(|member| hold(raw, member.value))
 }
 
 /// Whether a member of this name is a mark.
@@ -63,10 +63,10 @@ pub(super) fn is_mark(name: &[u8], marks: &[&str]) -> bool {
 }
 
 /// The lifetime that a mark asks for; `None` if the mark is `null`.
-pub(super) fn ttl(bytes: &[u8], mark: Value) -> Option<Ttl> {
+pub(super) fn hold(bytes: &[u8], mark: Value) -> Option<Hold> {
     let members = scan::members_unchecked(bytes, mark.span).ok()?;
     let stated = scan::get(bytes, &members, "ttl").and_then(|ttl| string::decode(ttl.span.of(bytes)));
-    Some(if stated.as_deref() == Some("1h") { Ttl::OneHour } else { Ttl::FiveMinutes })
+    Some(if stated.as_deref() == Some("1h") { Hold::Long } else { Hold::Short })
 }
 
 #[cfg(test)]

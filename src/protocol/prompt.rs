@@ -11,10 +11,10 @@ use memchr::memmem;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Protocol;
-use super::blocks::{frame_block, message_mark, part_block, part_key};
-use super::marked::ttl;
+use super::blocks::{frame_block, part_block, part_key};
+use super::marked::{hold, own_mark};
 use super::prelude::{self, Bind, Bound};
-use crate::conversation::{BlockKey, Conversation, PartId, Role};
+use crate::conversation::{BlockKey, Conversation, Hold, PartId, Role};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, string};
 use crate::usage::cache_model::{self, PromptShape, Ttl};
@@ -24,8 +24,8 @@ use crate::usage::cache_model::{self, PromptShape, Ttl};
 pub struct Prompt {
     /// The blocks: tools and instructions, then the messages, then late instructions.
     pub blocks: Vec<Block>,
-    /// The time to live of the mark that the provider itself puts on the last block, if it does.
-    pub automatic: Option<Ttl>,
+    /// The mark that the provider itself puts on the last block, if it does.
+    pub automatic: Option<Hold>,
     /// What cache entries depend on besides the text before them.
     pub bound: Bound,
     /// A hash of the names of what the provider holds and reads before the blocks, if the request names any.
@@ -52,7 +52,7 @@ pub struct Block {
     /// Its place in the body.
     pub span: Span,
     /// The cache mark on it.
-    pub mark: Option<Ttl>,
+    pub mark: Option<Hold>,
     /// The part that it is, if it is in a message.
     pub part: Option<PartId>,
     /// What it belongs to.
@@ -161,7 +161,7 @@ impl Prompt {
         let mut sized = |block: &Block| cache_model::Block {
             key: block.key,
             tokens: block.tokens(scale),
-            mark: block.mark,
+            mark: block.mark.map(ttl),
             bound: match (block.part, block.share) {
                 (Some(_), _) => std::mem::take(&mut messages),
                 (None, Share::System) => std::mem::take(&mut system),
@@ -170,7 +170,7 @@ impl Prompt {
         };
         PromptShape {
             blocks: kept.iter().map(&mut sized).collect(),
-            automatic: self.automatic,
+            automatic: self.automatic.map(ttl),
             late: late.iter().map(sized).collect(),
         }
     }
@@ -269,6 +269,14 @@ impl Prompt {
     }
 }
 
+/// How long the cache model keeps what such a mark is on.
+const fn ttl(hold: Hold) -> Ttl {
+    match hold {
+        Hold::Short => Ttl::FiveMinutes,
+        Hold::Long => Ttl::OneHour,
+    }
+}
+
 /// The beginning of a block in Claude Code's instructions that the provider removes before it reads the prompt.
 static BILLING_HEADER: LazyLock<memmem::Finder<'static>> =
     LazyLock::new(|| memmem::Finder::new(b"x-anthropic-billing-header:"));
@@ -356,7 +364,7 @@ pub(super) fn keys_of<'c>(conversation: &'c Conversation, at: usize, layout: &La
         let mut keys: Vec<BlockKey> = conversation.parts_of(at).map(key).collect();
         // A mark on a message counts as one on its last part.
         if let Some(last) = keys.last_mut().filter(|last| index.is_marked && last.mark.is_none()) {
-            last.mark = message_mark(conversation.messages[at].span.of(&conversation.body), layout);
+            last.mark = own_mark(conversation.messages[at].span.of(&conversation.body), layout.marks);
         }
         keys.into()
     })
@@ -378,7 +386,7 @@ pub(super) fn is_billing_header(body: &[u8], block: &Block) -> bool {
 /// The prompt without its messages and without what follows them.
 pub(super) fn frame(conversation: &Conversation, layout: &Layout) -> Prompt {
     let (body, members) = (&*conversation.body, &*conversation.members);
-    let automatic = layout.marks.iter().find_map(|name| ttl(body, scan::get(body, members, name)?));
+    let automatic = layout.marks.iter().find_map(|name| hold(body, scan::get(body, members, name)?));
     Prompt { blocks: around_messages(conversation, layout, false), automatic, ..Prompt::default() }
 }
 
@@ -436,7 +444,7 @@ mod tests {
     /// Where marks stand on messages as well, that is one of the last part.
     #[test]
     fn a_mark_on_a_message_is_on_its_last_part() {
-        use crate::usage::cache_model::Ttl::{FiveMinutes, OneHour};
+        use crate::conversation::Hold::{Long, Short};
         const SHORT: &str = r#""cache_control":{"type":"ephemeral"}"#;
         const LONG: &str = r#""cache_control":{"type":"ephemeral","ttl":"1h"}"#;
         let protocol = protocol::named("openai-chat").unwrap();
@@ -445,23 +453,20 @@ mod tests {
         };
         for (message, expected) in [
             (r#"{"role":"user","content":"the cache_control"}"#.to_owned(), vec![None]),
-            (format!(r#"{{"role":"user","content":"a",{SHORT}}}"#), vec![Some(FiveMinutes)]),
-            (format!(r#"{{{LONG},"role":"system","content":"a"}}"#), vec![Some(OneHour)]),
-            (format!(r#"{{"role":"user",{SHORT},"content":{}}}"#, texts("")), vec![None, Some(FiveMinutes)]),
+            (format!(r#"{{"role":"user","content":"a",{SHORT}}}"#), vec![Some(Short)]),
+            (format!(r#"{{{LONG},"role":"system","content":"a"}}"#), vec![Some(Long)]),
+            (format!(r#"{{"role":"user",{SHORT},"content":{}}}"#, texts("")), vec![None, Some(Short)]),
             (
                 format!(r#"{{"role":"user","content":{}}}"#, texts(&format!(",{LONG}"))),
-                vec![Some(OneHour), None],
+                vec![Some(Long), None],
             ),
             (r#"{"role":"user","content":"a","cache_control":null}"#.to_owned(), vec![None]),
-            (
-                format!(r#"{{"role":"tool","tool_call_id":"c","content":"a",{SHORT}}}"#),
-                vec![Some(FiveMinutes)],
-            ),
+            (format!(r#"{{"role":"tool","tool_call_id":"c","content":"a",{SHORT}}}"#), vec![Some(Short)]),
             (
                 format!(
                     r#"{{"role":"assistant",{SHORT},"content":"a","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}}"#
                 ),
-                vec![None, Some(FiveMinutes)],
+                vec![None, Some(Short)],
             ),
         ] {
             let body = Bytes::from(format!(r#"{{"model":"m","messages":[{message}]}}"#));
