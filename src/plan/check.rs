@@ -11,9 +11,10 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::conversation::{Conversation, Hold, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Hold, Message, Part, PartId, PartKind, Role};
 
 use super::marks::{check_mark, check_marked_texts, check_marks, check_split};
+use super::model::{Placed, arranged};
 use super::{LeafEdit, Op, Plan};
 
 /// Why a plan is refused.
@@ -76,7 +77,7 @@ pub fn check(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
     if moves {
         check_pairs(conversation, plan, &dropped)?;
         check_reasoning(conversation, plan, &dropped)?;
-        check_order(conversation, plan, &dropped)?;
+        check_order(conversation, plan)?;
     }
     Ok(())
 }
@@ -211,7 +212,7 @@ fn dropped(conversation: &Conversation, plan: &Plan) -> Result<Vec<bool>, Refusa
         }
         range.fill(true);
     }
-    let user = |message: &crate::conversation::Message| message.index.starts_turn();
+    let user = |message: &Message| message.index.starts_turn();
     let ends = [conversation.messages.iter().position(user), conversation.messages.iter().rposition(user)];
     if ends.into_iter().flatten().any(|message| dropped[message])
         || dropped[conversation.tail()..].contains(&true)
@@ -433,31 +434,21 @@ impl<'c> Calls<'c> {
 
 /// Where the order of messages changes, it must be one that every provider accepts: the user comes first, an inserted
 /// answer is not last, only the user follows an answer, and only an answer or more instructions follow instructions.
-fn check_order(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
-    let count = conversation.messages.len();
-    let mut inserted: Vec<Vec<Role>> = vec![Vec::new(); count + 1];
-    for op in &plan.ops {
-        if let Op::Insert { before, role, .. } = op {
-            inserted[*before].push(*role);
-        }
-    }
-    let mut order: Vec<(Option<usize>, Role)> = Vec::new();
-    for (at, roles) in inserted.into_iter().enumerate() {
-        order.extend(roles.into_iter().map(|role| (None, role)));
-        if at < count && !dropped[at] {
-            order.push((Some(at), conversation.messages[at].index.role));
-        }
-    }
-    let starts_well = order.first().is_none_or(|(at, role)| *at == Some(0) || *role == Role::User);
-    let ends_well = order.last().is_none_or(|(at, role)| at.is_some() || *role != Role::Assistant);
-    let follows_well = |pair: &[(Option<usize>, Role)]| {
-        let is_unchanged = matches!((pair[0].0, pair[1].0), (Some(one), Some(next)) if next == one + 1);
-        is_unchanged
-            || match (pair[0].1, pair[1].1) {
-                (Role::Assistant, next) => next == Role::User,
-                (Role::System, next) => matches!(next, Role::Assistant | Role::System),
-                _ => true,
-            }
+fn check_order(conversation: &Conversation, plan: &Plan) -> Result<(), Refusal> {
+    let order = arranged(conversation.messages.len(), plan);
+    let role = |placed: &Placed<'_>| match placed {
+        Placed::Original(at) => conversation.messages[*at].index.role,
+        Placed::Inserted(role, _) => *role,
+    };
+    let starts_well =
+        order.first().is_none_or(|first| matches!(first, Placed::Original(0)) || role(first) == Role::User);
+    let ends_well =
+        order.last().is_none_or(|last| matches!(last, Placed::Original(_)) || role(last) != Role::Assistant);
+    let follows_well = |pair: &[Placed<'_>]| match (role(&pair[0]), role(&pair[1])) {
+        _ if matches!(*pair, [Placed::Original(one), Placed::Original(next)] if next == one + 1) => true,
+        (Role::Assistant, next) => next == Role::User,
+        (Role::System, next) => matches!(next, Role::Assistant | Role::System),
+        _ => true,
     };
     if starts_well && ends_well && order.windows(2).all(follows_well) { Ok(()) } else { Err(Refusal::Order) }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::conversation::{Conversation, Hold, Message, Part, PartId, PartKind, Role};
+use crate::conversation::{Conversation, Hold, Part, PartId, PartKind, Role};
 use crate::json;
 
 use super::{LeafEdit, Op, Plan};
@@ -41,38 +41,72 @@ pub fn verify(before: &Conversation, plan: &Plan, after: &Conversation) -> Resul
     if !same_fields || !same_frame(before, plan, after) {
         return Err(Mismatch::Frame);
     }
-    if !same_marks(before, plan, after) {
+    let arranged = arranged(before.messages.len(), plan);
+    if !same_marks(before, plan, after, &arranged) {
         return Err(Mismatch::Marks);
     }
-    let expected = expected(before, plan);
-    if expected.len() != after.messages.len() {
+    if arranged.len() != after.messages.len() {
         return Err(Mismatch::Count);
     }
-    for (at, (expected, message)) in expected.iter().zip(&after.messages).enumerate() {
-        match expected {
-            Expected::Same(original) => {
-                if before.body[original.span.range()] != after.body[message.span.range()] {
-                    return Err(Mismatch::Changed(at));
+    let edits = edits(plan);
+    for (at, (placed, message)) in arranged.iter().zip(&after.messages).enumerate() {
+        let is_as_planned = match placed {
+            Placed::Original(original) => match edits.get(original) {
+                Some(edits) => is_edited(before, *original, edits, after, at),
+                None => {
+                    let was = before.messages[*original].span;
+                    if before.body[was.range()] != after.body[message.span.range()] {
+                        return Err(Mismatch::Changed(at));
+                    }
+                    true
                 }
+            },
+            Placed::Inserted(role, text) => {
+                message.index.role == *role
+                    && message.index.parts.len() == 1
+                    && after.text(PartId { message: at as u32, part: 0 }, 0).as_deref() == Some(*text)
             }
-            Expected::Edited(original, edits) => {
-                if !is_edited(before, *original, edits, after, at) {
-                    return Err(Mismatch::Wrong(at));
-                }
-            }
-            Expected::Inserted(role, text) => {
-                let parts = &message.index.parts;
-                let id = PartId { message: at as u32, part: 0 };
-                if message.index.role != *role
-                    || parts.len() != 1
-                    || after.text(id, 0).as_deref() != Some(*text)
-                {
-                    return Err(Mismatch::Wrong(at));
-                }
-            }
+        };
+        if !is_as_planned {
+            return Err(Mismatch::Wrong(at));
         }
     }
     Ok(())
+}
+
+/// A message of the request that a plan results in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Placed<'p> {
+    /// This message of the original.
+    Original(usize),
+    /// A new message with this text.
+    Inserted(Role, &'p str),
+}
+
+/// The messages that a plan for a request of `count` messages results in, in order.
+pub(super) fn arranged(count: usize, plan: &Plan) -> Vec<Placed<'_>> {
+    let (mut dropped, mut inserted) = (vec![false; count], vec![Vec::new(); count + 1]);
+    for op in &plan.ops {
+        match op {
+            Op::Drop { first, end } => {
+                if let Some(range) = dropped.get_mut(*first..*end) {
+                    range.fill(true);
+                }
+            }
+            Op::Insert { before, role, text } => {
+                if let Some(place) = inserted.get_mut(*before) {
+                    place.push(Placed::Inserted(*role, text));
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut out = Vec::with_capacity(count);
+    for (at, inserted) in inserted.into_iter().enumerate() {
+        out.extend(inserted);
+        out.extend((dropped.get(at) == Some(&false)).then_some(Placed::Original(at)));
+    }
+    out
 }
 
 /// What a plan changes in one message.
@@ -84,14 +118,27 @@ struct MessageEdits<'a> {
     appended: BTreeMap<(u32, u32), &'a str>,
 }
 
-/// A message of the edited request, as the plan says.
-enum Expected<'a> {
-    /// This message of the original, unchanged.
-    Same(&'a Message),
-    /// The message with this index in the original, edited.
-    Edited(usize, MessageEdits<'a>),
-    /// A new message with this text.
-    Inserted(Role, &'a str),
+/// What a plan changes in messages, by their index in the original.
+fn edits(plan: &Plan) -> BTreeMap<usize, MessageEdits<'_>> {
+    let mut edits: BTreeMap<usize, MessageEdits<'_>> = BTreeMap::new();
+    for op in &plan.ops {
+        match op {
+            Op::Text { part, leaves } => {
+                edits.entry(part.message as usize).or_default().parts.insert(part.part, Some(leaves));
+            }
+            Op::Omit { part } => {
+                edits.entry(part.message as usize).or_default().parts.insert(part.part, None);
+            }
+            Op::Mark { part, .. } => {
+                edits.entry(part.message as usize).or_default();
+            }
+            Op::Append { part, leaf, text } => {
+                edits.entry(part.message as usize).or_default().appended.insert((part.part, *leaf), text);
+            }
+            Op::Split { .. } | Op::MarkFrame { .. } | Op::Drop { .. } | Op::Insert { .. } => {}
+        }
+    }
+    edits
 }
 
 /// A part of one of the two requests that are compared.
@@ -107,51 +154,6 @@ impl<'a> Side<'a> {
     fn text(self, leaf: usize) -> Option<Cow<'a, str>> {
         self.conversation.text(self.id, leaf)
     }
-}
-
-/// The messages that the plan results in, in order.
-fn expected<'a>(before: &'a Conversation, plan: &'a Plan) -> Vec<Expected<'a>> {
-    let mut edits: BTreeMap<usize, MessageEdits<'_>> = BTreeMap::new();
-    let mut dropped = vec![false; before.messages.len()];
-    let mut inserts: Vec<Vec<(Role, &str)>> = vec![Vec::new(); before.messages.len() + 1];
-    for op in &plan.ops {
-        match op {
-            Op::Text { part, leaves } => {
-                edits.entry(part.message as usize).or_default().parts.insert(part.part, Some(leaves));
-            }
-            Op::Omit { part } => {
-                edits.entry(part.message as usize).or_default().parts.insert(part.part, None);
-            }
-            Op::Split { .. } | Op::MarkFrame { .. } => {}
-            Op::Mark { part, .. } => {
-                edits.entry(part.message as usize).or_default();
-            }
-            Op::Append { part, leaf, text } => {
-                edits.entry(part.message as usize).or_default().appended.insert((part.part, *leaf), text);
-            }
-            Op::Drop { first, end } => {
-                if let Some(range) = dropped.get_mut(*first..*end) {
-                    range.fill(true);
-                }
-            }
-            Op::Insert { before, role, text } => {
-                if let Some(place) = inserts.get_mut(*before) {
-                    place.push((*role, text));
-                }
-            }
-        }
-    }
-    let mut out = Vec::with_capacity(before.messages.len());
-    for (at, place) in inserts.into_iter().enumerate() {
-        out.extend(place.into_iter().map(|(role, text)| Expected::Inserted(role, text)));
-        if let Some(message) = before.messages.get(at).filter(|_| !dropped[at]) {
-            out.push(match edits.remove(&at) {
-                Some(edits) => Expected::Edited(at, edits),
-                None => Expected::Same(message),
-            });
-        }
-    }
-    out
 }
 
 /// Whether message `at` of `after` is message `original` of `before` with these edits.
@@ -180,7 +182,7 @@ fn is_edited(
 }
 
 /// Whether the marks in `after` are the planned ones and those of the original on parts that stay.
-fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool {
+fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation, arranged: &[Placed<'_>]) -> bool {
     let (Some(old), Some(new)) = (&before.marks, &after.marks) else {
         return before.marks.is_none() && after.marks.is_none();
     };
@@ -193,7 +195,7 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
         .iter()
         .filter_map(|op| if let Op::Omit { part } = op { Some(*part) } else { None })
         .collect();
-    let places = places(before, plan);
+    let places = places(before.messages.len(), arranged);
     let moved = |(id, hold): (PartId, Hold)| {
         let message = places.get(id.message as usize).copied().flatten()?;
         let before = omitted.iter().filter(|gone| gone.message == id.message && **gone < id).count() as u32;
@@ -216,30 +218,15 @@ fn same_marks(before: &Conversation, plan: &Plan, after: &Conversation) -> bool 
     old.frame + plan.ops.iter().filter(is_framed).count() == new.frame && expected == found
 }
 
-/// The index in the edited request of each original message; `None` if the message is dropped.
-fn places(before: &Conversation, plan: &Plan) -> Vec<Option<u32>> {
-    let count = before.messages.len();
-    let (mut dropped, mut inserted) = (vec![false; count], vec![0_u32; count + 1]);
-    for op in &plan.ops {
-        match op {
-            Op::Drop { first, end } => {
-                dropped.get_mut(*first..*end).into_iter().for_each(|range| range.fill(true));
-            }
-            Op::Insert { before, .. } => {
-                inserted.get_mut(*before).into_iter().for_each(|inserted| *inserted += 1);
-            }
-            _ => {}
+/// The index in the edited request of each of `count` original messages; `None` if the message is dropped.
+fn places(count: usize, arranged: &[Placed<'_>]) -> Vec<Option<u32>> {
+    let mut places = vec![None; count];
+    for (at, placed) in arranged.iter().enumerate() {
+        if let Placed::Original(original) = placed {
+            places[*original] = Some(at as u32);
         }
     }
-    let mut next = 0;
-    let place = |(dropped, inserted): (bool, u32)| {
-        next += inserted;
-        (!dropped).then(|| {
-            next += 1;
-            next - 1
-        })
-    };
-    dropped.into_iter().zip(inserted).map(place).collect()
+    places
 }
 
 /// The parts that lose a block with a mark.
