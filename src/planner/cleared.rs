@@ -2,7 +2,7 @@
 
 use crate::conversation::{Conversation, MEDIA, Part, PartId};
 use crate::json::string;
-use crate::shape::Leaf;
+use crate::plan::LeafEdit;
 use crate::strategy::clear;
 
 use super::Recall;
@@ -66,10 +66,9 @@ pub(super) fn decide(
         recall: recall.as_deref(),
     });
     let (at, placeholder_len) = (place(part)?, placeholder.len());
-    let mut shaped: Vec<Leaf> = texts.iter().map(|_| Leaf::Remove).collect();
-    shaped.extend(part.media().iter().map(|_| Leaf::Remove));
-    *shaped.get_mut(at)? = Leaf::Replace(placeholder);
-    let leaves = super::newborn::leaf_edits(shaped, part, &texts);
+    let mut leaves = vec![Some(LeafEdit::Remove); texts.len() + part.media().len()];
+    *leaves.get_mut(at)? = Some(LeafEdit::Replace(placeholder.into()));
+    let leaves = super::newborn::leaf_edits(leaves, part, &texts);
     let in_media = if at < texts.len() { 0 } else { placeholder_len };
     let after = super::newborn::sent_len(&leaves, &texts) + in_media;
     if after as u64 >= sent.unwrap_or(u64::MAX).min(text_len as u64) + media as u64 {

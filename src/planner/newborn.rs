@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::conversation::{Conversation, Digest, Part, PartId};
 use crate::plan::LeafEdit;
-use crate::shape::{self, GONE, Leaf, Rule, Rules, Settings, Shaped, Subject};
+use crate::shape::{self, GONE, Rule, Rules, Settings, Shaped, Subject};
 
 use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::read_back::is_read_back;
@@ -73,17 +73,17 @@ fn decision_of(
 ) -> Option<Decision> {
     let leaves = leaf_edits(shaped.leaves, part, texts);
     // Replacements of short texts may be longer than the texts.
-    let bytes_after = sent_len(&leaves, texts);
-    if leaves.is_empty() || bytes_after >= shaped.bytes_before {
+    let (bytes_before, bytes_after) = (total_len(texts), sent_len(&leaves, texts));
+    if leaves.is_empty() || bytes_after >= bytes_before {
         return None;
     }
     Some(Decision {
         cause: Cause::Shaped(shaped.rules),
         content,
         key: PartKey::of(part.call_id(), content),
-        bytes_before: shaped.bytes_before as u64,
+        bytes_before: bytes_before as u64,
         bytes_after: bytes_after as u64,
-        output: shaped.lossy.then_some(output),
+        output: shaped.rules.cite_full_text().then_some(output),
         leaves,
     })
 }
@@ -102,37 +102,33 @@ fn pointer_to(earlier: &Earlier<'_>, subject: &Subject<'_>, settings: &Settings)
     if exempt || before < settings.repeat_min_bytes || pointer.len() >= before || subject.members {
         return None;
     }
-    let after = pointer.len();
-    let mut leaves = vec![Leaf::Replace(pointer)];
-    leaves.resize_with(subject.leaves.len(), || Leaf::Remove);
-    Some(Shaped {
-        leaves,
-        rules: Rules::from(Rule::Repeat),
-        bytes_before: before,
-        bytes_after: after,
-        lossy: true,
-    })
+    let mut leaves = vec![Some(LeafEdit::Replace(pointer.into()))];
+    leaves.resize(subject.leaves.len(), Some(LeafEdit::Remove));
+    Some(Shaped { leaves, rules: Rules::from(Rule::Repeat) })
 }
 
 /// The edits that carry out `leaves`, given for a result's texts or for its texts and media. A text that cannot be
 /// removed together with its block, or whose block the client has marked, is replaced by [`GONE`] if it is longer.
-pub(super) fn leaf_edits(leaves: Vec<Leaf>, part: &Part, texts: &[Cow<'_, str>]) -> Vec<(u32, LeafEdit)> {
+pub(super) fn leaf_edits(
+    leaves: Vec<Option<LeafEdit>>,
+    part: &Part,
+    texts: &[Cow<'_, str>],
+) -> Vec<(u32, LeafEdit)> {
     let removed = |at: usize| match part.block(at)?.0 {
         leaf if leaf.slot.is_some() && !leaf.is_marked => Some(LeafEdit::Remove),
         _ => (texts.get(at)?.len() > GONE.len()).then(|| LeafEdit::Replace(GONE.into())),
     };
     let stays = |at: usize| part.leaves().get(at).is_some_and(|leaf| leaf.stays_blank);
     let leaves = leaves.into_iter().enumerate().filter(|(at, _)| !stays(*at));
-    let edits = leaves.filter_map(|(at, leaf)| match leaf {
-        Leaf::Keep => None,
-        Leaf::Replace(text) => Some((at as u32, LeafEdit::Replace(text.into()))),
-        Leaf::Remove => Some((at as u32, removed(at)?)),
+    let edits = leaves.filter_map(|(at, leaf)| match leaf? {
+        LeafEdit::Remove => Some((at as u32, removed(at)?)),
+        replaced @ LeafEdit::Replace(_) => Some((at as u32, replaced)),
     });
     edits.collect()
 }
 
 /// Bytes of the texts as they came.
-fn total_len(texts: &[Cow<'_, str>]) -> usize {
+pub(super) fn total_len(texts: &[Cow<'_, str>]) -> usize {
     texts.iter().map(|text| text.len()).sum()
 }
 

@@ -103,7 +103,7 @@ impl Before<'_> {
             cause: Cause::Shaped(Rule::Truncate.into()),
             content,
             key: PartKey::of(part.call_id(), content),
-            bytes_before: shaped.bytes_before as u64,
+            bytes_before: super::newborn::total_len(&texts) as u64,
             bytes_after: super::newborn::sent_len(&leaves, &texts) as u64,
             output: Some(output),
             leaves,

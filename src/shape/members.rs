@@ -4,9 +4,9 @@
 
 use std::borrow::Cow;
 
-use super::Leaf;
 use super::cut::Size;
 use super::truncate::Truncation;
+use crate::plan::LeafEdit;
 
 /// Replaces a text that cannot be removed.
 pub const GONE: &str = "…";
@@ -15,10 +15,10 @@ pub const GONE: &str = "…";
 const MAX_SHORT: Size = Size { lines: 16, bytes: 1 << 10 };
 
 /// [`Truncation::apply`] for members.
-pub(super) fn apply(truncation: Truncation<'_>, texts: &[Cow<'_, str>]) -> Option<Vec<Leaf>> {
+pub(super) fn apply(truncation: Truncation<'_>, texts: &[Cow<'_, str>]) -> Option<Vec<Option<LeafEdit>>> {
     let Divided { long, is_short, truncation } = divide(truncation, texts);
     let mut cut = truncation.apply(&long)?.into_iter();
-    let leaf = |is_short: bool| if is_short { Leaf::Keep } else { cut.next().unwrap_or(Leaf::Keep) };
+    let leaf = |is_short: bool| if is_short { None } else { cut.next().flatten() };
     Some(is_short.into_iter().map(leaf).collect())
 }
 

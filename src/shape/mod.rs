@@ -24,6 +24,8 @@ mod view;
 
 use std::borrow::Cow;
 
+use crate::plan::LeafEdit;
+
 pub use members::GONE;
 pub use repeat::{pointer, points_to};
 pub use rules::{Rule, Rules};
@@ -53,30 +55,14 @@ pub struct Subject<'a> {
     pub recall: &'a str,
 }
 
-/// What becomes of one text of a result.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Leaf {
-    /// It stays as it is.
-    Keep,
-    /// It is replaced by this text, which is never blank.
-    Replace(String),
-    /// It is removed together with its block. Another text of the same result says so.
-    Remove,
-}
-
 /// A shortened result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shaped {
-    /// One for each text of the subject.
-    pub leaves: Vec<Leaf>,
+    /// What becomes of each text of the subject; `None`: it stays as it is. What replaces a text is never blank. If a
+    /// text is removed, another one of the same result says so.
+    pub leaves: Vec<Option<LeafEdit>>,
     /// The shapers that were applied.
     pub rules: Rules,
-    /// Bytes of all texts before.
-    pub bytes_before: usize,
-    /// Bytes of all texts after.
-    pub bytes_after: usize,
-    /// Whether `recall` is cited: the full text must be saved before this is sent.
-    pub lossy: bool,
 }
 
 /// The fewest bytes that a result must shrink by. A smaller gain is not worth storing a decision, nor hiding what is
@@ -137,14 +123,14 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     let leaves = leaves(texts, cut);
     // The output may come back, and must then be left alone. If the user's own marker cannot be recognised again, it is
     // used only if the other shapers do not change the text that contains it.
-    let is_settled = |leaf: &Leaf| match leaf {
-        Leaf::Replace(text) => condense(text, settings, subject.recall).is_none(),
-        Leaf::Keep | Leaf::Remove => true,
+    let is_settled = |leaf: &Option<LeafEdit>| match leaf {
+        Some(LeafEdit::Replace(text)) => condense(text, settings, subject.recall).is_none(),
+        Some(LeafEdit::Remove) | None => true,
     };
     if !is_verbatim && !template.is_recognisable() && !leaves.iter().all(is_settled) {
         return None;
     }
-    worthwhile(subject, leaves, rules)
+    is_worth_it(subject, &leaves).then_some(Shaped { leaves, rules })
 }
 
 /// The phrase in a marker that says where the full text is, extended by the size of that text, since the other figures
@@ -210,28 +196,24 @@ fn pass(text: &str, settings: &Settings, recall: &str) -> Option<(String, Rules)
 }
 
 /// What becomes of each text: the cut decides, and texts that it keeps are sent condensed.
-fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Leaf>>) -> Vec<Leaf> {
+fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Option<LeafEdit>>>) -> Vec<Option<LeafEdit>> {
     let condensed = |text: Cow<'_, str>| match text {
-        Cow::Borrowed(_) => Leaf::Keep,
-        Cow::Owned(text) => Leaf::Replace(text),
+        Cow::Borrowed(_) => None,
+        Cow::Owned(text) => Some(LeafEdit::Replace(text.into())),
     };
-    let cut = cut.unwrap_or_else(|| vec![Leaf::Keep; texts.len()]);
-    let both = texts.into_iter().zip(cut);
-    both.map(|(text, leaf)| if leaf == Leaf::Keep { condensed(text) } else { leaf }).collect()
+    let cut = cut.unwrap_or_else(|| vec![None; texts.len()]);
+    texts.into_iter().zip(cut).map(|(text, leaf)| leaf.or_else(|| condensed(text))).collect()
 }
 
-/// The shortened result; `None` if it is not at least [`MIN_GAIN`] bytes shorter.
-fn worthwhile(subject: &Subject<'_>, leaves: Vec<Leaf>, rules: Rules) -> Option<Shaped> {
-    let before = subject.leaves.iter().map(|leaf| leaf.len());
-    let after = subject.leaves.iter().zip(&leaves).map(|(before, leaf)| match leaf {
-        Leaf::Keep => before.len(),
-        Leaf::Replace(text) => text.len(),
-        Leaf::Remove => 0,
+/// Whether a result becomes at least [`MIN_GAIN`] bytes shorter.
+fn is_worth_it(subject: &Subject<'_>, leaves: &[Option<LeafEdit>]) -> bool {
+    let before: usize = subject.leaves.iter().map(|leaf| leaf.len()).sum();
+    let after = subject.leaves.iter().zip(leaves).map(|(before, leaf)| match leaf {
+        None => before.len(),
+        Some(LeafEdit::Replace(text)) => text.len(),
+        Some(LeafEdit::Remove) => 0,
     });
-    let (bytes_before, bytes_after) = (before.sum(), after.sum());
-    let lossy = rules.contains(Rule::Base64) || rules.contains(Rule::Truncate);
-    let is_worth_it = bytes_before >= bytes_after + MIN_GAIN;
-    is_worth_it.then_some(Shaped { leaves, rules, bytes_before, bytes_after, lossy })
+    before >= after.sum::<usize>() + MIN_GAIN
 }
 
 #[cfg(test)]

@@ -71,6 +71,11 @@ impl Rules {
         self.0 & rule.bit() != 0
     }
 
+    /// Whether a shaper in it says where the full text is, which must be saved first.
+    pub const fn cite_full_text(self) -> bool {
+        self.contains(Rule::Base64) || self.contains(Rule::Truncate) || self.contains(Rule::Repeat)
+    }
+
     /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -8,12 +8,12 @@ use std::cell::LazyCell;
 
 use memchr::memchr_iter;
 
-use super::Leaf;
 use super::cut::{self, Lines, Place, Size};
 use super::estimate;
 use super::marker::{GAP, Template};
 use super::notice;
 use super::settings::{Keep, Truncate};
+use crate::plan::LeafEdit;
 
 /// How a result is truncated.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub(super) struct Truncation<'a> {
 
 impl Truncation<'_> {
     /// What becomes of each text; `None` if all stay as they are.
-    pub(super) fn apply(&self, texts: &[Cow<'_, str>]) -> Option<Vec<Leaf>> {
+    pub(super) fn apply(&self, texts: &[Cow<'_, str>]) -> Option<Vec<Option<LeafEdit>>> {
         let fit_with_notice = || self.fit(texts, self.budget_with_notice());
         if self.fit(texts, self.budget) || (fit_with_notice() && notice::is_cut_by_client(texts)) {
             return None;
@@ -41,8 +41,9 @@ impl Truncation<'_> {
         let added = format!("{GAP}{marker}{GAP}");
         let leaves = cut.leaves(texts, &marker);
         // A template may be blank, and the budget too small for anything else.
-        let is_blank = |leaf: &Leaf| matches!(leaf, Leaf::Replace(text) if text.trim().is_empty());
-        (estimate::worth(cut.removed(texts), &added) && !leaves.iter().any(is_blank)).then_some(leaves)
+        let is_blank = |leaf: &LeafEdit| matches!(leaf, LeafEdit::Replace(text) if text.trim().is_empty());
+        let has_blank = leaves.iter().flatten().any(is_blank);
+        (estimate::worth(cut.removed(texts), &added) && !has_blank).then_some(leaves)
     }
 
     /// Whether the texts are a result of [`Self::apply`]: they contain a marker whose figures add up, and the rest is
@@ -178,18 +179,18 @@ impl Cut {
     }
 
     /// What becomes of each text.
-    fn leaves(self, texts: &[Cow<'_, str>], marker: &str) -> Vec<Leaf> {
+    fn leaves(self, texts: &[Cow<'_, str>], marker: &str) -> Vec<Option<LeafEdit>> {
         let leaf = |(index, text): (usize, &Cow<'_, str>)| {
             let head = if index == self.from.text { &text[..self.from.at] } else { "" };
             let tail = if index == self.to.text { &text[self.to.at..] } else { "" };
             let is_kept = index < self.from.text || index > self.to.text;
             let is_whole = is_kept || (index == self.to.text && self.to.at == 0);
             match (index == self.marker_text(), head, tail) {
-                (true, ..) => Leaf::Replace(marked(head, marker, tail)),
-                _ if is_whole => Leaf::Keep,
-                (false, "", "") => Leaf::Remove,
+                (true, ..) => Some(LeafEdit::Replace(marked(head, marker, tail).into())),
+                _ if is_whole => None,
+                (false, "", "") => Some(LeafEdit::Remove),
                 // One of the two is empty, because a text with both has the marker.
-                (false, ..) => Leaf::Replace(format!("{head}{tail}")),
+                (false, ..) => Some(LeafEdit::Replace(format!("{head}{tail}").into())),
             }
         };
         texts.iter().enumerate().map(leaf).collect()

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll::config::{Config, Tuning};
+use plimsoll::plan::LeafEdit;
 use plimsoll::planner::{Layout, Level};
-use plimsoll::shape::{Leaf, Shaped, Subject, shape};
+use plimsoll::shape::{Shaped, Subject, shape};
 use plimsoll::strategy::estimate::Estimate;
 use plimsoll::strategy::gate::Account;
 use plimsoll::strategy::summary::split::{self, Message};
@@ -59,7 +60,7 @@ fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
 fn ends(tuning: &Tuning, tool: &str, bytes: usize) -> Option<(usize, usize)> {
     let digits: String = (0..bytes).map(|at| char::from(b'a' + (at % 7) as u8)).collect();
     let shaped = shaped(tuning, tool, &digits)?;
-    let [Leaf::Replace(text)] = &shaped.leaves[..] else { panic!("one text") };
+    let [Some(LeafEdit::Replace(text))] = &shaped.leaves[..] else { panic!("one text") };
     assert_eq!(self::shaped(tuning, tool, text), None, "what was cut is not cut again");
     let head = digits.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
     let tail = digits.bytes().rev().zip(text.bytes().rev()).take_while(|(a, b)| a == b).count();
@@ -119,7 +120,7 @@ fn presets_use_the_markers_of_their_systems() {
     ] {
         let text = "x".repeat(60_000);
         let shaped = shaped(&preset(name), tool, &text).unwrap();
-        let [Leaf::Replace(text)] = &shaped.leaves[..] else { panic!("one text") };
+        let [Some(LeafEdit::Replace(text))] = &shaped.leaves[..] else { panic!("one text") };
         assert_eq!(text.trim_matches('x'), expected, "{name}");
     }
 }
@@ -130,7 +131,7 @@ fn presets_truncate_by_lines_like_their_systems() {
     for (lines, expected) in [(2_000, None), (2_500, Some(2_000))] {
         let shaped = shaped(&preset("opencode"), "grep", &line.repeat(lines));
         let kept = shaped.map(|shaped| match &shaped.leaves[..] {
-            [Leaf::Replace(text)] => text.matches("0123456789").count(),
+            [Some(LeafEdit::Replace(text))] => text.matches("0123456789").count(),
             other => panic!("{other:?}"),
         });
         assert_eq!(kept, expected, "{lines}");
