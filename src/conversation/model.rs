@@ -159,7 +159,7 @@ pub struct PartId {
 }
 
 /// The index of a request body.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conversation {
     /// The body that it was read from.
     pub body: Bytes,

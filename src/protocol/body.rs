@@ -204,24 +204,7 @@ impl Document {
             members: self.members,
             array: list,
             messages,
-            model: None,
-            session: None,
-            stream: false,
-            max_output: None,
-            requested_ttl_ms: None,
-            continues: None,
-            grows: false,
-            is_kept: false,
-            seals: Vec::new(),
-            refers: false,
-            asks_for_summary: false,
-            asks_for_edits: false,
-            hides_results: false,
-            forgets_reasoning: false,
-            system: None,
-            frame_end: None,
-            late: None,
-            marks: None,
+            ..Conversation::default()
         }
     }
 
