@@ -3,13 +3,11 @@
 //! A request that was indexed is not scanned again: the positions of its members are known.
 
 use bytes::Bytes;
-use memchr::memrchr;
 
 use super::Protocol;
-use super::body::Document;
+use super::body::{Document, Object};
 use crate::conversation::Conversation;
-use crate::json::scan::{self, Member, Value};
-use crate::json::{Edit, Edits};
+use crate::json::Edits;
 
 /// A request that is about to leave.
 #[derive(Debug, Clone, Copy)]
@@ -55,54 +53,25 @@ pub fn add(protocol: &dyn Protocol, leaving: Leaving<'_>, wanted: &Wanted<'_>) -
     }
     match leaving {
         Leaving::Read(request) => {
-            Frame { bytes: &request.body, members: &request.members }.with(protocol, wanted)
+            add_to(&Object::outermost(&request.body, &request.members), protocol, wanted)
         }
         Leaving::Unread(body) => match Document::frame(body, protocol.list()) {
-            Ok(document) => Frame::of(&document).with(protocol, wanted),
+            Ok(document) => add_to(&document.object(), protocol, wanted),
             Err(_) => Added::default(),
         },
     }
 }
 
-/// The outermost object of a body.
-#[derive(Debug, Clone, Copy)]
-pub struct Frame<'a> {
-    pub(super) bytes: &'a [u8],
-    members: &'a [Member],
-}
-
-impl<'a> Frame<'a> {
-    pub(super) fn of(document: &'a Document) -> Self {
-        Self { bytes: &document.bytes, members: &document.members }
-    }
-
-    pub(super) fn get(self, key: &str) -> Option<Value> {
-        scan::get(self.bytes, self.members, key)
-    }
-
-    pub(super) fn is_true(self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
-    }
-
-    /// The edit that appends a member. The object must have at least one member.
-    pub(super) fn append(self, member: &str) -> Option<Edit> {
-        // Only white space follows the object.
-        let end = u32::try_from(memrchr(b'}', self.bytes)?).ok()?;
-        Some(Edit::insert(end, format!(",{member}")))
-    }
-
-    /// Adds what is wanted.
-    fn with(self, protocol: &dyn Protocol, wanted: &Wanted<'_>) -> Added {
-        let key = wanted.cache_key.and_then(|key| protocol.add_cache_key(self, key));
-        let usage = if wanted.usage { protocol.ask_for_usage(self) } else { None };
-        let (has_key, asks_for_usage) = (key.is_some(), usage.is_some());
-        let edits: Vec<Edit> = key.into_iter().chain(usage).collect();
-        match Edits::new(edits) {
-            Ok(edits) if !edits.is_empty() => {
-                Added { body: Some(edits.apply(self.bytes).into()), has_key, asks_for_usage }
-            }
-            _ => Added::default(),
+/// Adds what is wanted to the outermost object of a body.
+fn add_to(frame: &Object<'_>, protocol: &dyn Protocol, wanted: &Wanted<'_>) -> Added {
+    let key = wanted.cache_key.and_then(|key| protocol.add_cache_key(frame, key));
+    let usage = if wanted.usage { protocol.ask_for_usage(frame) } else { None };
+    let (has_key, asks_for_usage) = (key.is_some(), usage.is_some());
+    match Edits::new(key.into_iter().chain(usage).collect()) {
+        Ok(edits) if !edits.is_empty() => {
+            Added { body: Some(edits.apply(frame.bytes).into()), has_key, asks_for_usage }
         }
+        _ => Added::default(),
     }
 }
 

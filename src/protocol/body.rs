@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memchr::{memchr, memrchr};
 
 use super::trail::{MIN_MESSAGES, Walk};
 use crate::conversation::{Conversation, Memo, Message, MessageIndex, NoMemo, Slots, Step};
 use crate::json::scan::{self, Kind, Listing, Member, Value};
-use crate::json::{Edits, ScanError, Span, string};
+use crate::json::{Edit, Edits, ScanError, Span, string};
 
 /// Why a body is not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -108,65 +109,9 @@ impl Document {
         }))
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Value> {
-        scan::get(&self.bytes, &self.members, key)
-    }
-
-    pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
-        text(&self.bytes, self.get(key)?)
-    }
-
-    /// Like [`Self::text`], but `None` if it is empty, since that names nothing.
-    pub(crate) fn name(&self, key: &str) -> Option<Box<str>> {
-        self.text(key).filter(|name| !name.is_empty())
-    }
-
-    pub(crate) fn is_true(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"true")
-    }
-
-    pub(crate) fn is_false(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value.span.of(&self.bytes) == b"false")
-    }
-
-    /// A member that is a whole number.
-    pub(crate) fn number(&self, key: &str) -> Option<u64> {
-        number(&self.bytes, self.get(key)?)
-    }
-
-    /// The whole number in a member `inner` of the object `key`, each of which may have two names. `None` if there is
-    /// none, or if the object has duplicate keys.
-    pub(crate) fn inner_number(&self, keys: [&str; 2], inner: [&str; 2]) -> Option<u64> {
-        let object = keys.iter().find_map(|key| self.get(key)).filter(|value| value.kind == Kind::Object)?;
-        let object = Object::read(&self.bytes, object).ok()?;
-        inner.iter().find_map(|key| number(&self.bytes, object.get(key)?))
-    }
-
-    /// The text in the member `inner` of the object `key`.
-    ///
-    /// # Errors
-    /// If the object is ambiguous (has duplicate keys).
-    pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Result<Option<Box<str>>, Unread> {
-        match self.get(key) {
-            Some(value) if value.kind == Kind::Object => Ok(Object::read(&self.bytes, value)?.text(inner)),
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether one of the objects in a list has a `type` that begins with one of `words`.
-    ///
-    /// # Errors
-    /// If an object is ambiguous (has duplicate keys).
-    pub(crate) fn lists_type(&self, list: Option<Value>, words: &[&str]) -> Result<bool, Unread> {
-        let Some(list) = list.filter(|list| list.kind == Kind::Array) else { return Ok(false) };
-        for item in scan::items(&self.bytes, list.span)?.into_iter().filter(|item| item.kind == Kind::Object)
-        {
-            let kind = Object::read(&self.bytes, item)?.text("type").unwrap_or_default();
-            if words.iter().any(|word| kind.starts_with(word)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// The outermost object.
+    pub(crate) fn object(&self) -> Object<'_> {
+        Object::outermost(&self.bytes, &self.members)
     }
 
     /// Reads the list of messages. Messages that were read before come from the memo. `index` reads one message from
@@ -227,18 +172,6 @@ impl Document {
     }
 }
 
-fn number(bytes: &[u8], value: Value) -> Option<u64> {
-    std::str::from_utf8(value.span.of(bytes)).ok()?.parse().ok()
-}
-
-/// The text of a string value.
-pub(crate) fn text(bytes: &[u8], value: Value) -> Option<Box<str>> {
-    if value.kind != Kind::String {
-        return None;
-    }
-    string::decode(value.span.of(bytes)).map(Box::from)
-}
-
 /// Reads one message from its own bytes.
 type ReadMessage<'r> = dyn Fn(&[u8]) -> Result<MessageIndex, Unread> + 'r;
 
@@ -292,11 +225,12 @@ fn check_text_outside_known(bytes: &[u8], items: &[Item]) -> Result<(), Unread> 
     check_text(&bytes[from..])
 }
 
-/// The members of one message or block, which must be an object.
-pub(crate) struct Object<'a> {
+/// An object: a message, a block of one, or the whole body.
+#[derive(Debug)]
+pub struct Object<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) value: Value,
-    members: Vec<Member>,
+    members: Cow<'a, [Member]>,
 }
 
 impl<'a> Object<'a> {
@@ -309,11 +243,94 @@ impl<'a> Object<'a> {
         if value.kind != Kind::Object {
             return Err(Unread::Shape);
         }
-        Ok(Self { bytes, value, members: scan::members(bytes, value.span)? })
+        Ok(Self { bytes, value, members: scan::members(bytes, value.span)?.into() })
+    }
+
+    /// The outermost object of a body whose members are known. Only white space is around it.
+    pub(super) fn outermost(bytes: &'a [u8], members: &'a [Member]) -> Self {
+        let start = memchr(b'{', bytes).unwrap_or(0);
+        let end = memrchr(b'}', bytes).map_or(bytes.len(), |last| last + 1);
+        let value = Value { kind: Kind::Object, span: Span::new(start, end) };
+        Self { bytes, value, members: members.into() }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
         scan::get(self.bytes, &self.members, key)
+    }
+
+    pub(crate) fn of_kind(&self, key: &str, kind: Kind) -> Option<Value> {
+        self.get(key).filter(|value| value.kind == kind)
+    }
+
+    /// A member that is not null.
+    pub(crate) fn given(&self, key: &str) -> Option<Value> {
+        self.get(key).filter(|value| value.kind != Kind::Null)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
+        let text = self.of_kind(key, Kind::String)?;
+        string::decode(text.span.of(self.bytes)).map(Box::from)
+    }
+
+    /// Like [`Self::text`], but `None` if it is empty, since that names nothing.
+    pub(crate) fn name(&self, key: &str) -> Option<Box<str>> {
+        self.text(key).filter(|name| !name.is_empty())
+    }
+
+    /// Whether the member is the string `expected`, with or without escapes.
+    pub(crate) fn says(&self, key: &str, expected: &str) -> bool {
+        self.of_kind(key, Kind::String)
+            .and_then(|value| string::decode(value.span.of(self.bytes)))
+            .is_some_and(|text| text == expected)
+    }
+
+    /// Whether its `type` is one of `types`.
+    pub(crate) fn is_one_of(&self, types: &[&str]) -> bool {
+        types.iter().any(|expected| self.says("type", expected))
+    }
+
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
+    }
+
+    pub(crate) fn is_false(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"false")
+    }
+
+    /// A member that is a whole number.
+    pub(crate) fn number(&self, key: &str) -> Option<u64> {
+        std::str::from_utf8(self.get(key)?.span.of(self.bytes)).ok()?.parse().ok()
+    }
+
+    /// The text in the member `inner` of the object `key`.
+    ///
+    /// # Errors
+    /// If the object is ambiguous (has duplicate keys).
+    pub(crate) fn inner_text(&self, key: &str, inner: &str) -> Result<Option<Box<str>>, Unread> {
+        match self.of_kind(key, Kind::Object) {
+            Some(object) => Ok(Self::read(self.bytes, object)?.text(inner)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether one of the objects in a list has a `type` that begins with one of `words`.
+    ///
+    /// # Errors
+    /// If an object is ambiguous (has duplicate keys).
+    pub(crate) fn lists_type(&self, list: Option<Value>, words: &[&str]) -> Result<bool, Unread> {
+        let Some(list) = list.filter(|list| list.kind == Kind::Array) else { return Ok(false) };
+        for item in scan::items(self.bytes, list.span)?.into_iter().filter(|item| item.kind == Kind::Object) {
+            let kind = Self::read(self.bytes, item)?.text("type").unwrap_or_default();
+            if words.iter().any(|word| kind.starts_with(word)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The edit that appends a member. The object must have at least one.
+    pub(super) fn append(&self, member: &str) -> Edit {
+        Edit::insert(self.value.span.end - 1, format!(",{member}"))
     }
 
     /// The positions of the object's members, each from its key to the end of its value.
@@ -329,29 +346,5 @@ impl<'a> Object<'a> {
             _ => Cow::Borrowed(member.name(self.bytes)),
         });
         members.into_iter().map(|member| member.value)
-    }
-
-    pub(crate) fn of_kind(&self, key: &str, kind: Kind) -> Option<Value> {
-        self.get(key).filter(|value| value.kind == kind)
-    }
-
-    pub(crate) fn text(&self, key: &str) -> Option<Box<str>> {
-        text(self.bytes, self.get(key)?)
-    }
-
-    /// Whether its `type` is one of `types`.
-    pub(crate) fn is_one_of(&self, types: &[&str]) -> bool {
-        types.iter().any(|expected| self.says("type", expected))
-    }
-
-    /// Whether the member is the string `expected`, with or without escapes.
-    pub(crate) fn says(&self, key: &str, expected: &str) -> bool {
-        self.of_kind(key, Kind::String)
-            .and_then(|value| string::decode(value.span.of(self.bytes)))
-            .is_some_and(|text| text == expected)
-    }
-
-    pub(crate) fn is_true(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|value| value.span.of(self.bytes) == b"true")
     }
 }

@@ -4,7 +4,7 @@
 use memchr::memmem;
 
 use crate::conversation::fingerprint::Hasher;
-use crate::conversation::{Leaf, Media, Part, PartData, PartKind, Role, Slots, Stem, ToolResult};
+use crate::conversation::{Arguments, Leaf, Media, Part, PartData, PartKind, Role, Slots, Stem, ToolResult};
 use crate::json::scan::{self, Kind, Value};
 use crate::json::{Span, canonical, string};
 
@@ -71,6 +71,14 @@ pub(crate) struct Blocks {
     pub(crate) media: fn(&Object<'_>) -> Option<Value>,
     /// The names of cache marks.
     pub(crate) marks: &'static [&'static str],
+}
+
+/// The arguments of a call, which are a string or any other value.
+pub(crate) fn arguments(call: &Object<'_>, member: &str) -> Option<Arguments> {
+    call.get(member).map(|value| match value.kind {
+        Kind::String => Arguments::Encoded(value.span),
+        _ => Arguments::Value(value.span),
+    })
 }
 
 /// Whether a call (or a result that states it) was made by code that the provider runs, not by the model itself.

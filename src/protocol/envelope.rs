@@ -23,7 +23,11 @@ pub struct Envelope {
 impl Envelope {
     /// Reads a body that has no list of messages named `list`, but a request under exactly one of `names`.
     pub(super) fn read(body: &Bytes, list: &str, names: &[&str]) -> Option<Self> {
-        let outer = Document::frame(body, list).ok().filter(|outer| outer.get(list).is_none())?;
+        let document = Document::frame(body, list).ok()?;
+        let outer = document.object();
+        if outer.get(list).is_some() {
+            return None;
+        }
         let mut found = names.iter().filter_map(|name| outer.get(name));
         let request =
             found.next().filter(|request| request.kind == Kind::Object && found.next().is_none())?;

@@ -46,10 +46,10 @@ use crate::json::{Edit, Edits, ScanError};
 use crate::plan::{self, Plan};
 use dialect::Server;
 
-pub use additions::{Added, Frame, Leaving, Wanted, add};
+pub use additions::{Added, Leaving, Wanted, add};
 pub use answer::{Answer, AnswerReader, AtFault, Cause, Fault, Framing, Refused, Stop};
 pub use ask::{Ask, Asked};
-pub use body::{Document, Unread};
+pub use body::{Document, Object, Unread};
 pub use dialect::{Dialect, Purpose};
 pub use envelope::Envelope;
 pub use event_filter::EventFilter;
@@ -120,7 +120,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     }
 
     /// Reads a request without a list of messages, in dialects in which the provider may hold the whole history.
-    fn unlisted(&self, _frame: &Document) -> Option<Unlisted> {
+    fn unlisted(&self, _frame: &Object<'_>) -> Option<Unlisted> {
         None
     }
 
@@ -134,13 +134,13 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// The edit that asks for usage, in dialects whose streams report it only on request; `None` if there is nothing to
     /// ask for.
-    fn ask_for_usage(&self, _frame: Frame<'_>) -> Option<Edit> {
+    fn ask_for_usage(&self, _frame: &Object<'_>) -> Option<Edit> {
         None
     }
 
     /// The edit that adds a key by which requests of one conversation are routed to the same cache; `None` if the
     /// dialect has no such key, or the request has one.
-    fn add_cache_key(&self, _frame: Frame<'_>, _key: &str) -> Option<Edit> {
+    fn add_cache_key(&self, _frame: &Object<'_>, _key: &str) -> Option<Edit> {
         None
     }
 
@@ -225,7 +225,7 @@ pub fn read(
 
 /// The model that a body names, whatever else is in it.
 pub fn model_of_body(body: &Bytes) -> Option<Box<str>> {
-    Document::frame(body, "").ok()?.name("model")
+    Document::frame(body, "").ok()?.object().name("model")
 }
 
 /// The part of a path between its last segment called `before` and the next character `end`. `None` if it is empty or

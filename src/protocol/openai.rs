@@ -3,9 +3,8 @@
 
 use memchr::memmem;
 
-use super::additions::Frame;
 use super::answer::{AtFault, Fault};
-use super::body::Document;
+use super::body::Object;
 use super::dialect::Server;
 use super::pruned::Value;
 use crate::json::{Edit, string};
@@ -23,12 +22,12 @@ pub(super) const SERVER: Server = Server {
 pub(super) const KEYED: &[&str] = &["api.openai.com"];
 
 /// The edit that adds a cache key; `None` if the request has one.
-pub(super) fn add_cache_key(frame: Frame<'_>, list: &str, key: &str) -> Option<Edit> {
+pub(super) fn add_cache_key(frame: &Object<'_>, list: &str, key: &str) -> Option<Edit> {
     const NAME: &str = "prompt_cache_key";
     if frame.get(list).is_none() || frame.get(NAME).is_some() {
         return None;
     }
-    frame.append(&format!(r#""{NAME}":{}"#, string::encode(key)))
+    Some(frame.append(&format!(r#""{NAME}":{}"#, string::encode(key))))
 }
 
 /// Charges for tools that the provider ran, according to the figures. Tools on other servers (MCP) are not charged for.
@@ -52,7 +51,7 @@ pub(super) fn is_mcp(tool: &str) -> bool {
 
 /// How long a request asks for its prompt to be kept in the cache, in milliseconds: by `"ttl": "12h"`, or by the older
 /// `"24h"`.
-pub(super) fn requested_ttl_ms(frame: &Document) -> Option<u64> {
+pub(super) fn requested_ttl_ms(frame: &Object<'_>) -> Option<u64> {
     let stated = frame.inner_text("prompt_cache_options", "ttl").ok().flatten();
     let stated = stated.or_else(|| frame.text("prompt_cache_retention"))?;
     let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;
@@ -102,8 +101,8 @@ mod tests {
             (r#"{"input":"x","input":"y"}"#, None),
             ("[]", None),
         ] {
-            let document = Document::frame(&Bytes::from(body), "input");
-            let edit = document.ok().and_then(|it| add_cache_key(Frame::of(&it), "input", "k\"1"));
+            let document = crate::protocol::Document::frame(&Bytes::from(body), "input");
+            let edit = document.ok().and_then(|it| add_cache_key(&it.object(), "input", "k\"1"));
             let found = edit.map(|edit| Edits::new(vec![edit]).unwrap().apply(body.as_bytes()));
             assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{body}");
         }

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use super::Protocol;
 use super::body::Document;
-use crate::json::scan::Kind;
 
 /// A request without a list of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,9 +20,9 @@ pub struct Unlisted {
 
 /// Reads a request without a list of messages. `None` if there is a list, even if that cannot be read.
 pub fn unlisted(protocol: &dyn Protocol, body: &Bytes) -> Option<Unlisted> {
-    let frame = Document::frame(body, protocol.list()).ok()?;
-    let list = frame.get(protocol.list()).filter(|list| list.kind != Kind::Null);
-    if list.is_some() { None } else { protocol.unlisted(&frame) }
+    let document = Document::frame(body, protocol.list()).ok()?;
+    let frame = document.object();
+    if frame.given(protocol.list()).is_some() { None } else { protocol.unlisted(&frame) }
 }
 
 #[cfg(test)]

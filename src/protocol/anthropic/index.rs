@@ -38,11 +38,12 @@ const HOSTED_RESULTS: &[&str] = &[
     "mcp_tool_result",
 ];
 
-pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let messages = frame.messages(DIALECT.name, memo, &message)?;
+pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let messages = document.messages(DIALECT.name, memo, &message)?;
+    let frame = document.object();
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
-    let automatic = frame.get("cache_control").filter(|mark| mark.kind == Kind::Object);
-    let marks = request_marks::read(&frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
+    let automatic = frame.of_kind("cache_control", Kind::Object);
+    let marks = request_marks::read(frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
     let conversation = Conversation {
         model: frame.name("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),
@@ -50,17 +51,17 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_tokens"),
         requested_ttl_ms: marks.are_long_in_history().then(|| Ttl::OneHour.millis()),
         continues: continues(&frame)?,
-        is_kept: frame.get("thread").is_some_and(|thread| thread.kind != Kind::Null),
+        is_kept: frame.given("thread").is_some(),
         asks_for_summary: frame
             .inner_text("compaction", "type")
             .is_ok_and(|kind| kind.as_deref() == Some("summarize")),
         asks_for_edits: asks_for_edits(&frame)?,
         hides_results: frame.lists_type(edits(&frame)?, &["clear_tool_uses"])?,
         forgets_reasoning: forgets_reasoning(&frame)?,
-        system: frame.get("system").filter(|system| system.kind == Kind::String).map(|system| system.span),
+        system: frame.of_kind("system", Kind::String).map(|system| system.span),
         frame_end: if marks.free() == Marks::MOST { frame_end(&frame).ok().flatten() } else { None },
         marks: Some(marks),
-        ..frame.into_conversation(list.span, messages)
+        ..document.into_conversation(list.span, messages)
     };
     let seals = summary::beginning(&conversation);
     Ok(Conversation { seals, ..conversation })
@@ -68,7 +69,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
 
 /// The last block before the messages, if it may have a cache mark: the last block of the instructions or, if there are
 /// none, the last tool. The provider accepts no mark on a blank text, nor on a tool that is loaded later.
-fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
+fn frame_end(frame: &Object<'_>) -> Result<Option<Span>, Unread> {
     let is_text = |block: &Object<'_>| {
         block.text("type").as_deref() == Some("text")
             && block.text("text").is_some_and(|text| !text.trim().is_empty())
@@ -76,7 +77,7 @@ fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
     let is_tool = |tool: &Object<'_>| tool.get("name").is_some() && tool.get("defer_loading").is_none();
     let (list, may_be_marked): (_, &dyn Fn(&Object<'_>) -> bool) = match frame.get("system") {
         Some(system) if system.kind == Kind::String => {
-            let text = string::decode(system.span.of(&frame.bytes));
+            let text = string::decode(system.span.of(frame.bytes));
             return Ok(text.filter(|text| !text.trim().is_empty()).map(|_| system.span));
         }
         Some(system) => (system, &is_text),
@@ -88,15 +89,15 @@ fn frame_end(frame: &Document) -> Result<Option<Span>, Unread> {
     if list.kind != Kind::Array {
         return Ok(None);
     }
-    let last = scan::items(&frame.bytes, list.span)?.pop();
+    let last = scan::items(frame.bytes, list.span)?.pop();
     let Some(last) = last.filter(|last| last.kind == Kind::Object) else { return Ok(None) };
-    let block = Object::read(&frame.bytes, last)?;
+    let block = Object::read(frame.bytes, last)?;
     Ok(may_be_marked(&block).then_some(last.span))
 }
 
 /// The id of the message that a request continues a thread after; empty if it states none. `None` if it continues no
 /// thread.
-fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
+fn continues(frame: &Object<'_>) -> Result<Option<Box<str>>, Unread> {
     if frame.inner_text("thread", "type")?.as_deref() != Some("continue") {
         return Ok(None);
     }
@@ -105,18 +106,18 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
 
 /// Whether the provider is asked to clear old results or to compact the history. Being asked to clear old reasoning
 /// does not count: that does not interfere with the clearing of results.
-fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
+fn asks_for_edits(frame: &Object<'_>) -> Result<bool, Unread> {
     frame.lists_type(edits(frame)?, &["clear_tool_uses", "compact"])
 }
 
 /// Whether the provider drops old reasoning, or all of it, from the prompt: reasoning that it drops is not billed.
-fn forgets_reasoning(frame: &Document) -> Result<bool, Unread> {
+fn forgets_reasoning(frame: &Object<'_>) -> Result<bool, Unread> {
     if frame.inner_text("thinking", "type")?.as_deref() == Some("disabled") {
         return Ok(true);
     }
     let Some(edits) = edits(frame)?.filter(|edits| edits.kind == Kind::Array) else { return Ok(false) };
-    for edit in scan::items(&frame.bytes, edits.span)?.into_iter().filter(|edit| edit.kind == Kind::Object) {
-        let edit = Object::read(&frame.bytes, edit)?;
+    for edit in scan::items(frame.bytes, edits.span)?.into_iter().filter(|edit| edit.kind == Kind::Object) {
+        let edit = Object::read(frame.bytes, edit)?;
         let clears_reasoning = edit.text("type").is_some_and(|kind| kind.starts_with("clear_thinking"));
         if clears_reasoning && !edit.says("keep", "all") {
             return Ok(true);
@@ -126,12 +127,11 @@ fn forgets_reasoning(frame: &Document) -> Result<bool, Unread> {
 }
 
 /// The edits of the history that the provider is asked for.
-fn edits(frame: &Document) -> Result<Option<Value>, Unread> {
-    let management = frame.get("context_management").filter(|value| value.kind == Kind::Object);
-    Ok(management
-        .map(|management| Object::read(&frame.bytes, management))
-        .transpose()?
-        .and_then(|m| m.get("edits")))
+fn edits(frame: &Object<'_>) -> Result<Option<Value>, Unread> {
+    match frame.of_kind("context_management", Kind::Object) {
+        Some(management) => Ok(Object::read(frame.bytes, management)?.get("edits")),
+        None => Ok(None),
+    }
 }
 
 /// The session inside `metadata.user_id`: a JSON object with `session_id`, `…_session_<id>` or `session_<id>`.

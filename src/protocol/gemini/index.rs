@@ -19,17 +19,19 @@ use crate::protocol::content::{feed, parts_of, seal_result, text_part, within};
 /// Members that are left out of fingerprints: a signature does not change the content, and clients may respell it.
 const MARKS: &[&str] = &["thoughtSignature", "thought_signature"];
 
-pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let mut messages = frame.messages(DIALECT.name, memo, &content)?;
+pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let mut messages = document.messages(DIALECT.name, memo, &content)?;
     pair(&mut messages);
+    let frame = document.object();
+    let config = ["generationConfig", "generation_config"].iter().find_map(|name| frame.get(name));
+    let config = config.and_then(|config| object(frame.bytes, config));
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     Ok(Conversation {
         session: frame.name("session_id"),
-        max_output: frame.inner_number(
-            ["generationConfig", "generation_config"],
-            ["maxOutputTokens", "max_output_tokens"],
-        ),
-        ..frame.into_conversation(list.span, messages)
+        max_output: config.and_then(|config| {
+            ["maxOutputTokens", "max_output_tokens"].iter().find_map(|name| config.number(name))
+        }),
+        ..document.into_conversation(list.span, messages)
     })
 }
 
@@ -38,7 +40,7 @@ fn content(raw: &[u8]) -> Result<MessageIndex, Unread> {
     let role = match object.text("role").as_deref() {
         // Clients send results with the role of the user or of a tool, or with none.
         Some("user" | "function" | "tool" | "") => Role::User,
-        None if object.get("role").is_none_or(|role| role.kind == Kind::Null) => Role::User,
+        None if object.given("role").is_none() => Role::User,
         Some("model") => Role::Assistant,
         _ => return Err(Unread::Shape),
     };
@@ -103,9 +105,7 @@ fn call(call: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher) -> R
         None => id_from_content(tool.as_deref(), call)?,
     };
     let arguments = call.get("args").map(|args| Arguments::Value(args.span));
-    for member in
-        [call.get("name"), call.get("args")].map(|member| member.filter(|value| value.kind != Kind::Null))
-    {
+    for member in [call.given("name"), call.given("args")] {
         hash.update(&[u8::from(member.is_some())]);
         if let Some(value) = member {
             feed(call.bytes, value, MARKS, hash)?;
@@ -135,10 +135,10 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
         if output.kind == Kind::Object {
             let output = Object::read(response.bytes, output)?;
             if !is_signed {
-                let shows = response.get("parts").is_some_and(|beside| beside.kind != Kind::Null);
+                let shows = response.given("parts").is_some();
                 fill_leaves(&mut result, &output, shows)?;
             }
-            let error = output.get("error").filter(|error| error.kind != Kind::Null);
+            let error = output.given("error");
             let has_error = error.is_some_and(|error| states_error(error.span.of(response.bytes)));
             let is_blank =
                 |leaf: &&mut Leaf| error.is_some_and(|error| !has_error && error.span == leaf.span);
@@ -153,7 +153,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
         feed(response.bytes, output, MARKS, &mut digest)?;
     }
     // Images of a result are beside its response.
-    if let Some(media) = response.get("parts").filter(|media| media.kind != Kind::Null) {
+    if let Some(media) = response.given("parts") {
         feed(response.bytes, media, MARKS, &mut digest)?;
         result.media = self::media(response.bytes, media)?.map(Box::new);
     }

@@ -2,15 +2,14 @@
 
 use crate::json::Edit;
 use crate::json::scan::Kind;
-use crate::protocol::additions::Frame;
 use crate::protocol::body::Object;
 
 /// The edit that asks for usage, if the request asks for a stream and does not say whether it wants usage.
-pub(super) fn ask(frame: Frame<'_>) -> Option<Edit> {
+pub(super) fn ask(frame: &Object<'_>) -> Option<Edit> {
     const ASKED: &str = r#""include_usage":true"#;
-    frame.get("messages").filter(|list| list.kind == Kind::Array && frame.is_true("stream"))?;
+    frame.of_kind("messages", Kind::Array).filter(|_| frame.is_true("stream"))?;
     let Some(options) = frame.get("stream_options") else {
-        return frame.append(&format!(r#""stream_options":{{{ASKED}}}"#));
+        return Some(frame.append(&format!(r#""stream_options":{{{ASKED}}}"#)));
     };
     match options.kind {
         Kind::Null => Some(Edit::replace(options.span, format!("{{{ASKED}}}"))),
@@ -73,7 +72,7 @@ mod tests {
             (r#"{"messages":[],"stream":true,"stream":true}"#, None),
         ] {
             let document = Document::frame(&Bytes::from(body), "messages");
-            let edit = document.ok().and_then(|document| ask(Frame::of(&document)));
+            let edit = document.ok().and_then(|document| ask(&document.object()));
             let asked = edit.map(|edit| Edits::new(vec![edit]).unwrap().apply(body.as_bytes()));
             assert_eq!(asked.as_deref(), expected.map(str::as_bytes), "{body}");
         }

@@ -15,7 +15,7 @@ use crate::conversation::{
 use crate::json::scan::{self, Kind, Value};
 use crate::plan::{Op, Plan};
 use crate::protocol::body::{Document, Object};
-use crate::protocol::content::{Blocks, data_url, feed, fill_result, parts_of, text_part, within};
+use crate::protocol::content::{Blocks, arguments, data_url, feed, fill_result, parts_of, text_part, within};
 use crate::protocol::{Unread, openai, request_marks};
 use crate::usage::cache_model::Ttl;
 
@@ -38,9 +38,10 @@ const REASONING: &[&str] = &[
 /// Those members of [`REASONING`] that may hold the signatures of calls.
 const SIGNATURES: &[&str] = &["reasoning_details", "thinking_blocks", "reasoning_opaque"];
 
-pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
-    let mut messages = frame.messages(DIALECT.name, memo, &message)?;
+pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let mut messages = document.messages(DIALECT.name, memo, &message)?;
     single_call::pair(&mut messages);
+    let frame = document.object();
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     Ok(Conversation {
         model: frame.name("model"),
@@ -51,7 +52,7 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         stream: frame.is_true("stream"),
         max_output: frame.number("max_completion_tokens").or_else(|| frame.number("max_tokens")),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
-        ..frame.into_conversation(list.span, messages)
+        ..document.into_conversation(list.span, messages)
     })
 }
 
@@ -234,7 +235,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     }
     // These are kept as they are: a single call of the old form (until its result is seen), a refusal, audio.
     for key in ["function_call", "refusal", "audio"] {
-        if let Some(value) = object.get(key).filter(|value| value.kind != Kind::Null) {
+        if let Some(value) = object.given(key) {
             feed(object.bytes, value, MARKS, hash)?;
             let call = if key == "function_call" && value.kind == Kind::Object && parts.is_empty() {
                 let call = Object::read(object.bytes, value)?;
@@ -258,14 +259,11 @@ fn is_signed(item: &Object<'_>) -> bool {
 
 fn call(item: &Object<'_>) -> Result<Call, Unread> {
     let mut call = Call { id: item.text("id"), ..Call::default() };
-    for (key, arguments) in [("function", "arguments"), ("custom", "input")] {
+    for (key, member) in [("function", "arguments"), ("custom", "input")] {
         if let Some(inner) = item.of_kind(key, Kind::Object) {
             let inner = Object::read(item.bytes, inner)?;
             call.tool = inner.text("name");
-            call.arguments = inner.get(arguments).map(|value| match value.kind {
-                Kind::String => Arguments::Encoded(value.span),
-                _ => Arguments::Value(value.span),
-            });
+            call.arguments = arguments(&inner, member);
         }
     }
     call.is_sealed = !matches!(call.arguments, Some(Arguments::Encoded(_))) || is_signed(item);

@@ -12,7 +12,7 @@ mod single_call;
 
 use super::content::role_and_content;
 use super::splice::{self, Lowering};
-use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unread, openai};
+use super::{AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Object, Protocol, Unread, openai};
 use crate::conversation::{Carriers, Conversation, Memo, Role};
 use crate::json::{Edit, Edits};
 use crate::plan::{self, Plan};
@@ -57,7 +57,7 @@ impl Protocol for OpenAiChat {
         answer::reader(framing)
     }
 
-    fn ask_for_usage(&self, frame: Frame<'_>) -> Option<Edit> {
+    fn ask_for_usage(&self, frame: &Object<'_>) -> Option<Edit> {
         include_usage::ask(frame)
     }
 
@@ -65,7 +65,7 @@ impl Protocol for OpenAiChat {
         include_usage::only_states_usage(event)
     }
 
-    fn add_cache_key(&self, frame: Frame<'_>, key: &str) -> Option<Edit> {
+    fn add_cache_key(&self, frame: &Object<'_>, key: &str) -> Option<Edit> {
         openai::add_cache_key(frame, self.list(), key)
     }
 

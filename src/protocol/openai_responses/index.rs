@@ -14,7 +14,7 @@ use crate::json::Span;
 use crate::json::scan::{self, Kind, Value};
 use crate::protocol::body::{Document, Object};
 use crate::protocol::content::{
-    Blocks, data_url, feed, fill_result, is_of_code, parts_of, seal_result, text_part,
+    Blocks, arguments, data_url, feed, fill_result, is_of_code, parts_of, seal_result, text_part,
 };
 use crate::protocol::{Unlisted, Unread, openai};
 use crate::usage;
@@ -88,16 +88,17 @@ const ITEMS: &[(&str, Item)] = &[
 /// Types of items that are the provider's own summary of everything before them.
 const SUMMARIES: &[&str] = &["compaction", "compaction_summary", "context_compaction"];
 
-pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conversation, Unread> {
+    let frame = document.object();
     let input = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
     let messages = if input.kind == Kind::String {
-        vec![frame.message(input.span, "openai-responses text", memo, &prompt)?]
+        vec![document.message(input.span, "openai-responses text", memo, &prompt)?]
     } else {
-        frame.messages(DIALECT.name, memo, &item)?
+        document.messages(DIALECT.name, memo, &item)?
     };
     let newest = messages.last().filter(|message| message.index.role == Role::System);
-    let asks_for_summary = newest.is_some_and(|message| is_trigger(message.span.of(&frame.bytes)));
-    let is_reference = |message: &Message| is_reference(&message.index, message.span.of(&frame.bytes));
+    let asks_for_summary = newest.is_some_and(|message| is_trigger(message.span.of(frame.bytes)));
+    let is_reference = |message: &Message| is_reference(&message.index, message.span.of(frame.bytes));
     let refers = messages.iter().any(is_reference);
     Ok(Conversation {
         model: frame.name("model"),
@@ -106,37 +107,37 @@ pub(super) fn conversation(frame: Document, memo: &dyn Memo) -> Result<Conversat
         max_output: frame.number("max_output_tokens"),
         requested_ttl_ms: openai::requested_ttl_ms(&frame),
         continues: continues(&frame)?,
-        grows: has_member(&frame, "conversation"),
+        grows: frame.given("conversation").is_some(),
         is_kept: is_kept(&frame),
         refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
         hides_results: truncates(&frame),
         late: late(&frame),
-        ..frame.into_conversation(input.span, messages)
+        ..document.into_conversation(input.span, messages)
     })
 }
 
 /// A request without items, if it continues a history that it names.
-pub(super) fn unlisted(frame: &Document) -> Option<Unlisted> {
+pub(super) fn unlisted(frame: &Object<'_>) -> Option<Unlisted> {
     let continues = continues(frame).ok()?.filter(|name| !name.is_empty())?;
     let session = session(frame).ok()?;
     Some(Unlisted { model: frame.name("model"), session, continues, is_kept: is_kept(frame) })
 }
 
 /// Whether the provider keeps the answer, which is its default.
-fn is_kept(frame: &Document) -> bool {
+fn is_kept(frame: &Object<'_>) -> bool {
     !frame.is_false("store")
 }
 
 /// The instructions, if the model reads them behind the items.
-fn late(frame: &Document) -> Option<Span> {
+fn late(frame: &Object<'_>) -> Option<Span> {
     let is_late = frame.name("model").is_some_and(|model| usage::reads_instructions_last(&model));
-    Some(frame.get("instructions").filter(|value| is_late && value.kind != Kind::Null)?.span)
+    Some(frame.given("instructions").filter(|_| is_late)?.span)
 }
 
-fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
-    if !has_member(frame, "previous_response_id") && !has_member(frame, "conversation") {
+fn continues(frame: &Object<'_>) -> Result<Option<Box<str>>, Unread> {
+    if frame.given("previous_response_id").is_none() && frame.given("conversation").is_none() {
         return Ok(None);
     }
     let named = [
@@ -147,18 +148,13 @@ fn continues(frame: &Document) -> Result<Option<Box<str>>, Unread> {
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
 }
 
-/// Whether the body has this member, and it is not null.
-fn has_member(frame: &Document, key: &str) -> bool {
-    frame.get(key).is_some_and(|value| value.kind != Kind::Null)
-}
-
 /// Whether the provider is asked to compact the history, or to drop its oldest items.
-fn asks_for_edits(frame: &Document) -> Result<bool, Unread> {
+fn asks_for_edits(frame: &Object<'_>) -> Result<bool, Unread> {
     Ok(truncates(frame) || frame.lists_type(frame.get("context_management"), &["compact"])?)
 }
 
 /// Whether the provider is asked to drop the oldest items of a history that is too long.
-fn truncates(frame: &Document) -> bool {
+fn truncates(frame: &Object<'_>) -> bool {
     frame.text("truncation").as_deref() == Some("auto")
 }
 
@@ -185,14 +181,14 @@ fn is_reference(index: &MessageIndex, item: &[u8]) -> bool {
         return false;
     }
     Object::of(item).is_ok_and(|object| {
-        let is_untyped = object.get("type").is_none_or(|kind| kind.kind == Kind::Null);
+        let is_untyped = object.given("type").is_none();
         let is_bare = is_untyped && object.get("role").is_none() && object.get("content").is_none();
         object.text("id").is_some() && (is_bare || object.says("type", "item_reference"))
     })
 }
 
 /// The session id. Members called a session have priority over the cache key, which several sessions may share.
-fn session(frame: &Document) -> Result<Option<Box<str>>, Unread> {
+fn session(frame: &Object<'_>) -> Result<Option<Box<str>>, Unread> {
     let candidates = [
         frame.inner_text("client_metadata", "session_id")?,
         frame.inner_text("metadata", "session_id")?,
@@ -290,12 +286,8 @@ fn block(raw: &[u8], item: Value, hash: &mut Hasher) -> Result<Part, Unread> {
 
 /// A call. Its id and its status are not part of the fingerprint: clients that store nothing with the provider leave
 /// them out.
-fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> Result<Part, Unread> {
-    let given = object.get(arguments);
-    let arguments = given.map(|value| match value.kind {
-        Kind::String => Arguments::Encoded(value.span),
-        _ => Arguments::Value(value.span),
-    });
+fn call(object: &Object<'_>, kind: &str, member: &str, hash: &mut Hasher) -> Result<Part, Unread> {
+    let arguments = arguments(object, member);
     let is_for_code = is_of_code(object);
     let call = Call {
         id: call_id(object),
@@ -306,8 +298,7 @@ fn call(object: &Object<'_>, kind: &str, arguments: &str, hash: &mut Hasher) -> 
         is_for_code,
     };
     hash.update(kind.as_bytes());
-    let identity = [object.get("call_id"), object.get("namespace"), object.get("name"), given];
-    for value in identity.map(|value| value.filter(|value| value.kind != Kind::Null)) {
+    for value in ["call_id", "namespace", "name", member].map(|name| object.given(name)) {
         hash.update(&[u8::from(value.is_some())]);
         if let Some(value) = value {
             feed(object.bytes, value, MARKS, hash)?;

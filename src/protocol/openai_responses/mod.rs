@@ -10,7 +10,7 @@ mod index;
 
 use super::content::role_and_content;
 use super::{
-    AnswerReader, Ask, Asked, Dialect, Document, Fault, Frame, Framing, Protocol, Unlisted, Unread, openai,
+    AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Object, Protocol, Unlisted, Unread, openai,
 };
 use crate::conversation::{Conversation, Memo, Role};
 use crate::json::Edit;
@@ -32,7 +32,7 @@ impl Protocol for OpenAiResponses {
         index::edits_from(conversation)
     }
 
-    fn unlisted(&self, frame: &Document) -> Option<Unlisted> {
+    fn unlisted(&self, frame: &Object<'_>) -> Option<Unlisted> {
         index::unlisted(frame)
     }
 
@@ -52,7 +52,7 @@ impl Protocol for OpenAiResponses {
         answer::reader(framing)
     }
 
-    fn add_cache_key(&self, frame: Frame<'_>, key: &str) -> Option<Edit> {
+    fn add_cache_key(&self, frame: &Object<'_>, key: &str) -> Option<Edit> {
         openai::add_cache_key(frame, self.list(), key)
     }
 
