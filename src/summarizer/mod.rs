@@ -23,7 +23,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tokio::sync::{mpsc, watch};
 
-use crate::conversation::{Chain, Conversation, Digest, PartId};
+use crate::conversation::{Chain, Conversation, PartId};
 use crate::plan::LeafEdit;
 use crate::protocol::Protocol;
 use crate::store::{Recent, Summary};
@@ -426,13 +426,6 @@ impl Shared {
 /// The vendor that bills a call, if it is known.
 fn vendor(call: &Call) -> Option<Vendor> {
     Vendor::of_host(call.upstream.base_url().domain())
-}
-
-impl Job {
-    /// A digest of what the model that writes is asked for.
-    fn recipe(&self) -> Digest {
-        summary::prompt::recipe(&self.settings)
-    }
 }
 
 #[cfg(test)]

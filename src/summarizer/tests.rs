@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::transport::{Lost, Transport};
 use super::*;
-use crate::conversation::NoMemo;
+use crate::conversation::{Digest, NoMemo};
 use crate::protocol;
 use crate::upstream;
 

@@ -115,18 +115,7 @@ fn headers(own: &HeaderMap, asked: &Asked) -> HeaderMap {
 }
 
 /// The summariser's own connections.
-pub(super) struct Https(Clients<Full<Bytes>>);
-
-impl Https {
-    pub(super) fn new() -> Self {
-        Self(Clients::new())
-    }
-
-    /// Closes connections that have not been used for long.
-    pub(super) fn sweep(&self) {
-        self.0.sweep();
-    }
-}
+pub(super) type Https = Clients<Full<Bytes>>;
 
 impl Transport for Https {
     async fn post(
@@ -137,7 +126,7 @@ impl Transport for Https {
         body: Bytes,
     ) -> Result<Reply, Lost> {
         let request = request(upstream, path, headers, body).map_err(Lost::Unsent)?;
-        let answer = self.0.send(upstream, request).await.map_err(|error| {
+        let answer = self.send(upstream, request).await.map_err(|error| {
             let lost = if error.is_unsent() { Lost::Unsent } else { Lost::Unanswered };
             lost(error.to_string())
         })?;

@@ -238,7 +238,7 @@ impl<T: Transport> JobRun<'_, T> {
             outline: outline.to_text(),
             text,
             model: self.job.call.model.clone(),
-            recipe: self.job.recipe(),
+            recipe: prompt::recipe(settings),
             generation: self.job.generation,
             score,
             at_ms: self.job.now_ms,
