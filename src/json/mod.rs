@@ -15,5 +15,5 @@ pub mod span;
 pub mod string;
 
 pub use edit::{Edit, Edits};
-pub use scan::{Kind, Member, ScanError, Value};
+pub use scan::{Kind, ScanError};
 pub use span::Span;

@@ -33,7 +33,10 @@ pub(crate) fn lower(
         match op {
             Op::Text { part, leaves } => edit_texts(conversation, *part, leaves, &mut edits)?,
             Op::Append { part, leaf, text } => append(conversation, *part, *leaf, text, &mut edits)?,
-            Op::Mark { part, hold } => mark(conversation, *part, *hold, &mut edits)?,
+            Op::Mark { part, hold } => {
+                let at = conversation.mark_place(*part).ok_or(Refusal::Missing)?;
+                mark_block(conversation, at, *hold, &mut edits)?;
+            }
             Op::Split { bytes, mark } => split(conversation, *bytes, *mark, &mut edits)?,
             Op::MarkFrame { hold } => {
                 let at = conversation.frame_end.ok_or(Refusal::Missing)?;
@@ -117,12 +120,6 @@ fn remove_items(conversation: &Conversation, message: u32, removed: Vec<(&Slots,
         container::edits(at(slots.array), &items, &Patch { drop, ..Patch::default() })
     });
     edits.collect()
-}
-
-/// Adds a mark at the end of a part.
-fn mark(conversation: &Conversation, id: PartId, hold: Hold, edits: &mut Vec<Edit>) -> Result<(), Lowering> {
-    let place = conversation.mark_place(id).ok_or(Refusal::Missing)?;
-    mark_block(conversation, place, hold, edits)
 }
 
 /// Adds a mark as the last member of a block. A string becomes a list with one text block.
