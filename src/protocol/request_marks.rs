@@ -7,8 +7,9 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
+use super::body::Object;
 use crate::conversation::{Hold, Marks, Message, PartId};
-use crate::json::Span;
+use crate::json::{Kind, Span};
 
 /// The name of the member that is a mark. The finder is built once, since building it costs more than a search.
 static NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(br#""cache_control""#));
@@ -16,9 +17,11 @@ const LONG: &[u8] = br#""1h""#;
 /// How many bytes are searched for the lifetime, from the name on.
 const MAX_MARK_BYTES: usize = 80;
 
-/// Reads the marks of a body whose messages are in `list`. `automatic` is the value of the body's own mark, if it has
-/// one. The provider puts that mark after all others.
-pub(super) fn read(body: &[u8], automatic: Option<Span>, list: Span, messages: &[Message]) -> Marks {
+/// Reads the marks of a body whose messages are in `list`. If the body itself has a mark, the provider puts that after
+/// all others.
+pub(super) fn read(frame: &Object<'_>, list: Span, messages: &[Message]) -> Marks {
+    let body = frame.bytes;
+    let automatic = frame.of_kind("cache_control", Kind::Object).map(|mark| mark.span);
     let mut marks = Marks {
         members: [
             r#""cache_control":{"type":"ephemeral"}"#,

@@ -42,8 +42,7 @@ pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conver
     let messages = document.messages(DIALECT.name, memo, &message)?;
     let frame = document.object();
     let list = frame.get(DIALECT.list).ok_or(Unread::Shape)?;
-    let automatic = frame.of_kind("cache_control", Kind::Object);
-    let marks = request_marks::read(frame.bytes, automatic.map(|mark| mark.span), list.span, &messages);
+    let marks = request_marks::read(&frame, list.span, &messages);
     let conversation = Conversation {
         model: frame.name("model"),
         session: frame.inner_text("metadata", "user_id")?.and_then(|id| session_of(&id)),

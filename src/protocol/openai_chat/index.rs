@@ -60,8 +60,7 @@ pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conver
 /// messages are instructions, the router moves them before the messages, with their marks.
 pub(super) fn with_marks(conversation: Conversation, carriers: Carriers) -> Conversation {
     let Conversation { body, members, array, messages, .. } = &conversation;
-    let automatic = scan::get(body, members, "cache_control").filter(|mark| mark.kind == Kind::Object);
-    let marks = request_marks::read(body, automatic.map(|mark| mark.span), *array, messages);
+    let marks = request_marks::read(&Object::outermost(body, members), *array, messages);
     let is_instruction = |message: &&Message| message.index.role == Role::System;
     let first = messages.iter().take_while(is_instruction).count();
     let leading = marks.parts.partition_point(|(part, _)| (part.message as usize) < first);
