@@ -126,7 +126,8 @@ impl Sizes {
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
         self.prefix = named.map(NamedPrefix::of).unwrap_or_default();
-        let overall_density = billed as f64 / tokens_of(&sent.blocks).max(1) as f64;
+        let estimated = tokens_of(&sent.blocks).saturating_add(tokens_of(&sent.late));
+        let overall_density = billed as f64 / estimated.max(1) as f64;
         let mut density = self.density;
         // First, because this figure leaves out what stands behind the mark, which may be another state each time.
         if let Some(marked) = marked
@@ -581,6 +582,22 @@ mod tests {
             sizes.size(named, &mut sent, figures, std::iter::once(&mut original));
             assert_eq!(tokens(&sent), expected, "{what}");
             assert_eq!(tokens(&original), sized, "{what}: as it came");
+        }
+    }
+
+    /// What stands behind the blocks is billed with them, so it does not make them denser.
+    #[test]
+    fn outdated_sizes_are_estimated_by_all_that_was_billed() {
+        let mut sizes = Sizes::new();
+        let late = |blocks, late| PromptShape { late: prompt(late).blocks, ..prompt(blocks) };
+        for (what, held, blocks, billed, expected) in [
+            ("first", 5000, &[(1, 2000), (2, 2000)][..], 8000, 1000),
+            ("named content of another size", 4500, &[(1, 2000)], 9000, 1500),
+        ] {
+            let (mut sent, mut unsent) = (late(blocks, &[(9, 4000)]), prompt(&[(5, 1000)]));
+            let named = Some(Block { key: 7, tokens: held, mark: None, bound: 0 });
+            sizes.size(named, &mut sent, Figures { billed, marked: None }, std::iter::once(&mut unsent));
+            assert_eq!(tokens(&unsent), [expected], "{what}");
         }
     }
 
