@@ -3,6 +3,7 @@
 //! The newest of them that this process has seen are in memory; any other is looked up in the store.
 
 use hashlink::LruCache;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Told, counterfactual};
 use crate::ledger::Record;
@@ -13,10 +14,20 @@ use crate::usage::{self, Catalogue};
 
 /// How many requests are remembered: the newest. A record takes two or three kilobytes.
 const MAX_RECORDS: usize = 512;
+/// Of how many requests it is remembered that this process has booked them: the newest, less than a megabyte.
+const MAX_BOOKED: usize = 16 * 1024;
 
-/// The records that wait for their usage, by upstream and answer id. `None` stands for one that waits no longer, so
-/// that it is neither looked up in the store again nor booked twice before the store has it.
-pub(super) struct Awaited(LruCache<(String, String), Option<Waiting>>);
+/// The upstream and the id of an answer.
+type Key = (String, String);
+
+/// The requests that wait for their usage.
+pub(super) struct Awaited {
+    /// Their records. `None` stands for one that waits no longer, so that it is neither looked up in the store again
+    /// nor booked twice before the store has it.
+    records: LruCache<Key, Option<Waiting>>,
+    /// Hashes of the keys of records that this process has booked, which may be in the store alone by now.
+    booked: LruCache<u64, ()>,
+}
 
 /// A record that waits for its usage.
 #[derive(Clone)]
@@ -30,7 +41,7 @@ pub(super) struct Waiting {
 
 impl Default for Awaited {
     fn default() -> Self {
-        Self(LruCache::new(MAX_RECORDS))
+        Self { records: LruCache::new(MAX_RECORDS), booked: LruCache::new(MAX_BOOKED) }
     }
 }
 
@@ -39,7 +50,9 @@ impl Awaited {
     pub(super) fn remember(&mut self, record: &Record, at_ms: i64) {
         if let Some(id) = record.answer.as_ref().filter(|_| is_awaited(record)) {
             let waiting = Waiting { record: Box::new(record.clone()), at_ms, was_booked_here: true };
-            self.0.insert((record.upstream.clone(), id.clone()), Some(waiting));
+            let key = (record.upstream.clone(), id.clone());
+            self.booked.insert(hash(&key), ());
+            self.records.insert(key, Some(waiting));
         }
     }
 
@@ -47,12 +60,15 @@ impl Awaited {
     /// no such record is waiting, or if `told` adds nothing to it.
     pub(super) fn complete(&mut self, told: &Told, prices: &Catalogue, store: &dyn Store) -> Option<Waiting> {
         let key = (told.upstream.clone(), told.id.clone());
-        let known = match self.0.remove(&key) {
+        let known = match self.records.remove(&key) {
             Some(known) => known,
-            None => Some(stored(told, store)?),
+            None => {
+                let was_booked_here = self.booked.contains_key(&hash(&key));
+                Some(Waiting { was_booked_here, ..stored(told, store)? })
+            }
         };
         let Some(mut waiting) = known.filter(|waiting| is_awaited(&waiting.record)) else {
-            self.0.insert(key, None);
+            self.records.insert(key, None);
             return None;
         };
         let outcome_before = waiting.record.outcome.clone();
@@ -61,9 +77,18 @@ impl Awaited {
         let has_changed = has_usage || waiting.record.outcome != outcome_before;
         // Without usage, it still waits for it.
         let was_booked_here = waiting.was_booked_here || has_changed;
-        self.0.insert(key, (!has_usage).then(|| Waiting { was_booked_here, ..waiting.clone() }));
+        self.records.insert(key, (!has_usage).then(|| Waiting { was_booked_here, ..waiting.clone() }));
         has_changed.then_some(waiting)
     }
+}
+
+fn hash((upstream, id): &Key) -> u64 {
+    let mut hash = Xxh3::new();
+    for text in [upstream, id] {
+        hash.update(text.as_bytes());
+        hash.update(&[0]);
+    }
+    hash.digest()
 }
 
 /// Whether the usage of a record may still be reported.
@@ -141,6 +166,22 @@ mod tests {
 
     const DONE: &str = r#"{"status":"completed","model":"gpt-5","usage":{"input_tokens":1000,"output_tokens":100,"total_tokens":1100}}"#;
     const GONE: &str = r#"{"status":"cancelled","usage":null}"#;
+
+    /// A record that is in the store alone by now still counts as known to this process, if it was booked here.
+    #[test]
+    fn what_was_booked_here_is_known_after_its_record_is_forgotten() {
+        let home = tempfile::tempdir().unwrap();
+        let store = store(home.path(), &[record("ours"), record("theirs")]);
+        let mut awaited = Awaited::default();
+        awaited.remember(&record("ours"), 1000);
+        for at in 0..MAX_RECORDS {
+            awaited.remember(&record(&at.to_string()), 1000);
+        }
+        for (id, expected) in [("ours", true), ("theirs", false)] {
+            let found = awaited.complete(&told(id, DONE), &Catalogue::embedded(), &store);
+            assert_eq!(found.map(|waiting| waiting.was_booked_here), Some(expected), "{id}");
+        }
+    }
 
     /// The outcomes, tokens and costs that are booked, by the process that has seen what was begun and by another.
     fn check(records: &[Record], told: &[Told], expected: &[(&str, Option<u64>, Option<i64>)]) {
