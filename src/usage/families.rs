@@ -21,11 +21,9 @@ const CLAUDE_READS_FROM: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4,
 /// The same for all other families of Claude.
 const CLAUDE_OTHER_READS_FROM: Version = (5, 0);
 
-/// The version from which on each of Claude's families takes a prompt that leaves less room in the window than the
-/// answer may have, and ends the answer where the window ends.
-const CLAUDE_OVERRUNS_FROM: &[(&str, Version)] = &[("opus", (4, 5)), ("sonnet", (4, 5)), ("haiku", (4, 5))];
-/// The same for all other families of Claude.
-const CLAUDE_OTHER_OVERRUNS_FROM: Version = (5, 0);
+/// The version from which on all of Claude's families take a prompt that leaves less room in the window than the answer
+/// may have, and end the answer where the window ends.
+const CLAUDE_OVERRUNS_FROM: Version = (4, 5);
 
 /// Major and minor.
 type Version = (u32, u32);
@@ -71,8 +69,7 @@ pub fn drops_old_reasoning(model: &str) -> bool {
 /// answer where the window ends, and Gemini has a separate limit for answers.
 pub fn counts_output(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
-    let overruns = behind_claude(&name)
-        .is_some_and(|name| claude_is(name, CLAUDE_OVERRUNS_FROM, CLAUDE_OTHER_OVERRUNS_FROM));
+    let overruns = behind_claude(&name).is_some_and(|name| claude_is(name, &[], CLAUDE_OVERRUNS_FROM));
     !overruns && !is_gemini(&name)
 }
 
