@@ -47,7 +47,7 @@ impl Request<'_> {
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Decisions must be repeated; marks only save money, so they are given up first.
             outcome.leave_unmarked();
-            decided.kinds = outcome.plan.kinds();
+            decided = InForce::of_plan(&outcome);
             if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
         });
         match carried_out {

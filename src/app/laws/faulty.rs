@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::conversation::{Chain, Conversation, Digest, Memo, Role};
 use crate::json::{Edit, Edits};
-use crate::plan::{Plan, Refusal};
+use crate::plan::{Op, Plan, Refusal};
 use crate::planner::PartKey;
 use crate::protocol::{
     AnswerReader, Ask, Asked, Dialect, Document, Fault, Framing, Lowering, Protocol, Unread,
@@ -145,6 +145,8 @@ pub(super) struct Clumsy {
 impl Clumsy {
     /// The number of ways to be wrong.
     pub(super) const WAYS: u8 = 4;
+    /// One more: no marks can be put.
+    pub(super) const NO_MARKS: u8 = Self::WAYS;
 
     /// A dialect lives as long as the process.
     pub(super) fn new(inner: &'static dyn Protocol, how: u8) -> &'static Self {
@@ -183,6 +185,12 @@ impl Protocol for Clumsy {
 
     fn lower(&self, conversation: &Conversation, plan: &Plan) -> Result<Edits, Lowering> {
         let edits = self.inner.lower(conversation, plan)?;
+        if self.how == Self::NO_MARKS {
+            let marks = |op: &Op| {
+                matches!(op, Op::Mark { .. } | Op::MarkFrame { .. } | Op::Split { mark: Some(_), .. })
+            };
+            return if plan.ops.iter().any(marks) { Err(Refusal::Conflict.into()) } else { Ok(edits) };
+        }
         let mut wrong: Vec<Edit> = edits.iter().cloned().collect();
         match (self.how, wrong.last_mut()) {
             (0, _) => return Err(Refusal::Conflict.into()),

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::Core;
 use super::budget::Budget;
@@ -34,6 +35,7 @@ use crate::ledger::words::State;
 use crate::protocol::conformance::talk::Ids;
 use crate::protocol::conformance::tree::Tree;
 use crate::protocol::conformance::{Subject, for_all};
+use crate::protocol::{self, Protocol};
 use crate::store::Store;
 use crate::strategy::gate::Reason;
 use crate::usage::Tokens;
@@ -402,4 +404,40 @@ fn law_09_fail_open_dialect() {
         Ok(())
     });
     assert!(changed.get() > 10, "there was hardly a plan: {}", changed.get());
+}
+
+/// Where a dialect cannot put marks, a request leaves with the stored edits, and is not believed to be marked.
+#[test]
+fn marks_that_cannot_be_put_are_not_recorded() {
+    let anthropic = protocol::named("anthropic").unwrap();
+    let system = "Do as you are told, and say what you have done.\n".repeat(20);
+    let body = |talk: &str, turns: usize| {
+        let result = (0..99).map(|at| format!("{talk}: line {at}\n")).collect::<Vec<_>>().concat();
+        let mut messages = vec![
+            json!({"role": "user", "content": talk}),
+            json!({"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]}),
+            json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": result}]}),
+        ];
+        for turn in 0..turns {
+            messages.push(json!({"role": "assistant", "content": "done"}));
+            messages.push(json!({"role": "user", "content": format!("and {turn}")}));
+        }
+        let body =
+            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
+        Bytes::from(body.to_string())
+    };
+    for (dialect, is_marked) in
+        [(anthropic, true), (Clumsy::new(anthropic, Clumsy::NO_MARKS) as &dyn Protocol, false)]
+    {
+        let rig = Rig::new();
+        let gateway = rig.core(rig.store("laws.db"), policy(0), prices(0));
+        let headers = headers("k", "s");
+        for body in [body("a", 0), body("b", 0)] {
+            let sent = rig.send(&gateway, anthropic, &headers, &body);
+            assert_eq!(sent.facts.state, State::Edited);
+        }
+        let sent = rig.send(&gateway, dialect, &headers, &body("b", 1));
+        let found = (sent.facts.state, sent.facts.cache.frame_mark.is_some());
+        assert_eq!(found, (State::Edited, is_marked), "{:?}", sent.facts.why);
+    }
 }
