@@ -35,12 +35,12 @@ impl Calls {
     /// Records the answer to the call in progress.
     pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: &Purse) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
-        let Booked { model, usage, bill, min_cost } = reply.booked(&job.call, &purse.prices);
+let Booked { answer, model, usage, bill, min_cost } = reply.booked(&job.call, &purse.prices);
         if let Some(min_cost) = min_cost {
             purse.spend(min_cost);
         }
         let (status, model) = (Some(reply.status), Some(model));
-        self.made.push(Called { model, status, lost: None, missed: None, usage, bill, took, bytes });
+        self.made.push(Called { answer, model, status, lost: None, missed: None, usage, bill, took, bytes });
     }
 
     /// Records why the last answer is of no use.
@@ -63,8 +63,8 @@ impl Calls {
             purse.spend(bill.total);
         }
         let lost = Some(why);
-        let (model, status, usage, bill) = (None, None, None, None);
-        self.made.push(Called { model, status, lost, missed: None, usage, bill, took, bytes });
+        let (answer, model, status, usage, bill) = (None, None, None, None, None);
+        self.made.push(Called { answer, model, status, lost, missed: None, usage, bill, took, bytes });
     }
 
     /// Takes all calls made.

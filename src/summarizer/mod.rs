@@ -121,6 +121,8 @@ pub struct Job {
 /// A call that reached the server, or may have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Called {
+    /// The id of the answer, if it has one.
+    pub answer: Option<String>,
     /// The model that is billed; `None` if there was no answer.
     pub model: Option<String>,
     /// The HTTP status; `None` if there was no answer.

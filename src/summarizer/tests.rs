@@ -191,6 +191,7 @@ fn server_failures_are_retried_split_or_reported() {
         assert_eq!((outcome, script.prompts().len(), took), (expected, calls, seconds));
         let costs = done.calls.iter().filter(|call| call.bill.is_some()).count();
         assert_eq!(costs, done.calls.iter().filter(|call| call.usage.is_some()).count());
+        assert!(done.calls.iter().all(|call| (call.answer.as_deref() == Some("a")) == call.usage.is_some()));
         // What the server may have worked on is noted, and whether the gateway itself gave it up.
         assert_eq!(done.calls.len(), calls - unsent);
         let gives_up = done.outcome == Err(Failure::TimedOut);

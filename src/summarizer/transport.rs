@@ -54,8 +54,10 @@ pub(super) enum Lost {
     Unanswered(String),
 }
 
-/// The model and the figures that an answer states, and what it costs.
+/// The id, the model and the figures that an answer states, and what it costs.
 pub(super) struct Booked {
+    /// Its id, if it has one.
+    pub(super) answer: Option<String>,
     /// The model that is billed.
     pub(super) model: String,
     pub(super) usage: Option<Usage>,
@@ -100,7 +102,13 @@ impl Reply {
         let billed = prices.billed_name(asked, answered, vendor(call)).unwrap_or_default();
         let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
         let min_cost = usage.clone().and_then(|usage| bill(&usage.at_least())).map(|bill| bill.total);
-        Booked { model: billed.to_owned(), bill: usage.as_ref().and_then(bill), usage, min_cost }
+        Booked {
+            answer: answer.id,
+            model: billed.to_owned(),
+            bill: usage.as_ref().and_then(bill),
+            usage,
+            min_cost,
+        }
     }
 }
 

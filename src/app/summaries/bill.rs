@@ -53,6 +53,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         model_asked: Some(job.call.model.clone()),
         model: call.model.clone().or_else(|| Some(job.call.model.clone())),
         status: call.status,
+        answer: call.answer.clone(),
         outcome: outcome(call.lost.as_ref()).into(),
         error: call.lost.as_ref().or(call.missed.as_ref()).or(failure).map(ToString::to_string),
         tokens: call.usage.as_ref().map(Usage::billed_tokens),

@@ -20,6 +20,7 @@ fn summaries_are_paid_from_the_budget() {
     let usage = Usage { tokens, unpriced: vec![Charge::Grounding], ..Usage::default() };
     let prices = Catalogue::with_overrides(Vec::new()).unwrap();
     let call = Called {
+        answer: Some("msg_1".to_owned()),
         model: None,
         status: Some(200),
         lost: None,
@@ -49,7 +50,9 @@ fn summaries_are_paid_from_the_budget() {
     assert_eq!(tally.sums().totals.own_calls, 2);
     let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
     assert_eq!(log.lines().count(), 2);
-    assert!(log.lines().all(|record| record.contains(r#""unpriced_charges":["grounding"]"#)), "{log}");
+    for told in [r#""unpriced_charges":["grounding"]"#, r#""answer":"msg_1""#] {
+        assert!(log.lines().all(|record| record.contains(told)), "{told}: {log}");
+    }
 }
 
 /// A call without an answer has an unknown cost, and nobody else is blamed for what the gateway itself gave up.
@@ -71,6 +74,7 @@ fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
         let (tally, budget) =
             (Arc::new(Tally::default()), Budget::new(crate::config::Budget::default(), Arc::clone(&store)));
         let call = Called {
+            answer: None,
             model: None,
             status: None,
             lost,
@@ -149,8 +153,8 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
         let usage =
             Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };
         let bill = input.and_then(|_| bill(&prices, &usage, "own", None));
-        let (model, status, lost, missed, usage) = (None, Some(200), None, None, Some(usage));
-        Called { model, status, lost, missed, bill, usage, took: Duration::ZERO, bytes: 9 }
+        let (answer, model, status, lost, missed, usage) = (None, None, Some(200), None, None, Some(usage));
+        Called { answer, model, status, lost, missed, bill, usage, took: Duration::ZERO, bytes: 9 }
     };
     // Tokens of four bytes.
     for (calls, paid) in [
