@@ -194,6 +194,9 @@ pub enum StoreError {
          hint: copy both to a folder that can be written to"
     )]
     Unindexed,
+    /// There are too few file descriptors.
+    #[error("no more files can be opened: {0}\n  hint: allow this process more of them (`ulimit -n`)")]
+    NoDescriptors(std::io::Error),
     /// A row is malformed.
     #[error("a stored row is damaged")]
     Damaged,

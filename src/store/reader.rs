@@ -13,8 +13,12 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use super::{StoreError, schema};
+
+/// The most files that are open for a database at the same time: its own, the log, the index and their folder.
+const FILES: usize = 4;
 
 /// A read-only store.
 #[derive(Debug)]
@@ -126,10 +130,23 @@ fn explain(error: rusqlite::Error, path: &Path) -> StoreError {
     // Opening a file and closing it again would release the locks that the process holds on it, and a serving gateway
     // holds some.
     let refused = |file: &Path| access(file, Access::READ_OK).err().map(io::Error::from);
-    match refused(path).or_else(|| refused(&beside(path, "-wal"))) {
-        Some(why) => why.into(),
+    if let Some(why) = refused(path).or_else(|| refused(&beside(path, "-wal"))) {
+        return why.into();
+    }
+    match lack_of_descriptors(path) {
+        Some(why) => StoreError::NoDescriptors(why),
         None => StoreError::Unindexed,
     }
+}
+
+/// Why not as many files as a database takes can be opened, if that is for want of descriptors.
+fn lack_of_descriptors(path: &Path) -> Option<io::Error> {
+    // No lock is on the folder. All are opened at once, as the database needs them at once.
+    let opened = [(); FILES].map(|()| fs::File::open(path.parent().unwrap_or(path)));
+    let is_lack = |error: &io::Error| {
+        [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error())).contains(&error.raw_os_error())
+    };
+    opened.into_iter().filter_map(Result::err).find(is_lack)
 }
 
 /// The path of a file with the same name and an additional ending.

@@ -161,6 +161,30 @@ fn records_left_in_the_wal_are_read() {
     assert_eq!(run(home.path(), &report).code, Some(0));
 }
 
+/// Beside a gateway, a database takes several files.
+#[test]
+fn a_lack_of_descriptors_is_not_blamed_on_the_store() {
+    let home = tempfile::tempdir().expect("a directory for the test");
+    let upstream = Upstream::start(|_| (200, "{}".to_owned()));
+    let state = home.path().join("state");
+    let config = format!("[listen]\nadmin = 'off'\n[state]\ndir = '{}'\n", state.display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    for (descriptors, code) in [(4, 1), (5, 1), (99, 0)] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
+        command.args([env!("CARGO_BIN_EXE_plimsoll"), "report", "--json", "-c", "gateway.toml"]);
+        command.current_dir(home.path());
+        let found = ran(command);
+        assert_eq!(found.code, Some(code), "{descriptors}: {} {}", found.out, found.err);
+        assert!(
+            code == 0 || found.err.contains("no more files can be opened"),
+            "{descriptors}: {}",
+            found.err
+        );
+    }
+    gateway.stop();
+}
+
 /// By default the system kills a program that exceeds the file size limit. Records are lost once there is no room for
 /// them in memory either.
 #[test]
