@@ -63,7 +63,8 @@ impl Backlog {
         Some((std::mem::take(&mut self.rows), others)).filter(|(first, _)| !first.is_empty())
     }
 
-    /// Puts records back before those that are newer.
+    /// Puts records back before those that are newer. What could not be logged is stored once more, which changes
+    /// nothing, and then logged. Until then it must stay noted: nothing else says that its log lacks it.
     pub(super) fn put_before(&mut self, rows: Vec<LedgerRow>) {
         self.rows.splice(0..0, rows);
     }

@@ -102,6 +102,8 @@ struct LockedFile {
 pub(super) struct Underway {
     /// `None` if this gateway has no file: then it notes nothing.
     file: Option<LockedFile>,
+    /// Whether records are noted and not crossed out.
+    has_notes: bool,
 }
 
 impl Underway {
@@ -127,14 +129,17 @@ impl Underway {
             let error = error.as_ref().map(tracing::field::display);
             tracing::warn!(error, "{UNNOTED}");
         }
-        Self { file: own }
+        Self { file: own, has_notes: false }
     }
 
-    /// Notes records that are about to be stored and logged. Those that were noted before must be crossed out. Returns
-    /// whether the records are noted; if not, they are to be stored and logged all the same.
+    /// Notes records that are about to be stored and logged. If there are any, those that were noted before are crossed
+    /// out. Returns whether the records are noted; if not, they are to be stored and logged all the same.
     pub(super) fn note<'r>(&mut self, dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> bool {
+        let Some(bytes) = self.file.as_ref().and_then(|_| to_bytes(dir, rows)) else { return false };
+        if self.has_notes {
+            self.cross_out();
+        }
         let Some(LockedFile { file, .. }) = &self.file else { return false };
-        let Some(bytes) = to_bytes(dir, rows) else { return false };
         // The first byte is written last: until then, the file counts as crossed out.
         let write = || file.write_all_at(&bytes[1..], 1).and_then(|()| file.write_all_at(&bytes[..1], 0));
         let is_noted = write().is_ok();
@@ -142,6 +147,7 @@ impl Underway {
             // On a full disk, a part of a note would take space that the database needs.
             let _ = file.set_len(CROSSED_OUT.len() as u64);
         }
+        self.has_notes = is_noted;
         is_noted
     }
 
@@ -152,6 +158,7 @@ impl Underway {
 
     /// Crosses out the noted records: they are logged, or wait to be logged.
     pub(super) fn cross_out(&mut self) {
+        self.has_notes = false;
         if let Some(LockedFile { file, .. }) = &self.file
             && let Err(error) = file.write_all_at(CROSSED_OUT, 0)
         {

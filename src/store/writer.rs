@@ -352,15 +352,15 @@ impl Worker {
         self.save_texts(&mut group);
         // A batch that decides, but whose full text could not be saved, was refused: nothing of it is stored.
         group.retain(|job| job.duty.is_some() || !job.batch.decides());
-        self.underway.note(self.logs.dir(), group.iter().flat_map(|job| &job.batch.ledger));
+        let is_noted = self.underway.note(self.logs.dir(), group.iter().flat_map(|job| &job.batch.ledger));
         let stored = self.store(group);
         let unlogged = self.unlogged.log(&mut self.connection, &mut self.logs, &stored);
         if !unlogged.is_empty() {
-            // They are stored once more, which changes nothing, and then logged.
             self.backlog.put_before(unlogged);
             self.backlog.defer(Instant::now());
+        } else if is_noted {
+            self.underway.cross_out();
         }
-        self.underway.cross_out();
         for batch in &stored {
             self.sweep.begin(batch, &self.outputs, &self.logs);
             if batch.forget_outputs.is_some() {
@@ -668,6 +668,35 @@ mod tests {
             let logged: Vec<&str> = log.lines().map(|line| &line[..2]).collect();
             assert_eq!(logged, records[..records.len() - missing as usize]);
         }
+    }
+
+    /// The next start logs what could neither be logged nor wait in the database when the gateway was killed.
+    #[test]
+    fn records_that_cannot_be_logged_stay_underway() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("db");
+        let open = || open(&path);
+        let mut worker = Worker { connection: open(), ..worker(home.path()) };
+        worker.underway = Underway::open(&path, &worker.connection, worker.logs.dir(), &|| true);
+        std::fs::write(worker.logs.dir(), "in the way").unwrap();
+        limit_growth(&worker.connection, 0);
+        let line = "x".repeat(10_000);
+        worker.write(vec![Job::of_row(LedgerRow { line: line.clone(), ..row("a", "short") })]);
+        assert_eq!(worker.backlog.rows.len(), 1);
+        let (decides, _stored) = job();
+        worker.write(vec![decides]);
+        // What only a running gateway has is gone.
+        let dir = worker.logs.dir().to_owned();
+        drop(worker);
+        std::fs::remove_file(&dir).unwrap();
+
+        let mut worker = Worker { connection: open(), ..self::worker(home.path()) };
+        worker.underway = Underway::open(&path, &worker.connection, &dir, &|| true);
+        worker.unlogged = Unlogged::of(&worker.connection);
+        while !worker.unlogged.is_done() {
+            worker.take_turns();
+        }
+        assert_eq!(std::fs::read_to_string(dir.join("c.jsonl")).unwrap(), line + "\n");
     }
 
     #[test]
