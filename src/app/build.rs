@@ -382,7 +382,7 @@ fn settings(limits: &config::Limits) -> server::Settings {
 /// # Errors
 /// If the model name of an override is not a valid pattern.
 pub fn prices(overrides: &[config::PriceOverride]) -> Result<Catalogue, StartError> {
-    let prices = overrides.iter().map(|given| (given.pattern().to_owned(), given.stated));
+    let prices = overrides.iter().map(|given| (given.pattern.clone(), given.stated));
     Catalogue::with_overrides(prices.collect()).map_err(StartError::Price)
 }
 

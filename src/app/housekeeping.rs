@@ -90,8 +90,8 @@ struct Ages {
 impl Ages {
     fn of(config: &Config) -> Self {
         // The store may learn of a thread's use this much later.
-        let threads = config.lineage.retention.period().map(|period| period + lineage::NOTED_EVERY);
-        Self { outputs: config.outputs.retention, ledger: config.ledger.retention.period(), threads }
+        let threads = config.lineage.retention.map(|period| period + lineage::NOTED_EVERY);
+        Self { outputs: config.outputs.retention, ledger: config.ledger.retention, threads }
     }
 
     /// A batch that removes all data that is older than that.

@@ -25,7 +25,7 @@ pub(super) fn load_to_read(source: &Source) -> Result<Config, Failure> {
 fn load_from(source: &Source, environment: &dyn Environment) -> Result<Config, Failure> {
     match &source.config {
         Some(file) => read(file, |text| Config::from_toml(text, environment)),
-        None => Config::default_with(environment)
+        None => Config::from_toml("", environment)
             .map_err(|problems| Failure::Config(problems.named("no configuration file"))),
     }
 }

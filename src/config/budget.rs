@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use crate::usage::Money;
 
 use super::section::Section;
-use super::value::{Fault, Share, Word, number};
+use super::value::{Fault, Word, number};
 
 /// The spending limits, and what happens beyond them.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +67,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Budget {
             usd: money(section, "day_usd"),
             tokens: section.optional_within("day_tokens", 1..=TOKENS),
         },
-        near: section.within("near", Share(0.01)..=Share(1.0), Share(default.near)).0,
+        near: section.within("near", 0.01..=1.0, default.near),
         on_exceeded: section.value("on_exceeded", default.on_exceeded),
     }
 }

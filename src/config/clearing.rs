@@ -11,7 +11,7 @@ use crate::strategy::{ladder, marks, window};
 use super::Recover;
 use super::section::Section;
 use super::shaping::name_patterns;
-use super::value::{Share, TOKENS, Word};
+use super::value::{TOKENS, Word};
 
 impl Word for Policy {
     const WORDS: &'static [(&'static str, Self)] = &[
@@ -67,7 +67,7 @@ const MANY: u32 = 1_000_000;
 
 /// Reads `[clear]`; `target` is `window.target`, the share of the window that clearing frees down to.
 pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f64) -> Settings {
-    let trigger = section.optional_within("trigger", Share(0.05)..=Share(1.0)).map(|share| share.0);
+    let trigger = section.optional_within("trigger", 0.05..=1.0);
     if trigger.is_some_and(|trigger| trigger <= target) {
         section.problem("trigger", "must be above `window.target`", None);
     }
@@ -96,9 +96,9 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         at_turns: section.value("at_turns", default.at_turns),
         trigger: trigger.or(default.trigger),
         settle: section.count("settle", 0..=MANY, default.settle),
-        patience: section.within("patience", Share(0.01)..=Share(100.0), Share(default.patience)).0,
+        patience: section.within("patience", 0.01..=100.0, default.patience),
         ttl_turns: section.count("ttl_turns", 0..=MANY, default.ttl_turns),
-        most_loss: section.within("most_loss", Share(0.0)..=Share(1.0), Share(default.most_loss)).0,
+        most_loss: section.within("most_loss", 0.0..=1.0, default.most_loss),
         regret_tokens: section.within("regret_tokens", 0..=TOKENS, default.regret_tokens),
         weights: section.section("weights", |section| weights(section, default.weights)),
     }
@@ -113,8 +113,7 @@ fn protect(section: &mut Section<'_, '_>, default: Protect) -> Protect {
 }
 
 fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
-    let mut weight =
-        |key: &'static str, default: f64| section.within(key, Share(0.0)..=Share(1.0), Share(default)).0;
+    let mut weight = |key: &'static str, default: f64| section.within(key, 0.0..=1.0, default);
     let weights = Weights {
         oldest: weight("oldest", default.oldest),
         lru: weight("lru", default.lru),
@@ -132,8 +131,7 @@ fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
 }
 
 pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -> window::Settings {
-    let mut share =
-        |key: &'static str, default: f64| section.within(key, Share(0.05)..=Share(1.0), Share(default)).0;
+    let mut share = |key: &'static str, default: f64| section.within(key, 0.05..=1.0, default);
     let (trigger, target) = (share("trigger", default.trigger), share("target", default.target));
     if section.has("target") && target >= trigger {
         section.problem("target", "must be below `window.trigger`", None);
@@ -162,8 +160,8 @@ pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -
     ladder::Settings {
         enabled: section.value("enabled", default.enabled),
         keep_turns: section.count("keep_turns", 0..=MANY, default.keep_turns),
-        least: section.within("least", Share(0.0)..=Share(1.0), Share(default.least)).0,
-        from: section.within("from", Share(0.0)..=Share(1.0), Share(default.from)).0,
+        least: section.within("least", 0.0..=1.0, default.least),
+        from: section.within("from", 0.0..=1.0, default.from),
         messages: messages(section, default.messages),
     }
 }

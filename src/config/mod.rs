@@ -48,7 +48,7 @@ pub use prices::PriceOverride;
 pub use problem::{Problem, Problems};
 pub use profile::{Matcher, Profile, Request};
 pub use size::ByteSize;
-pub use state::{Ledger, Lineage, Outputs, Recall, Record, Retention, State};
+pub use state::{Ledger, Lineage, Outputs, Recall, Record, State};
 pub use suggest::{did_you_mean, nearest};
 pub use summarize::Summarize;
 pub use tuning::Tuning;
@@ -159,14 +159,6 @@ impl Config {
         let document = Document::parse(&source);
         let (config, problems) = Reader::read(&document, environment, |root| read(root, rules));
         if problems.is_empty() { Ok(config) } else { Err(Problems::new(problems)) }
-    }
-
-    /// The configuration of an empty file.
-    ///
-    /// # Errors
-    /// If the environment has no directory for the state.
-    pub fn default_with(environment: &dyn Environment) -> Result<Self, Problems> {
-        Self::from_toml("", environment)
     }
 
     /// The keys of upstreams in the file that have no effect if all requests go to one address.

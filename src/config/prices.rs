@@ -12,20 +12,14 @@ use crate::usage::{AmountError, Catalogue, Rate, Stated};
 /// Prices for the models whose names match a pattern, overriding the catalogue's.
 #[derive(Debug, Clone)]
 pub struct PriceOverride {
-    pattern: String,
+    /// The pattern as written, which is valid.
+    pub pattern: String,
     /// The prices that are given; the others are the catalogue's.
     pub stated: Stated,
 }
 
 /// The maximum, a hundred thousand dollars per million tokens: more is a mistake in the unit.
 const DEAREST: Rate = Rate::from_picodollars(100_000_000_000);
-
-impl PriceOverride {
-    /// The pattern as written.
-    pub fn pattern(&self) -> &str {
-        &self.pattern
-    }
-}
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
     let mut seen = Vec::new();

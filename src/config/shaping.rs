@@ -7,7 +7,7 @@ use crate::shape::settings::{Keep, NamePatterns, RUNS, SHELLS, Truncate, Truncat
 
 use super::section::Section;
 use super::size::ByteSize;
-use super::value::{Share, Word, bad_pattern};
+use super::value::{Word, bad_pattern};
 
 /// Which end of a text is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,12 +129,12 @@ impl Given {
 
     fn read(section: &mut Section<'_, '_>) -> Self {
         let bytes = section.optional_within("max_bytes", ONE..=GIBIBYTE).map(ByteSize::bytes);
-        let head = section.optional_within("head_share", Share(0.0)..=Share(1.0));
+        let head = section.optional_within("head_share", 0.0..=1.0);
         Self {
             lines: section.optional_within("max_lines", 1..=MOST_LINES).map(Lines::These),
             bytes,
             end: section.optional("keep"),
-            head: head.map(|share| (share.0 * 1000.0).round() as u16),
+            head: head.map(|share| (share * 1000.0).round() as u16),
         }
     }
 

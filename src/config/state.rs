@@ -46,8 +46,8 @@ pub struct Ledger {
     pub record: Record,
     /// Whether tokens are counted with a tokenizer, rather than estimated from bytes.
     pub count_tokens: bool,
-    /// How long records, and logs that are no longer added to, are kept.
-    pub retention: Retention,
+    /// How long records, and logs that are no longer added to, are kept; `None` for ever.
+    pub retention: Option<Duration>,
 }
 
 /// What is recorded of a request.
@@ -59,32 +59,13 @@ pub enum Record {
     Full,
 }
 
-/// How long something is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retention {
-    /// It is never removed.
-    Forever,
-    /// It is removed at this age.
-    For(Duration),
-}
-
 /// How threads of conversation are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lineage {
     /// Whether requests with different credentials never share a thread or its decisions.
     pub isolate: bool,
-    /// How long the decisions of a thread are kept after its last request.
-    pub retention: Retention,
-}
-
-impl Retention {
-    /// The age at which it is removed; `None` for never.
-    pub fn period(self) -> Option<Duration> {
-        match self {
-            Self::Forever => None,
-            Self::For(period) => Some(period),
-        }
-    }
+    /// How long the decisions of a thread are kept after its last request; `None` for ever.
+    pub retention: Option<Duration>,
 }
 
 impl Word for Recall {
@@ -125,26 +106,26 @@ pub(super) fn outputs(section: &mut Section<'_, '_>, state: &Path) -> Outputs {
 pub(super) fn ledger(section: &mut Section<'_, '_>, state: &Path) -> Ledger {
     let dir = section.path_below("dir", state, "conversations");
     let record = section.value("record", Record::Usage);
-    let retention = kept(section, Retention::Forever);
+    let retention = retention(section, None);
     let count_tokens = section.value("count_tokens", false);
     Ledger { dir, record, count_tokens, retention }
 }
 
-/// Reads a retention, which may be `"forever"`.
-fn kept(section: &mut Section<'_, '_>, usual: Retention) -> Retention {
+/// Reads a retention; `None` for `"forever"`.
+fn retention(section: &mut Section<'_, '_>, default: Option<Duration>) -> Option<Duration> {
     let expected = || "a duration such as \"90d\", or \"forever\"".into();
     let retention = section.parse("retention", expected, |value, _| match value.as_str() {
-        Some("forever") => Ok(Retention::Forever),
+        Some("forever") => Ok(None),
         Some(text) => {
             let kept = period::parse(text).ok_or(Fault::UNEXPECTED)?;
             let message = || Fault::Message(format!("expected 1d or more, got {}", period::show(kept)));
-            if kept < DAY { Err(message()) } else { Ok(Retention::For(kept)) }
+            if kept < DAY { Err(message()) } else { Ok(Some(kept)) }
         }
         None => Err(Fault::UNEXPECTED),
     });
-    retention.unwrap_or(usual)
+    retention.unwrap_or(default)
 }
 
 pub(super) fn lineage(section: &mut Section<'_, '_>) -> Lineage {
-    Lineage { isolate: section.value("isolate", true), retention: kept(section, Retention::For(90 * DAY)) }
+    Lineage { isolate: section.value("isolate", true), retention: retention(section, Some(90 * DAY)) }
 }

@@ -2,6 +2,7 @@
 //!
 //! The defaults are those of the strategy and of the summariser.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use toml::de::DeValue;
@@ -9,7 +10,7 @@ use toml::de::DeValue;
 use super::section::Section;
 use super::size::ByteSize;
 use super::tuning::Around;
-use super::value::{Fault, Share, TOKENS, Word, number};
+use super::value::{Fault, FromValue, TOKENS, Word, alternatives, chosen, number};
 use crate::planner::Layout;
 use crate::strategy::summary::{Settings, Split, Template};
 use crate::summarizer::Limits;
@@ -53,24 +54,24 @@ impl Summarize {
     }
 }
 
-/// How a summary is placed in the history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stands {
-    Answer,
-    Appended,
-    User,
-    Acknowledged,
-    Asked,
+impl FromValue for Layout {
+    fn expected() -> Cow<'static, str> {
+        alternatives(&layouts().map(|(word, _)| word)).into()
+    }
+
+    fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
+        chosen(value, layouts())
+    }
 }
 
-impl Word for Stands {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("answer", Self::Answer),
-        ("appended", Self::Appended),
-        ("user", Self::User),
-        ("acknowledged", Self::Acknowledged),
-        ("asked", Self::Asked),
-    ];
+fn layouts() -> [(&'static str, Layout); 5] {
+    [
+        ("answer", Layout::Answer),
+        ("appended", Layout::Appended),
+        ("user", Layout::User),
+        ("acknowledged", Layout::Acknowledged(ACKNOWLEDGED.into())),
+        ("asked", Layout::Asked(ASKED.into())),
+    ]
 }
 
 impl Word for Split {
@@ -118,14 +119,7 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
     if is_here && !is_wrong && upstream.is_some() && model.is_none() {
         section.problem("model", "must be set if `summarize.upstream` is", None);
     }
-    let layout = match section.optional::<Stands>("layout") {
-        None => base.layout.clone(),
-        Some(Stands::Answer) => Layout::Answer,
-        Some(Stands::Appended) => Layout::Appended,
-        Some(Stands::User) => Layout::User,
-        Some(Stands::Acknowledged) => Layout::Acknowledged(ACKNOWLEDGED.into()),
-        Some(Stands::Asked) => Layout::Asked(ASKED.into()),
-    };
+    let layout = section.value("layout", base.layout.clone());
     let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, base.max_wait);
     // What a profile leaves out is the file's, for which mistakes are reported there.
     let is_here = !around.is_profile || section.has("max_wait");
@@ -140,16 +134,16 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
     let size = |section: &mut Section<'_, '_>, key: &'static str, default: usize| {
         section.within(key, ByteSize::new(256)..=ByteSize::new(1 << 20), ByteSize::new(default)).bytes()
     };
-    let trigger = section.within("trigger", Share(0.05)..=Share(1.0), Share(default.trigger)).0;
+    let trigger = section.within("trigger", 0.05..=1.0, default.trigger);
     // If the user sets another share, summaries begin there whatever they lose.
     let is_usual = (trigger - default.trigger).abs() < f64::EPSILON;
     let most_loss = if is_usual { default.most_loss } else { 1.0 };
     Settings {
         enabled: section.value("enabled", default.enabled),
         trigger,
-        most_loss: section.within("most_loss", Share(0.0)..=Share(1.0), Share(most_loss)).0,
+        most_loss: section.within("most_loss", 0.0..=1.0, most_loss),
         split: section.value("split", default.split),
-        keep_share: section.within("keep_share", Share(0.0)..=Share(0.95), Share(default.keep_share)).0,
+        keep_share: section.within("keep_share", 0.0..=0.95, default.keep_share),
         keep_messages: section.count("keep_messages", 1..=1000, default.keep_messages),
         keep_turns: section.count("keep_turns", 0..=1000, default.keep_turns),
         keep_tokens: section.within("keep_tokens", 0..=TOKENS, default.keep_tokens),

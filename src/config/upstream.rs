@@ -77,6 +77,25 @@ pub enum CacheKey {
 pub struct Protocol(&'static str);
 
 impl Upstream {
+    /// An upstream with the default settings.
+    fn usual(name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Self {
+        let usual = Timeouts::default();
+        Self {
+            name: name.to_owned(),
+            cache_key: usual_key(&base_url),
+            cache_marks: None,
+            base_url,
+            protocols,
+            headers: Vec::new(),
+            connect_timeout: usual.connect,
+            idle_timeout: usual.idle,
+            response_timeout: response_timeout(usual.idle),
+            include_usage: false,
+            ca_file: None,
+            proxy: Proxied::default(),
+        }
+    }
+
     /// The key (`base_url` or `proxy`) by which requests to this upstream would come back to the gateway in an endless
     /// loop, and its value; `None` if they would not.
     pub fn looped(&self, listen: &Listen) -> Option<(&'static str, String)> {
@@ -136,12 +155,9 @@ impl Upstream {
     /// The keys that a file sets for it: `base_url` if it is built in and was moved, and the others.
     fn keys_set(&self) -> (Option<String>, Vec<String>) {
         let name = &self.name;
-        let Some((server, protocols)) =
-            protocol::servers().into_iter().find(|(server, _)| server.name == *name)
-        else {
+        let Some(built_in) = built_in().into_iter().find(|known| known.name == *name) else {
             return (None, vec![format!("upstream.{name}")]);
         };
-        let built_in = Entry::default().at(server, &protocols);
         let is_moved = self.base_url != built_in.base_url;
         let keys = self.changed(&built_in).into_iter().map(|key| format!("upstream.{name}.{key}"));
         (is_moved.then(|| format!("upstream.{name}.base_url")), keys.collect())
@@ -221,7 +237,7 @@ impl Upstreams {
         } else {
             let (place, keys) = own.keys_set();
             let unused = place.into_iter().chain(keys).collect();
-            (Entry::default().resolve(name, url, own.protocols.clone()), unused)
+            (Upstream::usual(name, url, own.protocols.clone()), unused)
         };
         list.push(other);
         (path, unused)
@@ -229,8 +245,7 @@ impl Upstreams {
 
     /// All requests go to one address, with default timeouts.
     pub(super) fn single(base_url: BaseUrl) -> Self {
-        let protocols = Protocol::all().collect();
-        Self::Single(Box::new(Entry::default().resolve("upstream", base_url, protocols)))
+        Self::Single(Box::new(Upstream::usual("upstream", base_url, Protocol::all().collect())))
     }
 }
 
@@ -241,7 +256,7 @@ impl Word for CacheKey {
 
 impl Protocol {
     /// All protocols.
-    pub fn all() -> impl Iterator<Item = Self> + Clone {
+    pub fn all() -> impl Iterator<Item = Self> {
         protocol::ALL.iter().map(|protocol| Self(protocol.name()))
     }
 
@@ -283,49 +298,14 @@ const PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://prox
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An entry as written.
-#[derive(Default)]
-struct Entry {
-    base_url: Option<BaseUrl>,
-    protocols: Option<Vec<Protocol>>,
-    headers: Option<Vec<(HeaderName, HeaderValue)>>,
-    connect_timeout: Option<Duration>,
-    idle_timeout: Option<Duration>,
-    response_timeout: Option<Duration>,
-    include_usage: bool,
-    cache_key: Option<CacheKey>,
-    cache_marks: Option<bool>,
-    ca_file: Option<PathBuf>,
-    proxy: Option<Proxied>,
-}
-
-impl Entry {
-    /// The upstream of a built-in server with this entry's settings.
-    fn at(self, server: &Server, protocols: &[&dyn protocol::Protocol]) -> Upstream {
+/// The upstreams of the providers, with the default settings.
+fn built_in() -> Vec<Upstream> {
+    let upstream = |(server, protocols): (&Server, Vec<&dyn protocol::Protocol>)| {
         let base_url = server.base_url.parse().expect("the built-in base URLs are URLs");
         let protocols = protocols.iter().map(|protocol| Protocol(protocol.name())).collect();
-        self.resolve(server.name, base_url, protocols)
-    }
-
-    fn resolve(self, name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Upstream {
-        let base_url = self.base_url.unwrap_or(base_url);
-        let usual = Timeouts::default();
-        let idle_timeout = self.idle_timeout.unwrap_or(usual.idle);
-        Upstream {
-            name: name.to_owned(),
-            cache_key: self.cache_key.unwrap_or_else(|| usual_key(&base_url)),
-            cache_marks: self.cache_marks,
-            base_url,
-            protocols: self.protocols.unwrap_or(protocols),
-            headers: self.headers.unwrap_or_default(),
-            connect_timeout: self.connect_timeout.unwrap_or(usual.connect),
-            idle_timeout,
-            response_timeout: self.response_timeout.unwrap_or_else(|| response_timeout(idle_timeout)),
-            include_usage: self.include_usage,
-            ca_file: self.ca_file,
-            proxy: self.proxy.unwrap_or_default(),
-        }
-    }
+        Upstream::usual(server.name, base_url, protocols)
+    };
+    protocol::servers().into_iter().map(upstream).collect()
 }
 
 /// The default key: a shared one, if the provider takes keys, since it takes nothing away from a conversation that
@@ -338,29 +318,32 @@ fn usual_key(base_url: &BaseUrl) -> CacheKey {
 
 /// Reads the table of upstreams, which is a key of the root. If `listen` is given, none may lead to the gateway.
 pub(super) fn read(root: &mut Section<'_, '_>, listen: Option<&Listen>) -> Upstreams {
-    let mut written =
-        root.entries("upstream", "NAME", |name, section| (name.to_owned(), entry(name, section, listen)));
-    let mut list = Vec::new();
-    for (server, protocols) in protocol::servers() {
-        let at = written.iter().position(|(written, _)| written == server.name);
-        let entry = at.map(|at| written.remove(at).1).unwrap_or_default();
-        list.push(entry.at(server, &protocols));
-    }
-    for (name, mut entry) in written {
-        // If there is no base URL, that has been reported, and the list is not used.
-        if let Some(base_url) = entry.base_url.take() {
-            list.push(entry.resolve(&name, base_url, Vec::new()));
+    let mut list = built_in();
+    let written = root.entries("upstream", "NAME", |name, section| {
+        let built_in = list.iter().find(|known| known.name == name);
+        entry(name, section, built_in, listen)
+    });
+    for upstream in written.into_iter().flatten() {
+        match list.iter_mut().find(|known| known.name == upstream.name) {
+            Some(known) => *known = upstream,
+            None => list.push(upstream),
         }
     }
     Upstreams::Named(list)
 }
 
-fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> Entry {
+/// Reads an upstream, on top of the built-in one of that name, if there is one. `None` if it has no address, which is
+/// reported.
+fn entry(
+    name: &str,
+    section: &mut Section<'_, '_>,
+    built_in: Option<&Upstream>,
+    listen: Option<&Listen>,
+) -> Option<Upstream> {
     if let Err((message, hint)) = check_name(name) {
         section.problem_here(message, Some(hint));
     }
-    let is_built_in = |dialect: &Dialect| dialect.servers.iter().any(|server| server.name == name);
-    if !protocol::ALL.iter().any(|protocol| is_built_in(protocol.dialect())) {
+    if built_in.is_none() {
         section.require("base_url", "missing; a new upstream needs an address");
         section.require("protocols", "missing; a new upstream needs its protocols");
     }
@@ -379,19 +362,27 @@ fn entry(name: &str, section: &mut Section<'_, '_>, listen: Option<&Listen>) -> 
     {
         section.problem("proxy", format!("{own} is the gateway itself"), None);
     }
-    Entry {
+    let protocols = section.list("protocols");
+    let headers = headers(section).unwrap_or_default();
+    let include_usage = section.value("include_usage", false);
+    let cache_key = section.optional("cache_key");
+    let cache_marks = section.optional("cache_marks");
+    let ca_file = ca_file(section);
+    let base_url = base_url.or_else(|| Some(built_in?.base_url.clone()))?;
+    Some(Upstream {
+        name: name.to_owned(),
+        cache_key: cache_key.unwrap_or_else(|| usual_key(&base_url)),
+        cache_marks,
         base_url,
-        protocols: section.list("protocols"),
-        headers: headers(section),
-        connect_timeout: Some(connect_timeout),
-        idle_timeout: Some(idle_timeout),
-        response_timeout: Some(response_timeout),
-        include_usage: section.value("include_usage", false),
-        cache_key: section.optional("cache_key"),
-        cache_marks: section.optional("cache_marks"),
-        ca_file: ca_file(section),
-        proxy,
-    }
+        protocols: protocols.or_else(|| Some(built_in?.protocols.clone())).unwrap_or_default(),
+        headers,
+        connect_timeout,
+        idle_timeout,
+        response_timeout,
+        include_usage,
+        ca_file,
+        proxy: proxy.unwrap_or_default(),
+    })
 }
 
 /// The value of the key, or of the variable that it names. No message quotes either.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use toml::de::DeValue;
+use toml::de::{DeFloat, DeInteger, DeValue};
 
 use super::size::ByteSize;
 use super::suggest::nearest;
@@ -167,29 +167,22 @@ whole_numbers!(usize, u64);
 /// More tokens than any window has.
 pub(super) const TOKENS: u64 = 1_000_000_000;
 
-/// A number that may be a fraction.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub(super) struct Share(pub(super) f64);
-
-impl FromValue for Share {
+impl FromValue for f64 {
     fn expected() -> Cow<'static, str> {
         "a number such as 0.75".into()
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
-        let number = match (value.as_float(), value.as_integer()) {
-            (Some(number), _) => number.as_str().parse().ok(),
-            (_, Some(number)) => number.as_str().parse().ok(),
-            _ => None,
-        };
-        let number: Option<f64> = number;
-        number.filter(|number| number.is_finite()).map(Self).ok_or(Fault::UNEXPECTED)
+        let text =
+            value.as_float().map(DeFloat::as_str).or_else(|| value.as_integer().map(DeInteger::as_str));
+        let number = text.and_then(|text| text.parse().ok());
+        number.filter(|number: &Self| number.is_finite()).ok_or(Fault::UNEXPECTED)
     }
 }
 
-impl Ranged for Share {
+impl Ranged for f64 {
     fn show(&self) -> String {
-        self.0.to_string()
+        self.to_string()
     }
 }
 
@@ -300,7 +293,7 @@ pub(super) fn bad_pattern(pattern: &str, error: &glob::PatternError) -> String {
 
 impl<W: Word> FromValue for W {
     fn expected() -> Cow<'static, str> {
-        alternatives(&words(W::WORDS.iter().copied())).into()
+        alternatives(&W::WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>()).into()
     }
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
@@ -311,14 +304,10 @@ impl<W: Word> FromValue for W {
 /// The meaning of the word that the value is, among `choices`.
 pub(super) fn chosen<T>(
     value: &DeValue<'_>,
-    mut choices: impl Iterator<Item = (&'static str, T)> + Clone,
+    choices: impl IntoIterator<Item = (&'static str, T)>,
 ) -> Result<T, Fault> {
-    let at = position(value, &words(choices.clone()))?;
-    choices.nth(at).map(|(_, meaning)| meaning).ok_or(Fault::UNEXPECTED)
-}
-
-fn words<T>(choices: impl Iterator<Item = (&'static str, T)>) -> Vec<&'static str> {
-    choices.map(|(word, _)| word).collect()
+    let (words, mut meanings): (Vec<_>, Vec<T>) = choices.into_iter().unzip();
+    position(value, &words).map(|at| meanings.swap_remove(at))
 }
 
 /// The index of the word that the value is.

@@ -53,7 +53,7 @@ gateway.toml:15: `clera`: unknown key
 
 #[test]
 fn the_shipped_file_states_the_defaults() {
-    let default = Config::default_with(&environment).expect("a home is all it needs");
+    let default = Config::from_toml("", &environment).expect("a home is all it needs");
     assert_same(&read(SHIPPED), &default);
     assert_same_shape(&default.tuning.policy.shape, &shape::Settings::default());
     assert_eq!(default.tuning.policy.clear, Policy::default().clear);

@@ -428,8 +428,8 @@ fn price_overrides_are_read_by_model_pattern() {
     let [mine, other] = &config.prices[..] else { panic!("{:?}", config.prices) };
     let rate = crate::usage::Rate::from_picodollars;
     let stated = Stated { input: Some(rate(3_000_000)), output: Some(rate(250_000)), ..Stated::default() };
-    assert_eq!((mine.pattern(), mine.stated), ("My-*", stated));
-    assert_eq!((other.pattern(), other.stated.cache_read), ("x", Some(rate(1_000_000))));
+    assert_eq!((&*mine.pattern, mine.stated), ("My-*", stated));
+    assert_eq!((&*other.pattern, other.stated.cache_read), ("x", Some(rate(1_000_000))));
     // Prices that the catalogue has need not be given.
     for name in
         ["claude-opus-4-5", "Claude-Opus-*", "anthropic/*", "us.anthropic.*", "gpt-4o-2031-01-01", "*"]
