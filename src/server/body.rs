@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::upstream::{AnswerBody, Paced, Resend};
+use crate::upstream::{AnswerBody, Paced, RequestBody};
 
 use super::client::Upload;
 
@@ -126,14 +126,19 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
     }
 }
 
-impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Resend for Replay<R> {
+impl RequestBody for Replay {
     fn copy(&self) -> Option<Self> {
-        let is_whole = match &self.rest {
-            Rest::Nothing => true,
-            Rest::Open(body) => body.is_end_stream(),
-            Rest::Trailers(_) | Rest::Broken(_) => false,
-        };
-        is_whole.then(|| Self::whole(self.read.clone()))
+        self.rest.is_over().then(|| Self::whole(self.read.clone()))
+    }
+}
+
+impl<R: Body> Rest<R> {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Open(body) => body.is_end_stream(),
+            Self::Trailers(_) | Self::Broken(_) => false,
+        }
     }
 }
 
@@ -194,12 +199,7 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Body for Replay<R> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.read.is_empty()
-            && match &self.rest {
-                Rest::Nothing => true,
-                Rest::Open(body) => body.is_end_stream(),
-                Rest::Trailers(_) | Rest::Broken(_) => false,
-            }
+        self.read.is_empty() && self.rest.is_over()
     }
 
     fn size_hint(&self) -> SizeHint {

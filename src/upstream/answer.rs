@@ -4,7 +4,6 @@
 //! has been read to its end. If the body is dropped before that, the connection is closed, so that the upstream sees
 //! the request cancelled.
 
-use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,9 +15,10 @@ use hyper::body::Incoming;
 use super::http1::Http1Connection;
 use super::http2::Stream;
 use super::pool::Pool;
+use super::resend::RequestBody;
 
 /// A body that is being received.
-pub struct AnswerBody<B: Body + 'static> {
+pub struct AnswerBody<B: RequestBody> {
     body: Incoming,
     /// The connection or stream that `body` comes from, until it has ended.
     source: Option<Source<B>>,
@@ -35,18 +35,14 @@ pub enum AnswerError {
     Unfinished,
 }
 
-enum Source<B: Body + 'static> {
+enum Source<B: RequestBody> {
     /// A connection that is polled here.
     Http1 { connection: Box<Http1Connection<B>>, pool: Arc<Pool<B>> },
     /// A stream of a connection that has a task of its own.
     Http2(#[expect(dead_code, reason = "held to count the stream as open until it is dropped")] Stream),
 }
 
-impl<B> AnswerBody<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: RequestBody> AnswerBody<B> {
     /// A body that comes from `connection`, which goes back to `pool` if it can be reused.
     pub(super) fn from_http1(
         body: Incoming,
@@ -84,11 +80,7 @@ where
     }
 }
 
-impl<B> Body for AnswerBody<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: RequestBody> Body for AnswerBody<B> {
     type Data = Bytes;
     type Error = AnswerError;
 

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::SendError;
-use super::resend::Resend;
+use super::resend::RequestBody;
 
 /// The body of a request, which restarts a clock as its pieces are taken.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl<B: Body + Unpin> Body for Paced<B> {
     }
 }
 
-impl<B: Resend> Resend for Paced<B> {
+impl<B: RequestBody> RequestBody for Paced<B> {
     fn copy(&self) -> Option<Self> {
         Some(Self::new(self.body.copy()?, self.clock.clone()))
     }

@@ -5,9 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Body;
 use rustix::io::Errno;
 use rustls::{CertificateError, InvalidMessage};
 
@@ -15,7 +13,7 @@ use super::answer::AnswerBody;
 use super::answer_timeout::{Clock, Paced};
 use super::pool::Pool;
 use super::proxy::Proxy;
-use super::resend::Resend;
+use super::resend::RequestBody;
 use super::{Id, TlsError, Upstream};
 
 /// Hint for a certificate whose authority is not trusted here.
@@ -32,7 +30,7 @@ const NO_TLS_HINT: &str = "what answers there does not seem to speak TLS: `http:
 /// One worker's connections to all upstreams.
 ///
 /// Must be used on one runtime only: a connection lives on the runtime that opened it.
-pub struct Clients<B: Body + Unpin + 'static> {
+pub struct Clients<B: RequestBody> {
     pools: Mutex<Vec<(Id, SharedPool<B>)>>,
 }
 
@@ -87,11 +85,7 @@ pub enum SendError {
     RequestBody,
 }
 
-impl<B> Clients<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: RequestBody> Clients<B> {
     /// A client without connections.
     pub fn new() -> Self {
         Self { pools: Mutex::default() }
@@ -103,10 +97,7 @@ where
         &self,
         upstream: &Upstream,
         request: Request<B>,
-    ) -> impl Future<Output = Result<Response<AnswerBody<Paced<B>>>, SendError>>
-    where
-        B: Resend,
-    {
+    ) -> impl Future<Output = Result<Response<AnswerBody<Paced<B>>>, SendError>> {
         let (pool, limit, clock) = (self.pool(upstream), upstream.timeouts().response, Clock::start());
         // Boxed, so that the futures that hold it stay small.
         let request = Box::new(request.map(|body| Paced::new(body, clock.clone())));
@@ -139,11 +130,7 @@ where
     }
 }
 
-impl<B> Default for Clients<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: RequestBody> Default for Clients<B> {
     fn default() -> Self {
         Self::new()
     }

@@ -1,13 +1,10 @@
 //! Makes connections: TCP, TLS for `https`, and the HTTP version that TLS has negotiated.
 
-use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, Uri};
-use http_body::Body;
 use hyper::client::conn::{http1, http2};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
@@ -18,6 +15,7 @@ use super::http1::Http1Connection;
 use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
 use super::loop_check;
 use super::proxy::Proxy;
+use super::resend::RequestBody;
 use super::route::Route;
 use super::write_first::{Signals, WriteFirst};
 use super::{SendError, Upstream};
@@ -47,7 +45,7 @@ pub(super) struct Connector {
 }
 
 /// A new connection.
-pub(super) enum Connected<B: Body + 'static> {
+pub(super) enum Connected<B: RequestBody> {
     Http1(Box<Http1Connection<B>>),
     Http2(Box<Http2Connection<B>>),
 }
@@ -71,11 +69,7 @@ impl Connector {
     }
 
     /// Connects to the scheme and authority of `address`.
-    pub(super) async fn connect<B>(mut self, address: Uri) -> Result<Connected<B>, SendError>
-    where
-        B: Body<Data = Bytes> + Send + Unpin + 'static,
-        B::Error: Into<Box<dyn StdError + Send + Sync>>,
-    {
+    pub(super) async fn connect<B: RequestBody>(mut self, address: Uri) -> Result<Connected<B>, SendError> {
         let stream = tokio::time::timeout(self.timeout, self.route.connect(address))
             .await
             .map_err(|_elapsed| SendError::Unreached)
@@ -93,11 +87,7 @@ impl Connector {
     }
 }
 
-async fn http1<B>(stream: NewStream) -> Result<Connected<B>, SendError>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+async fn http1<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendError> {
     let signals = Signals::default();
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
@@ -112,11 +102,7 @@ where
     Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, signals))))
 }
 
-async fn http2<B>(stream: NewStream) -> Result<Connected<B>, SendError>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+async fn http2<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendError> {
     let executor = TokioExecutor::new();
     let (sender, connection) = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
@@ -133,6 +119,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http::Request;
     use http_body_util::Full;
     use tokio::io::AsyncWriteExt;

@@ -4,7 +4,6 @@
 //! piece of a response, and pieces that arrive together would be passed on one by one. Here each poll of a response
 //! first polls the connection, then looks for the result.
 
-use std::error::Error as StdError;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +18,7 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
+use super::resend::RequestBody;
 use super::write_first::Signals;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -27,7 +27,7 @@ static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
 /// A connection, and what is needed to poll it.
-pub(super) struct Http1Connection<B: Body + 'static> {
+pub(super) struct Http1Connection<B: RequestBody> {
     sender: SendRequest<B>,
     /// `None` once it has ended.
     connection: Option<Connection<Stream, B>>,
@@ -49,11 +49,7 @@ struct Bell {
     task: Mutex<Option<Waker>>,
 }
 
-impl<B> Http1Connection<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: RequestBody> Http1Connection<B> {
     pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, signals: Signals) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));

@@ -4,7 +4,6 @@
 //! The connection's flow-control window is as large as those of all its streams together, so that a stream that is not
 //! read holds up none of the others.
 
-use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body::Body;
 use hyper::client::conn::http2::{Connection, SendRequest};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::Instant;
 
 use super::connect::NewStream;
+use super::resend::RequestBody;
 
 /// The most streams on one connection; fewer if the upstream allows fewer.
 const MAX_STREAMS: u32 = 64;
@@ -29,16 +27,10 @@ pub(super) const STREAM_WINDOW: u32 = 1 << 20;
 pub(super) const CONNECTION_WINDOW: u32 = MAX_STREAMS * STREAM_WINDOW;
 
 /// A connection for several requests at a time.
-pub(super) struct Http2Connection<B: Body + 'static> {
+pub(super) struct Http2Connection<B: RequestBody> {
     sender: SendRequest<B>,
-    connection: Arc<dyn Bounded>,
+    connection: Arc<Driven<B>>,
     state: Arc<State>,
-}
-
-/// What can be asked of a connection that another task drives.
-trait Bounded: Send + Sync {
-    /// The most streams that the upstream allows; `None` if the connection has ended or is being polled just now.
-    fn max_streams(&self) -> Option<usize>;
 }
 
 /// A connection that a task drives; `None` once it has ended.
@@ -52,20 +44,13 @@ struct State {
     left_at: Mutex<Option<Instant>>,
 }
 
-/// Room for one stream on a connection, counted as an open stream.
-pub(super) struct Slot<B: Body + 'static> {
-    sender: SendRequest<B>,
-    stream: Stream,
-}
-
 /// Counts a stream for as long as it is open.
 pub(super) struct Stream(Arc<State>);
 
-impl<B> Http2Connection<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+/// Room for one stream on a connection: the sender for a request, and a guard to keep while the stream is open.
+pub(super) type Slot<B> = (SendRequest<B>, Stream);
+
+impl<B: RequestBody> Http2Connection<B> {
     /// Starts a task that drives `connection`. The task ends with the last stream, once the connection takes no more.
     pub(super) fn start(
         sender: SendRequest<B>,
@@ -92,7 +77,7 @@ where
     /// Room for one more stream on a connection that has no streams yet. Nothing is checked.
     pub(super) fn take_slot(&self) -> Slot<B> {
         self.state.streams.fetch_add(1, Ordering::Relaxed);
-        Slot { sender: self.sender.clone(), stream: Stream(Arc::clone(&self.state)) }
+        (self.sender.clone(), Stream(Arc::clone(&self.state)))
     }
 
     /// Whether the connection has had no streams for at least `time`.
@@ -103,28 +88,15 @@ where
 
     fn max_streams(&self) -> usize {
         let ours = MAX_STREAMS as usize;
-        let theirs = self.connection.max_streams();
+        // This does not wait for the lock: while the connection is being polled, our own limit applies.
+        let connection = self.connection.try_lock().ok();
+        let theirs = connection.and_then(|connection| Some(connection.as_ref()?.current_max_send_streams()));
         theirs.map_or(ours, |theirs| theirs.clamp(1, ours))
     }
 }
 
-impl<B> Bounded for Driven<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
-    fn max_streams(&self) -> Option<usize> {
-        // This does not wait for the lock: while the connection is being polled, our own limit applies.
-        self.try_lock().ok()?.as_ref().map(Connection::current_max_send_streams)
-    }
-}
-
 /// Polls a connection until it ends.
-async fn drive<B>(driven: Arc<Driven<B>>)
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+async fn drive<B: RequestBody>(driven: Arc<Driven<B>>) {
     let ended = poll_fn(|cx| {
         let mut driven = driven.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(connection) = driven.as_mut() else { return Poll::Ready(Ok(())) };
@@ -136,13 +108,6 @@ where
     });
     if let Err(error) = ended.await {
         tracing::debug!(%error, "an upstream connection ended in an error");
-    }
-}
-
-impl<B: Body + 'static> Slot<B> {
-    /// The sender for a request, and a guard to keep while the stream is open.
-    pub(super) fn into_parts(self) -> (SendRequest<B>, Stream) {
-        (self.sender, self.stream)
     }
 }
 

@@ -20,6 +20,7 @@ mod tls;
 mod tunnel;
 mod write_first;
 
+use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,8 +34,11 @@ pub use self::answer_timeout::Paced;
 pub use self::base_url::{BaseUrl, BaseUrlError};
 pub use self::client::{Clients, SendError, root_cause};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
-pub use self::resend::Resend;
+pub use self::resend::RequestBody;
 pub use self::tls::{TlsError, check_ca_file};
+
+/// An error of any kind.
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What an [`Upstream`] is made from.
 #[derive(Clone, Debug)]
@@ -56,7 +60,7 @@ pub struct Settings {
 }
 
 /// How long to wait for an upstream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For a connection: TCP, proxy and TLS together. It is divided among the addresses of a name.
     pub connect: Duration,

@@ -1,13 +1,10 @@
 //! The connections of one worker to one upstream.
 
-use std::error::Error as StdError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, Response, Uri};
-use http_body::Body;
 use hyper::client::conn::TrySendError;
 use tokio::time::Instant;
 
@@ -15,7 +12,7 @@ use super::answer::AnswerBody;
 use super::connect::{Connected, Connector};
 use super::http1::Http1Connection;
 use super::http2::{Http2Connection, Slot};
-use super::resend::{self, Resend};
+use super::resend::{self, RequestBody};
 use super::{SendError, Upstream};
 
 /// The most idle HTTP/1 connections that are kept. Further ones are closed after use.
@@ -24,28 +21,28 @@ const MAX_IDLE: usize = 64;
 const MAX_RESENDS: u32 = 2;
 
 /// Connections to one upstream, kept for the next request.
-pub(super) struct Pool<B: Body + 'static> {
+pub(super) struct Pool<B: RequestBody> {
     connector: Connector,
     keep_alive: Duration,
     kept: Mutex<Kept<B>>,
 }
 
-struct Kept<B: Body + 'static> {
+struct Kept<B: RequestBody> {
     /// Idle HTTP/1 connections. The one that was used last is at the end.
     idle: Vec<Idle<B>>,
     /// HTTP/2 connections. A request takes the first with room, so that later ones become idle and are closed.
     shared: Vec<Http2Connection<B>>,
 }
 
-struct Idle<B: Body + 'static> {
+struct Idle<B: RequestBody> {
     connection: Box<Http1Connection<B>>,
     since: Instant,
 }
 
 /// The connection, or the room on one, that a request is sent on.
-enum Carrier<B: Body + 'static> {
+enum Carrier<B: RequestBody> {
     Http1(Box<Http1Connection<B>>),
-    Slot(Slot<B>),
+    Http2(Slot<B>),
 }
 
 /// A request that got no answer.
@@ -63,11 +60,7 @@ enum Again<B> {
     Refused(Box<Request<B>>),
 }
 
-impl<B> Pool<B>
-where
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<B: RequestBody> Pool<B> {
     pub(super) fn new(upstream: &Upstream) -> Result<Self, SendError> {
         let kept = Kept { idle: Vec::new(), shared: Vec::new() };
         let keep_alive = upstream.timeouts().keep_alive;
@@ -82,10 +75,7 @@ where
     pub(super) async fn send(
         self: &Arc<Self>,
         mut request: Box<Request<B>>,
-    ) -> Result<Response<AnswerBody<B>>, SendError>
-    where
-        B: Resend,
-    {
+    ) -> Result<Response<AnswerBody<B>>, SendError> {
         let address = request.uri().clone();
         let mut resends_left = MAX_RESENDS;
         let mut kept = self.take();
@@ -97,7 +87,11 @@ where
                 // Boxed, because it is seldom needed and much larger than the rest.
                 None => Box::pin(self.connect(address.clone())).await?,
             };
-            let failed = match self.send_on(carrier, request, &address).await {
+            let sent = match carrier {
+                Carrier::Http1(connection) => self.send_on_http1(connection, request, &address).await,
+                Carrier::Http2(slot) => Self::send_on_http2(slot, request, &address).await,
+            };
+            let failed = match sent {
                 Ok(response) => return Ok(response),
                 Err(failed) => failed,
             };
@@ -134,21 +128,6 @@ where
         kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
 
-    async fn send_on(
-        self: &Arc<Self>,
-        carrier: Carrier<B>,
-        request: Box<Request<B>>,
-        address: &Uri,
-    ) -> Result<Response<AnswerBody<B>>, Failed<B>>
-    where
-        B: Resend,
-    {
-        match carrier {
-            Carrier::Http1(connection) => self.send_on_http1(connection, request, address).await,
-            Carrier::Slot(slot) => Self::send_on_http2(slot, request, address).await,
-        }
-    }
-
     async fn send_on_http1(
         self: &Arc<Self>,
         mut connection: Box<Http1Connection<B>>,
@@ -167,18 +146,14 @@ where
     }
 
     async fn send_on_http2(
-        slot: Slot<B>,
+        (mut sender, stream): Slot<B>,
         mut request: Box<Request<B>>,
         address: &Uri,
-    ) -> Result<Response<AnswerBody<B>>, Failed<B>>
-    where
-        B: Resend,
-    {
+    ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
         *request.uri_mut() = address.clone();
         let copy = resend::copy(&request);
         // HTTP/2 sends the host as `:authority`, from the address.
         let host = request.headers_mut().remove(HOST);
-        let (mut sender, stream) = slot.into_parts();
         let error = match sender.try_send_request(*request).await {
             Ok(response) => return Ok(response.map(|body| AnswerBody::from_stream(body, stream))),
             Err(error) => error,
@@ -198,7 +173,7 @@ where
         let mut kept = self.kept();
         kept.shared.retain(Http2Connection::is_usable);
         if let Some(slot) = kept.shared.iter().find_map(|shared| shared.slot(self.keep_alive)) {
-            return Some(Carrier::Slot(slot));
+            return Some(Carrier::Http2(slot));
         }
         while let Some(Idle { mut connection, since }) = kept.idle.pop() {
             if since.elapsed() < connection.max_idle(self.keep_alive) && connection.check_open() {
@@ -214,7 +189,7 @@ where
             Connected::Http2(shared) => {
                 let slot = shared.take_slot();
                 self.kept().shared.push(*shared);
-                Carrier::Slot(slot)
+                Carrier::Http2(slot)
             }
         })
     }

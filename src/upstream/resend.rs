@@ -11,20 +11,22 @@ use http::Request;
 use http_body::Body;
 use http_body_util::Full;
 
-/// A body that may have to be sent once more.
-pub trait Resend: Sized {
+use super::BoxError;
+
+/// The body of a request, which may have to be sent once more.
+pub trait RequestBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sized + Unpin + 'static {
     /// A copy of the body; `None` if not all of it is at hand. To be called before any of it is sent.
     fn copy(&self) -> Option<Self>;
 }
 
-impl Resend for Full<Bytes> {
+impl RequestBody for Full<Bytes> {
     fn copy(&self) -> Option<Self> {
         Some(self.clone())
     }
 }
 
 /// A copy of the request; `None` if not all of its body is at hand.
-pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
+pub(super) fn copy<B: RequestBody>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let mut copy = Box::new(Request::new(request.body().copy()?));
     copy.method_mut().clone_from(request.method());
     copy.uri_mut().clone_from(request.uri());
@@ -35,7 +37,7 @@ pub(super) fn copy<B: Resend>(request: &Request<B>) -> Option<Box<Request<B>>> {
 
 /// A copy of a request that may be sent twice without harm, because it has no body and a safe method (RFC 9110, 9.2.1).
 /// `None` for any other request.
-pub(super) fn copy_if_harmless<B: Resend + Body>(request: &Request<B>) -> Option<Box<Request<B>>> {
+pub(super) fn copy_if_harmless<B: RequestBody>(request: &Request<B>) -> Option<Box<Request<B>>> {
     let is_harmless = request.method().is_safe() && request.body().is_end_stream();
     is_harmless.then(|| copy(request)).flatten()
 }

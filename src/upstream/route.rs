@@ -1,7 +1,5 @@
 //! How an upstream is reached: directly, or through a proxy.
 
-use std::error::Error as StdError;
-
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, Uri};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -12,7 +10,7 @@ use tower_service::Service;
 use super::connect::NewStream;
 use super::proxy::{Kind, Proxy, with_default_port};
 use super::tunnel::Tunnel;
-use super::{TlsError, Upstream};
+use super::{BoxError, TlsError, Upstream};
 
 /// Why a SOCKS proxy did not connect.
 type Refusal = <SocksV5<HttpConnector> as Service<Uri>>::Error;
@@ -55,10 +53,7 @@ impl Route {
     }
 
     /// Connects to the scheme and authority of `address`.
-    pub(super) async fn connect(
-        &mut self,
-        address: Uri,
-    ) -> Result<NewStream, Box<dyn StdError + Send + Sync>> {
+    pub(super) async fn connect(&mut self, address: Uri) -> Result<NewStream, BoxError> {
         match self {
             Self::Direct(connector) => connector.call(address).await,
             Self::Forwarded(connector, proxy, _) => {
@@ -79,7 +74,7 @@ impl Route {
 }
 
 /// Unwraps the error of the connection to a SOCKS proxy, which hyper-util does not report as a source of its own error.
-fn with_cause(error: Box<dyn StdError + Send + Sync>) -> Box<dyn StdError + Send + Sync> {
+fn with_cause(error: BoxError) -> BoxError {
     match error.downcast::<Refusal>().map(|refusal| *refusal) {
         Ok(Refusal::Inner(cause)) => cause.into(),
         Ok(Refusal::Io(cause)) => cause.into(),

@@ -2,7 +2,6 @@
 //!
 //! hyper-util can do that too, but does not report the status with which a proxy refuses.
 
-use std::error::Error as StdError;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::BoxError;
+
 /// The longest head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
-
-type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Makes connections through one proxy.
 #[derive(Clone)]
