@@ -52,14 +52,6 @@ pub(super) struct Handler<G> {
 #[error("the client broke off its request")]
 pub(super) struct Abandoned;
 
-/// A request whose body is to be read.
-struct Unread {
-    head: Arc<Parts>,
-    spelling: Extensions,
-    body: Upload,
-    received_at: Instant,
-}
-
 /// A request whose body was read.
 struct Whole<'a> {
     inbound: Inbound,
@@ -98,8 +90,8 @@ impl<G: Gateway> Handler<G> {
                 answer.map(|answer| self.rewrite_location(&head, &target, answer))
             }
             Route::Read(target) => {
-                let unread = Unread { head: Arc::clone(&head), spelling, body, received_at };
-                let answer = boxed(|| self.read(unread, &target)).await;
+                let answer =
+                    boxed(|| self.read(Arc::clone(&head), spelling, body, received_at, &target)).await;
                 answer.map(|answer| self.rewrite_location(&head, &target, answer))
             }
             Route::Refuse(fault) => {
@@ -132,8 +124,14 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Reads the body, and has the request prepared if possible.
-    async fn read(&self, unread: Unread, target: &Target) -> Result<Response<Answer>, Abandoned> {
-        let Unread { head, spelling, body, received_at } = unread;
+    async fn read(
+        &self,
+        head: Arc<Parts>,
+        spelling: Extensions,
+        body: Upload,
+        received_at: Instant,
+        target: &Target,
+    ) -> Result<Response<Answer>, Abandoned> {
         let patience = target.upstream.timeouts().response;
         let Ok(body) = Replay::collect(body, self.settings.max_body, patience).await else {
             return Ok(self.refuse_unfinished(&head, &describe(&SendError::Stalled, target)));
@@ -241,7 +239,7 @@ impl<G: Gateway> Handler<G> {
         // A rejection that has not been read to its end would hold its connection.
         let rejection = Some(rejection).filter(|rejection| rejection.body().as_whole().is_some());
         self.stats.originals_resent.increment();
-        let original = Outgoing::whole(request.original.clone(), request.spelling.clone());
+        let original = Outgoing::whole(request.original.clone(), false, request.spelling.clone());
         let response = match self.send(head, target, original, &mut tap).await {
             Ok(response) => response,
             Err(error) => return self.fail(head, target, &error, tap),
@@ -265,11 +263,13 @@ impl<G: Gateway> Handler<G> {
     async fn outgoing(&self, request: &Whole<'_>, edited: Option<Bytes>, plain_answer: bool) -> Outgoing {
         let spelling = request.spelling.clone();
         match edited {
-            None => Outgoing::whole(request.original.clone(), spelling),
+            None => Outgoing::whole(request.original.clone(), false, spelling),
             Some(edited) => {
                 self.stats.edited.increment();
                 let encoded = self.encode(request.coding, &edited).await;
-                Outgoing { plain_answer, ..Outgoing::edited(edited, encoded, spelling) }
+                let (body, is_decoded) = encoded.map_or((edited, true), |encoded| (encoded, false));
+                let form = Form::Edited;
+                Outgoing { form, plain_answer, ..Outgoing::whole(body, is_decoded, spelling) }
             }
         }
     }
@@ -457,15 +457,8 @@ impl Outgoing {
         }
     }
 
-    fn whole(original: Bytes, spelling: Extensions) -> Self {
-        let framing = Framing::Whole { length: original.len() };
-        Self { form: Form::Original, framing, body: Replay::whole(original), spelling, plain_answer: false }
-    }
-
-    fn edited(plain: Bytes, encoded: Option<Bytes>, spelling: Extensions) -> Self {
-        let is_encoded = encoded.is_some();
-        let body = encoded.unwrap_or(plain);
-        let framing = Framing::Edited { length: body.len(), encoded: is_encoded };
-        Self { form: Form::Edited, framing, body: Replay::whole(body), spelling, plain_answer: false }
+    fn whole(body: Bytes, is_decoded: bool, spelling: Extensions) -> Self {
+        let framing = Framing::Whole { length: body.len(), is_decoded };
+        Self { form: Form::Original, framing, body: Replay::whole(body), spelling, plain_answer: false }
     }
 }

@@ -21,17 +21,12 @@ pub(super) enum Framing {
         /// Whether the body has no declared length.
         open_ended: bool,
     },
-    /// The original bytes, read to their end.
+    /// By its length: all of it is there.
     Whole {
         /// Bytes.
         length: usize,
-    },
-    /// An edited body.
-    Edited {
-        /// Bytes.
-        length: usize,
-        /// Whether it is in the content encoding of the original.
-        encoded: bool,
+        /// Whether it is no longer in the content encoding that was received.
+        is_decoded: bool,
     },
 }
 
@@ -48,7 +43,7 @@ pub(super) fn to_upstream(head: &Parts, upstream: &Upstream, framing: Framing) -
         match *name {
             HOST => drop(sent.insert(HOST, upstream.base_url().host().clone())),
             CONTENT_LENGTH | TRANSFER_ENCODING => frame(&mut sent, name, value, framing),
-            CONTENT_ENCODING if matches!(framing, Framing::Edited { encoded: false, .. }) => {}
+            CONTENT_ENCODING if matches!(framing, Framing::Whole { is_decoded: true, .. }) => {}
             // The gateway has met the expectation (`100-continue`) by reading the body.
             EXPECT => {}
             TRAILER if matches!(framing, Framing::Streamed { open_ended: true }) => {
@@ -128,7 +123,7 @@ pub(super) fn asks_for_upgrade(head: &Parts) -> bool {
 fn frame(sent: &mut HeaderMap, name: &HeaderName, value: &HeaderValue, framing: Framing) {
     match framing {
         Framing::Streamed { .. } => drop(sent.append(name, value.clone())),
-        Framing::Whole { length } | Framing::Edited { length, .. } => {
+        Framing::Whole { length, .. } => {
             sent.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
     }
@@ -143,7 +138,7 @@ fn complete_framing(sent: &mut HeaderMap, framing: Framing) {
         Framing::Streamed { open_ended: true } => {
             sent.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        Framing::Whole { length } | Framing::Edited { length, .. } if length > 0 => {
+        Framing::Whole { length, .. } if length > 0 => {
             sent.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         _ => {}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc;
 
 use super::decode::{Coding, Decoder};
 use super::exchange::{End, Exchange, Form, Remedy};
@@ -26,7 +26,7 @@ pub(super) struct Tap(Option<Box<Live>>);
 
 /// A finished observation. Dropping it makes the last call ([`Exchange::end`]), so that the call is made even if the
 /// server stops first.
-pub(super) struct Ending(Option<Box<Live>>);
+pub(super) struct Ending(Option<(Box<Live>, End)>);
 
 /// The queue of endings.
 #[derive(Clone)]
@@ -36,7 +36,6 @@ struct Live {
     decoder: Decoder<Watcher>,
     /// The piece handed on last. It is shown with the next call, since it may not have been written yet.
     handed_on: Bytes,
-    how: End,
     endings: Endings,
     stats: Arc<Stats>,
 }
@@ -50,7 +49,6 @@ impl Tap {
             Box::new(Live {
                 decoder: Decoder::Identity(Watcher(Some(exchange))),
                 handed_on: Bytes::new(),
-                how: End::ClientGone,
                 endings: endings.clone(),
                 stats: Arc::clone(stats),
             })
@@ -143,10 +141,9 @@ impl Tap {
 
     /// The exchange is over.
     pub(super) fn end(&mut self, how: End) {
-        if let Some(mut live) = self.0.take() {
-            live.how = how;
+        if let Some(live) = self.0.take() {
             let endings = live.endings.clone();
-            endings.tell(Ending(Some(live)));
+            endings.tell(Ending(Some((live, how))));
         }
     }
 
@@ -177,33 +174,22 @@ impl Endings {
     }
 
     fn tell(&self, ending: Ending) {
-        match self.0.try_send(ending) {
-            Ok(()) => {}
-            Err(TrySendError::Full(ending) | TrySendError::Closed(ending)) => ending.tell(),
-        }
+        // One that cannot be queued is dropped here, which tells it.
+        drop(self.0.try_send(ending));
     }
 }
 
 /// Tells endings until all senders are gone.
 pub(super) async fn tell_all(mut endings: mpsc::Receiver<Ending>) {
-    while let Some(ending) = endings.recv().await {
-        ending.tell();
-    }
-}
-
-impl Ending {
-    fn tell(self) {
-        drop(self);
-    }
+    while endings.recv().await.is_some() {}
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let Some(mut live) = self.0.take() else { return };
+        let Some((mut live, how)) = self.0.take() else { return };
         let stats = Arc::clone(&live.stats);
         guard(&stats, move || {
             live.show();
-            let how = live.how.clone();
             let exchange = live.decoder.sink().and_then(|watcher| watcher.0.take());
             if let Some(exchange) = exchange {
                 exchange.end(how);
