@@ -51,11 +51,8 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let checkpoints = options.dir.clone().map_or_else(below, Checkpoints::within);
     for (ending, text) in [("json", checkpoint.to_json() + "\n"), ("md", checkpoint.to_markdown())] {
         let written = checkpoints.write(&history.found.id, ending, &text);
-        let failed = |error| {
-            let path = checkpoints.path(&history.found.id, ending);
-            Failure::Message(format!("{}: {error}", path.display()))
-        };
-        let path = written.map_err(failed)?;
+        let path =
+            written.map_err(|error| Failure::about(&checkpoints.path(&history.found.id, ending), error))?;
         say(&path.display().to_string());
     }
     Ok(())

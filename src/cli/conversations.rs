@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, TimedOutput, books, figures, files, say};
+use super::{Failure, TimedOutput, books, figures, files, say_lines};
 use crate::ledger::{Conversation, Conversations, ConversationsDocument, Listed, when};
 use crate::store::Order;
 
@@ -64,9 +64,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         books::say_nothing(&state, filter, missing);
         return Ok(());
     }
-    for line in lines(&listed, &books::all_ids(&state)?, &zone, books::width()) {
-        say(&line);
-    }
+    say_lines(lines(&listed, &books::all_ids(&state)?, &zone, books::width()));
     let mut notes = books::notes(&listed.iter().map(|one| &one.totals).sum(), unreadable);
     notes.extend(books::missing(missing));
     if listed.len() < all.len() {

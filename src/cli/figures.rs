@@ -9,6 +9,11 @@ pub(super) fn count(figure: u64) -> String {
     separated(&figure.to_string())
 }
 
+/// A figure as it is shown; `–` if it is unknown.
+pub(super) fn or_unknown(figure: Option<String>) -> String {
+    figure.unwrap_or_else(|| "–".to_owned())
+}
+
 /// `1 request`, `2 requests`.
 pub(super) fn counted(figure: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(figure), if figure == 1 { one } else { many })
@@ -17,7 +22,7 @@ pub(super) fn counted(figure: u64, one: &str, many: &str) -> String {
 /// A part as a percentage of the whole, with one decimal place: `73.4 %`; `–` if the whole is not positive.
 pub(super) fn percent(part: i128, whole: i128) -> String {
     if whole <= 0 {
-        return "–".to_owned();
+        return or_unknown(None);
     }
     let tenths = part.saturating_mul(2000).saturating_add(whole).div_euclid(whole.saturating_mul(2));
     let sign = if tenths < 0 { "-" } else { "" };

@@ -67,6 +67,6 @@ pub(super) fn init(file: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(Failure::Message(format!("{} exists; it was left as it is", file.display())))
         }
-        Err(error) => Err(Failure::Message(format!("{}: {error}", file.display()))),
+        Err(error) => Err(Failure::about(file, error)),
     }
 }

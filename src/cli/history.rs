@@ -1,12 +1,9 @@
 //! The records of one conversation, found by its id.
 
-use std::path::PathBuf;
-
 use super::table::{cut, printable};
 use super::{Failure, Source, books, files};
 use crate::config::Config;
 use crate::ledger::{self, Entry, Made, NoHistory, NoId};
-use crate::store::ledger::FILE_NAME;
 use crate::store::{Books, StoreError};
 
 /// The maximum number of ids that an error lists if a prefix is ambiguous.
@@ -16,7 +13,6 @@ const MAX_LISTED: usize = 10;
 pub(super) struct History {
     pub(super) config: Config,
     pub(super) books: Books,
-    path: PathBuf,
     pub(super) found: ledger::History,
     /// The records of the conversations that it was forked from.
     inherited: Vec<Entry>,
@@ -39,10 +35,10 @@ impl History {
 
     /// The same, with a configuration that has been read already.
     pub(super) fn with(config: Config, id: &str) -> Result<Self, Failure> {
-        let path = config.state.dir.join(FILE_NAME);
-        let failed = |error: StoreError| Failure::Message(format!("{}: {error}", path.display()));
-        let Some(books) = Books::open(&path).map_err(failed)? else {
-            return Err(Failure::Message(books::nothing(&config.state.dir)));
+        let state = &config.state.dir;
+        let failed = |error| books::failed(state, &error);
+        let Some(books) = books::open(state)? else {
+            return Err(Failure::Message(books::nothing(state)));
         };
         let found = match ledger::History::read(&books, id, usize::MAX) {
             Ok(found) => found,
@@ -51,7 +47,7 @@ impl History {
         };
         let mut records = found.entries.iter().map(|entry| &entry.record);
         let inherited = ledger::ancestors(&books, &found.id, &mut records).map_err(failed)?;
-        Ok(Self { config, books, path, found, inherited })
+        Ok(Self { config, books, found, inherited })
     }
 
     /// Its id, for printing.
@@ -61,7 +57,7 @@ impl History {
 
     /// The failure for an error of the store.
     pub(super) fn failed(&self, error: &StoreError) -> Failure {
-        Failure::Message(format!("{}: {error}", self.path.display()))
+        books::failed(&self.config.state.dir, error)
     }
 
     /// The number of requests that the client made.

@@ -25,9 +25,10 @@ mod wrap;
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -182,8 +183,13 @@ enum Failure {
 
 impl Failure {
     /// The message of an error.
-    fn said(error: impl std::fmt::Display) -> Self {
+    fn said(error: impl Display) -> Self {
         Self::Message(error.to_string())
+    }
+
+    /// The message of an error about a file.
+    fn about(file: &Path, error: impl Display) -> Self {
+        Self::Message(format!("{}: {error}", file.display()))
     }
 }
 
@@ -248,6 +254,11 @@ static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 /// Prints a line of output, without control characters, since ids, names and answers come from outside.
 fn say(line: &str) {
     say_document(&table::printable(line));
+}
+
+/// Prints lines of output.
+fn say_lines(lines: impl IntoIterator<Item = String>) {
+    lines.into_iter().for_each(|line| say(&line));
 }
 
 /// Prints a document unchanged.

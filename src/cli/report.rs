@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, TimedOutput, books, figures, files, say};
+use super::{Failure, TimedOutput, books, figures, files, say_lines};
 use crate::ledger::when;
 use crate::ledger::{By, Record, Report, ReportDocument, Totals};
 use crate::store::Order;
@@ -91,9 +91,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let ids = if options.by == By::Conversation { books::all_ids(&state)? } else { Vec::new() };
-    for line in table(options.by, &report, &ids).lines_within(books::width()) {
-        say(&line);
-    }
+    say_lines(table(options.by, &report, &ids).lines_within(books::width()));
     let mut notes = books::notes(&report.total, report.unreadable);
     notes.extend(books::missing(missing));
     if options.by == By::Day {

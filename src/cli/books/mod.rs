@@ -5,14 +5,14 @@ mod sums;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::table::{cut, wrapped};
 use super::{Failure, say, say_document};
 use crate::store::{Books, LedgerEntry, LedgerFilter, Order, StoreError, ledger};
 
 pub(super) use notes::{missing, notes};
-pub(super) use sums::{Sums, WOULD};
+pub(super) use sums::{Sums, WOULD, estimate};
 
 /// The width assumed if a terminal does not tell its own.
 pub(super) const WIDTH: usize = 100;
@@ -63,18 +63,27 @@ pub(super) fn read(
     order: Order,
     each: &mut dyn FnMut(LedgerEntry<'_>),
 ) -> Result<u64, Failure> {
-    query(state, |path| Books::read(path, filter, order, each))
+    Books::read(&store(state), filter, order, each).map_err(|error| failed(state, &error))
 }
 
 /// The ids of all conversations. Ids are shortened to what is unique among all of them, so that `inspect` finds them.
 pub(super) fn all_ids(state: &Path) -> Result<Vec<String>, Failure> {
-    query(state, |path| Books::open(path)?.map_or_else(|| Ok(Vec::new()), |books| books.conversations("")))
+    let Some(books) = open(state)? else { return Ok(Vec::new()) };
+    books.conversations("").map_err(|error| failed(state, &error))
 }
 
-/// Queries the store in a directory.
-fn query<T>(state: &Path, ask: impl FnOnce(&Path) -> Result<T, StoreError>) -> Result<T, Failure> {
-    let path = state.join(ledger::FILE_NAME);
-    ask(&path).map_err(|error| Failure::Message(format!("{}: {error}", path.display())))
+/// The books in the state directory; `None` if there is no store yet.
+pub(super) fn open(state: &Path) -> Result<Option<Books>, Failure> {
+    Books::open(&store(state)).map_err(|error| failed(state, &error))
+}
+
+/// The failure for an error of the store in the state directory.
+pub(super) fn failed(state: &Path, error: &StoreError) -> Failure {
+    Failure::about(&store(state), error)
+}
+
+fn store(state: &Path) -> PathBuf {
+    state.join(ledger::FILE_NAME)
 }
 
 /// The number of characters that makes all ids distinct, including the ellipsis.

@@ -38,11 +38,8 @@ impl Sums {
 
 /// The cost of the gateway's own calls: zero if there were none.
 fn overhead(totals: &Totals, places: usize) -> String {
-    match (totals.own_calls, &totals.overhead) {
-        (0, _) => figures::dollars(Money::ZERO, places),
-        (_, Some(costs)) => figures::dollars(costs.total, places),
-        (_, None) => "–".to_owned(),
-    }
+    let total = if totals.own_calls == 0 { Some(Money::ZERO) } else { overhead_total(totals) };
+    figures::or_unknown(total.map(|total| figures::dollars(total, places)))
 }
 
 /// The columns of all sums: requests, tokens, money.
@@ -61,37 +58,39 @@ fn cells(totals: &Totals, places: usize) -> [String; 7] {
     let tokens = &totals.tokens;
     // If nothing is known, that is not zero.
     let is_known = totals.unknown_usage == 0 || *tokens != Tokens::default();
-    let count = |figure| if is_known { figures::count(figure) } else { "–".to_owned() };
+    let count = |figure| figures::or_unknown(is_known.then(|| figures::count(figure)));
     let at_least = |is_lower_bound| if is_lower_bound { "≥ " } else { "" };
     let is_lower_bound = totals.broken_off + totals.unpriced_charges > 0;
-    let cost = total(totals).map_or_else(
-        || "–".to_owned(),
-        |cost| at_least(is_lower_bound).to_owned() + &figures::dollars(cost, places),
-    );
+    let cost =
+        total(totals).map(|cost| at_least(is_lower_bound).to_owned() + &figures::dollars(cost, places));
     [
         figures::count(totals.requests),
         count(tokens.input),
         count(tokens.cache_read),
         count(tokens.cache_write()),
         at_least(is_known && totals.broken_off > 0).to_owned() + &count(tokens.output),
-        cost,
+        figures::or_unknown(cost),
         estimate(totals.saved.net, places),
     ]
 }
 
-fn estimate(net: Option<Money>, places: usize) -> String {
-    net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places)))
+/// An estimated amount.
+pub(in crate::cli) fn estimate(net: Option<Money>, places: usize) -> String {
+    figures::or_unknown(net.map(|net| format!("~{}", figures::dollars(net, places))))
 }
 
 /// The number of decimal places that a column of costs needs.
 fn places<'a>(all: impl Iterator<Item = &'a Totals>) -> usize {
-    let own = |totals: &Totals| totals.overhead.as_ref().map(|costs| costs.total);
-    figures::places(all.flat_map(|totals| [total(totals), own(totals)]).flatten())
+    figures::places(all.flat_map(|totals| [total(totals), overhead_total(totals)]).flatten())
 }
 
 /// The known cost of all requests and calls.
 pub(super) fn total(totals: &Totals) -> Option<Money> {
     totals.cost.as_ref().map(|costs: &Costs| costs.total)
+}
+
+fn overhead_total(totals: &Totals) -> Option<Money> {
+    totals.overhead.as_ref().map(|costs| costs.total)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio::runtime;
 
 use super::books::{WIDTH, width};
 use super::table::wrapped;
-use super::{Failure, say};
+use super::{Failure, say, say_lines};
 use crate::app::App;
 use crate::config::{Config, ProcessEnvironment};
 use crate::ledger::{Costs, Record, Report};
@@ -70,24 +70,18 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let cache_min = price.price.cache_min.unwrap_or(0);
     let provider = Arc::new(Provider::new(Arc::clone(&session), MODEL, cache_min, Counter::new(home.path())));
     let outcome = play(&home, &session, &provider)?;
-    for line in bill::steps(&session, &outcome.without.usage, &outcome.records).lines_within(width()) {
-        say(&line);
-    }
+    say_lines(bill::steps(&session, &outcome.without.usage, &outcome.records).lines_within(width()));
     let (with, without) = sides(&outcome, &provider)?;
     say("");
     say_kept(&home);
     say_paragraph(&heading());
-    for line in bill::bill(&without, &with).lines_within(width()) {
-        say(&line);
-    }
+    say_lines(bill::bill(&without, &with).lines_within(width()));
     Ok(())
 }
 
 /// Prints a text in lines that fit the terminal, and an empty line.
 fn say_paragraph(text: &str) {
-    for line in wrapped(text, width().min(WIDTH)) {
-        say(&line);
-    }
+    say_lines(wrapped(text, width().min(WIDTH)));
     say("");
 }
 

@@ -145,7 +145,7 @@ fn from_bodies(
     let read = |form| {
         let path = bodies.path(&history.found.id, &record.id, form);
         let body = bodies.read(&history.found.id, &record.id, form);
-        let body = body.map_err(|error| Failure::Message(format!("{}: {error}", path.display())))?;
+        let body = body.map_err(|error| Failure::about(&path, error))?;
         let Some(said) = protocol::named(&record.protocol) else { return Ok(None) };
         Ok(body.and_then(|body| protocol::read(said, &Bytes::from(body), &NoMemo).ok()))
     };

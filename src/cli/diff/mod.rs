@@ -12,7 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::history::History;
-use super::{Failure, Output, books, figures, say};
+use super::{Failure, Output, books, figures, say_lines};
 use crate::ledger::Record;
 use crate::ledger::words::{State, Term};
 use excerpt::excerpt;
@@ -107,9 +107,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     if options.output.json {
         return say_json(&history, options.n, record, &difference);
     }
-    for line in lines(&history, options.n, record, &difference) {
-        say(&line);
-    }
+    say_lines(lines(&history, options.n, record, &difference));
     Ok(())
 }
 
@@ -204,11 +202,8 @@ struct Json<'a> {
     n: usize,
     record: &'a str,
     state: String,
-    from: &'a str,
-    gone: Option<&'a Gone>,
-    reasoning: u32,
-    changes: &'a [Change],
-    notes: &'a [String],
+    #[serde(flatten)]
+    difference: &'a Difference,
 }
 
 fn say_json(
@@ -222,10 +217,6 @@ fn say_json(
         n: number,
         record: &record.id,
         state: state(record),
-        from: difference.from,
-        gone: difference.gone.as_ref(),
-        reasoning: difference.reasoning,
-        changes: &difference.changes,
-        notes: &difference.notes,
+        difference,
     })
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::history::History;
 use super::table::{Align, Table};
-use super::{Failure, TimedOutput, books, figures, files, say};
+use super::{Failure, TimedOutput, books, figures, files, say, say_lines};
 use crate::ledger::{Own, Record, when};
 
 /// The explanation of the figures, for `--help`.
@@ -103,7 +103,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
             one.model.unwrap_or("–").to_owned(),
         ]);
     }
-    table.lines().iter().for_each(|line| say(line));
+    say_lines(table.lines());
     say(&format!("mean: {}", share(mean(&summaries))));
     Ok(())
 }
@@ -135,5 +135,5 @@ fn mean(summaries: &[One<'_>]) -> Option<f64> {
 }
 
 fn share(score: Option<f64>) -> String {
-    score.map_or_else(|| "–".to_owned(), |score| format!("{:.0} %", score * 100.0))
+    figures::or_unknown(score.map(|score| format!("{:.0} %", score * 100.0)))
 }

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::diff::left_out;
 use super::history::History;
 use super::table::{Align, Table, cut, wrapped};
-use super::{Failure, TimedOutput, books, figures, say};
+use super::{Failure, TimedOutput, books, figures, say, say_lines};
 use crate::config::Preset;
 use crate::ledger::words::{Outcome, State, Term, Used};
 use crate::ledger::{
@@ -73,22 +73,12 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return books::say_json(&HistoryDocument::new(&history.found));
     }
     let zone = when::zone(options.output.utc);
-    for line in heading(&history, &zone).into_iter().chain(timeline(&history, &zone)) {
-        say(&line);
-    }
+    say_lines(heading(&history, &zone).into_iter().chain(timeline(&history, &zone)));
     say("");
-    for line in sums(totals) {
-        say(&line);
-    }
-    for line in newest::made_of(&history) {
-        say(&line);
-    }
-    for line in Fill::of(&history.found).iter().flat_map(newest::filled) {
-        say(&line);
-    }
-    for line in written(&history.found.files) {
-        say(&line);
-    }
+    say_lines(sums(totals));
+    say_lines(newest::made_of(&history));
+    say_lines(Fill::of(&history.found).iter().flat_map(newest::filled));
+    say_lines(written(&history.found.files));
     books::say_notes(&books::notes(totals, history.found.unreadable));
     Ok(())
 }
@@ -191,8 +181,7 @@ fn cells(entry: &Entry, zone: &TimeZone, places: usize) -> [String; 9] {
 
 /// What rewriting would have saved, if it was only observed.
 fn would_save(record: &Record, places: usize) -> String {
-    let net = record.would_have_saved_estimate.map(pico);
-    net.map_or_else(|| "–".to_owned(), |net| format!("~{}", figures::dollars(net, places)))
+    books::estimate(record.would_have_saved_estimate.map(pico), places)
 }
 
 fn zone_shown(zone: Zone) -> String {

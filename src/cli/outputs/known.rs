@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cli::Failure;
 use crate::cli::history::holds_at;
+use crate::cli::{Failure, books};
 use crate::config::Config;
 use crate::ledger::Record;
 use crate::ledger::history::number;
 use crate::ledger::words::State;
-use crate::store::{Books, LedgerFilter, Outputs, StoreError, ledger};
+use crate::store::{Books, LedgerFilter, Outputs, StoreError};
 
 /// All texts, and what is needed to find their uses.
 #[derive(Debug, Default)]
@@ -63,14 +63,13 @@ impl Known {
     /// Reads the store, the books and the directory of texts. Also returns the store, if there is one.
     pub(super) fn of(config: &Config) -> Result<(Self, Option<Books>), Failure> {
         let mut known = Self::default();
-        let books = Books::open(&config.state.dir.join(ledger::FILE_NAME));
-        let books = books.map_err(|error| failed(config, &error))?;
+        let books = books::open(&config.state.dir)?;
         if let Some(books) = &books {
-            known.read(books).map_err(|error| failed(config, &error))?;
+            known.read(books).map_err(|error| books::failed(&config.state.dir, &error))?;
         }
         let dir = &config.outputs.dir;
         let sizes = Outputs::new(dir).sizes();
-        let sizes = sizes.map_err(|error| Failure::Message(format!("{}: {error}", dir.display())))?;
+        let sizes = sizes.map_err(|error| Failure::about(dir, error))?;
         for (id, bytes) in sizes {
             known.outputs.entry(id).or_default().bytes = Some(bytes);
         }
@@ -179,11 +178,6 @@ impl Output {
         users.sort_by_key(|(_, one)| std::cmp::Reverse(one.last));
         users
     }
-}
-
-/// The message that the store cannot be read.
-pub(super) fn failed(config: &Config, error: &StoreError) -> Failure {
-    Failure::Message(format!("{}: {error}", config.state.dir.join(ledger::FILE_NAME).display()))
 }
 
 #[cfg(test)]

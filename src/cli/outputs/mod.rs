@@ -11,13 +11,13 @@ use serde::Serialize;
 use super::history::not_found_message;
 use super::range::Range;
 use super::table::{Align, Table, cut};
-use super::{Failure, TimedOutput, books, figures, files, say, say_bytes};
+use super::{Failure, TimedOutput, books, figures, files, say, say_bytes, say_lines};
 use crate::config::Config;
 use crate::ledger::history::one;
 use crate::ledger::{History, NoHistory, Totals, when};
 use crate::store::Outputs;
 
-use known::{Known, Named, Output, Use, failed};
+use known::{Known, Named, Output, Use};
 
 /// The maximum length of a list of requests in a column.
 const MAX_REQUESTS: usize = 16;
@@ -68,10 +68,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
 
 fn print(config: &Config, id: &str) -> Result<(), Failure> {
     let outputs = Outputs::new(&config.outputs.dir);
-    let read = |id: &str| {
-        let failed = |error| Failure::Message(format!("{}: {error}", outputs.path(id).display()));
-        outputs.read(id).map_err(failed)
-    };
+    let read = |id: &str| outputs.read(id).map_err(|error| Failure::about(&outputs.path(id), error));
     // For a whole id, the books need not be read.
     if let Some(text) = read(id)? {
         say_bytes(&text);
@@ -109,7 +106,7 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
     let of = match (&options.conversation, &books) {
         (None, _) => None,
         (Some(id), Some(books)) => Some(History::find(books, id).map_err(|none| match none {
-            NoHistory::Store(error) => failed(config, &error),
+            NoHistory::Store(error) => books::failed(&config.state.dir, &error),
             NoHistory::Id(none) => Failure::Message(not_found_message(&none)),
         })?),
         (Some(_), None) => return Err(Failure::Message(books::nothing(&config.state.dir))),
@@ -127,9 +124,7 @@ fn list(options: &Options, config: &Config) -> Result<(), Failure> {
             "no full texts for that time or conversation"
         });
     }
-    for line in lines(&known, &listed, of.as_deref(), &zone) {
-        say(&line);
-    }
+    say_lines(lines(&known, &listed, of.as_deref(), &zone));
     books::say_notes(&notes(&known, &listed, config));
     Ok(())
 }
@@ -145,7 +140,6 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     let conversations: BTreeSet<&str> = uses.map(String::as_str).collect();
     let of_width =
         books::id_width(&conversations.into_iter().collect::<Vec<_>>()).min(books::most(MAX_CONVERSATION));
-    let unknown = || "–".to_owned();
     let mut table = Table::new(&[
         ("full text", Align::Left),
         ("last used", Align::Left),
@@ -161,11 +155,11 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
         let others = if others > 0 { format!(" +{others}") } else { String::new() };
         table.row(&[
             cut(id, width),
-            output.last_ms.map_or_else(unknown, |at_ms| when::minute(at_ms, zone)),
-            output.bytes.map_or_else(unknown, figures::count),
+            figures::or_unknown(output.last_ms.map(|at_ms| when::minute(at_ms, zone))),
+            figures::or_unknown(output.bytes.map(figures::count)),
             if output.bytes.is_some() { "kept" } else { "not kept" }.to_owned(),
-            shown.map_or_else(unknown, |(conversation, _)| cut(conversation, of_width) + &others),
-            shown.map_or_else(unknown, |(_, one)| cut(&ranges(&one.requests), books::most(MAX_REQUESTS))),
+            figures::or_unknown(shown.map(|(conversation, _)| cut(conversation, of_width) + &others)),
+            figures::or_unknown(shown.map(|(_, one)| cut(&ranges(&one.requests), books::most(MAX_REQUESTS)))),
         ]);
     }
     table.lines_within(books::width())

@@ -6,7 +6,7 @@ mod text;
 
 use clap::Args;
 
-use super::{Failure, Output, books, files, say};
+use super::{Failure, Output, books, files, say_lines};
 use crate::app;
 use crate::config::{self, Config};
 use crate::usage::{Above, Catalogue, Listed, PerMillion, Price, Priced, Tier, Vendor};
@@ -124,9 +124,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         books::say_json(&json::of(&quotes))?;
     } else {
         let (lines, notes) = (text::lines(&quotes), text::notes(&quotes));
-        for line in lines {
-            say(&line);
-        }
+        say_lines(lines);
         books::say_notes(&notes);
     }
     if failures.is_empty() { Ok(()) } else { Err(Failure::Message(failures.join("\n"))) }

@@ -75,7 +75,7 @@ fn is_long(model: &str) -> bool {
 fn cells(quote: &Quote, priced: &Priced) -> [String; 8] {
     let price = &priced.price;
     let name = if is_long(&quote.model) { String::new() } else { quote.model.clone() };
-    let window = price.context_window.map_or_else(|| "–".to_owned(), figures::count);
+    let window = figures::or_unknown(price.context_window.map(figures::count));
     let marks = [("*", priced.source == Source::Config), ("+", !parts(price).is_empty())];
     let marks = marks.into_iter().filter(|(_, is_so)| *is_so && quote.detail == Detail::Line);
     let costs = usual(price);

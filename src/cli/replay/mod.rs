@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, Output, books, files, say, table};
+use super::{Failure, Output, books, files, say_lines, table};
 use crate::app::{self, Recall};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Outputs};
@@ -88,9 +88,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     if options.output.json {
         return books::say_json(&report);
     }
-    for line in report::table(&report).lines_within(books::width()) {
-        say(&line);
-    }
+    say_lines(report::table(&report).lines_within(books::width()));
     books::say_notes(&report::notes(&report));
     Ok(())
 }
@@ -107,9 +105,7 @@ fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     if options.output.json {
         return books::say_json(&rows);
     }
-    for line in sweep::table(&rows).lines_within(books::width()) {
-        say(&line);
-    }
+    say_lines(sweep::table(&rows).lines_within(books::width()));
     Ok(())
 }
 
@@ -142,7 +138,7 @@ fn each(options: &Options, play: &mut dyn FnMut(&Input) -> Result<(), Unplayed>)
             Ok(damage) if damage.is_none() => {}
             Ok(damage) => say_left_out(&format!("{}: {damage}", file.display())),
             Err(error @ Unplayed::NoBodies(_)) => left_out.push(format!("{}: {error}", file.display())),
-            Err(error) => return Err(Failure::Message(format!("{}: {error}", file.display()))),
+            Err(error) => return Err(Failure::about(file, error)),
         }
     }
     if left_out.len() == options.files.len()

@@ -223,15 +223,14 @@ pub(super) fn table(report: &Report) -> Table {
 }
 
 fn row(name: &str, figures: &Figures, places: usize) -> [String; 11] {
-    let usd = |amount: Option<Money>| {
-        amount.map_or_else(|| "–".to_owned(), |amount| figures::dollars(amount, places))
-    };
+    let usd =
+        |amount: Option<Money>| figures::or_unknown(amount.map(|amount| figures::dollars(amount, places)));
     [
         name.to_owned(),
         figures::count(figures.requests),
         usd(figures.direct_usd),
         usd(figures.gateway_usd),
-        figures.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}")),
+        figures::or_unknown(figures.ratio.map(|ratio| format!("{ratio:.3}"))),
         usd(figures.output_usd),
         figures::count(figures.events.values().sum()),
         figures::count(figures.invalid),

@@ -80,7 +80,7 @@ pub(super) fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&columns);
     for row in rows {
         let Total { figures, worst_ratio, .. } = &row.total.total;
-        let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"));
+        let ratio = |ratio: Option<f64>| figures::or_unknown(ratio.map(|ratio| format!("{ratio:.3}")));
         table.row(&[
             row.setting.clone(),
             ratio(figures.ratio),
