@@ -86,9 +86,7 @@ fn lines(listed: &[&Conversation], ids: &[String], zone: &TimeZone, most: usize)
     columns.extend(sums.columns());
     let mut how_much = Table::new(&columns);
     for one in listed {
-        let mut cells = vec![" ".repeat(2)];
-        cells.extend(sums.cells(&one.totals));
-        how_much.row(&cells);
+        how_much.row(&sums.row(" ".repeat(2), &one.totals));
     }
     let who = who(listed, id_width, zone, most);
     who.into_iter().zip(how_much.lines_within(most)).flat_map(|(who, how_much)| [who, how_much]).collect()

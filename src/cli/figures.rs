@@ -53,6 +53,21 @@ pub(super) fn places(amounts: impl Iterator<Item = Money>) -> usize {
     }
 }
 
+/// Ascending numbers, each run of consecutive ones as its first and its last number: `2`, `7-9`.
+pub(super) fn runs<'n>(numbers: impl IntoIterator<Item = &'n usize>, to: &str) -> Vec<String> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let show = |(first, last): (usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}{to}{last}") }
+    };
+    runs.into_iter().map(show).collect()
+}
+
 fn separated(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -77,6 +92,15 @@ mod tests {
         }
         assert_eq!(counted(1, "request", "requests"), "1 request");
         assert_eq!(counted(1200, "request", "requests"), "1,200 requests");
+    }
+
+    #[test]
+    fn consecutive_numbers_are_a_run() {
+        for (numbers, expected) in
+            [(&[][..], ""), (&[2], "2"), (&[2, 7, 8, 9], "2, 7-9"), (&[1, 3, 5], "1, 3, 5"), (&[1, 2], "1-2")]
+        {
+            assert_eq!(runs(numbers, "-").join(", "), expected);
+        }
     }
 
     #[test]

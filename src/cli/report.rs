@@ -115,8 +115,7 @@ fn table(by: By, report: &Report, ids: &[String]) -> Table {
     }
     let mut table = Table::new(&columns);
     let mut add = |name: String, totals: &Totals| {
-        let mut cells = vec![name];
-        cells.extend(sums.cells(totals));
+        let mut cells = sums.row(name, totals);
         if has_unknown {
             cells.push(figures::count(totals.unknown()));
         }

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::signals::{self, Caught};
-use super::{Failure, Serve, files, say};
+use super::{Failure, Gateway, Serve, files, say};
 use crate::app::App;
 use crate::config::{Config, Limits, LogFormat, Loop, Mode, Upstream, Upstreams};
 use crate::server::{self, Drained};
@@ -30,7 +30,11 @@ struct Stop {
 
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
-    let (mut config, unused) = configuration(options)?;
+    let (mut config, unused) = configuration(&options.gateway)?;
+    if let Some(address) = options.listen {
+        config.listen.address = address;
+    }
+    check_for_loop(&config, options)?;
     let format = match config.log.format {
         LogFormat::Text => telemetry::Format::Text,
         LogFormat::Json => telemetry::Format::Json,
@@ -79,24 +83,20 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
 }
 
 /// The configuration, and a note about the parts of it that have no effect.
-fn configuration(options: &Serve) -> Result<(Config, Option<String>), Failure> {
+pub(super) fn configuration(options: &Gateway) -> Result<(Config, Option<String>), Failure> {
     let mut unused = None;
-    let mut config = files::load(&options.gateway.source)?;
-    if let Some(address) = options.listen {
-        config.listen.address = address;
-    }
-    if let Some(url) = &options.gateway.upstream {
+    let mut config = files::load(&options.source)?;
+    if let Some(url) = &options.upstream {
         (config, unused) = to_single(config, url)?;
     }
-    if options.gateway.observe {
+    if options.observe {
         config.mode = Mode::Observe;
     }
-    check_for_loop(&config, options)?;
     Ok((config, unused))
 }
 
 /// The configuration with all requests going to one server, and a note about the keys that have no effect then.
-pub(super) fn to_single(config: Config, url: &str) -> Result<(Config, Option<String>), Failure> {
+fn to_single(config: Config, url: &str) -> Result<(Config, Option<String>), Failure> {
     // A URL that may contain a password or a key is not repeated.
     let said = if url.contains(['@', '?', '#']) { "--upstream" } else { &*format!("--upstream {url}") };
     let base = url.parse().map_err(|error| Failure::Usage(format!("`{said}`: {error}")))?;

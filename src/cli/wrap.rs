@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 
 use super::signals::{self, Caught};
 use super::table::{Table, printable};
-use super::{Failure, Run, books, files, serve};
+use super::{Failure, Run, books, serve};
 use crate::app::App;
-use crate::config::{Config, Mode, Recall};
+use crate::config::{Config, Recall};
 use crate::ledger::Totals;
 use crate::protocol;
 use crate::upstream::{BaseUrl, BaseUrlError};
@@ -89,22 +89,14 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
 
 /// Reads the configuration, and determines the addresses for the agent.
 fn set_up(options: &Run) -> Result<Setup, Failure> {
-    let mut notes = Vec::new();
-    let mut config = files::load(&options.gateway.source)?;
+    let (mut config, unused) = serve::configuration(&options.gateway)?;
+    let mut notes: Vec<String> = unused.into_iter().collect();
     config.listen.address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     // URLs of full texts stay in histories for longer than this gateway runs.
     if config.outputs.recall != Recall::Http
         && let Some(admin) = &mut config.listen.admin
     {
         admin.set_port(0);
-    }
-    if options.gateway.observe {
-        config.mode = Mode::Observe;
-    }
-    if let Some(url) = &options.gateway.upstream {
-        let single = serve::to_single(config, url)?;
-        config = single.0;
-        notes.extend(single.1);
     }
     // Before variables add upstreams, which are addressed in the same way as the agent addressed them.
     notes.extend(serve::repeated_paths(&config).into_iter().map(|(_, said)| said));

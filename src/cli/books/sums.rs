@@ -27,6 +27,11 @@ impl Sums {
         COLUMNS.into_iter().chain(more.into_iter().flatten()).map(|title| (title, Align::Right))
     }
 
+    /// A row with a name before these cells.
+    pub(in crate::cli) fn row(&self, name: String, totals: &Totals) -> Vec<String> {
+        [vec![name], self.cells(totals)].concat()
+    }
+
     /// The cells for these columns.
     pub(in crate::cli) fn cells(&self, totals: &Totals) -> Vec<String> {
         let mut all = cells(totals, self.places).to_vec();

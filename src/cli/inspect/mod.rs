@@ -440,9 +440,7 @@ fn sums(totals: &Totals) -> Vec<String> {
     let shown = books::Sums::of(std::iter::once(totals));
     columns.extend(shown.columns());
     let mut table = Table::new(&columns);
-    let mut cells = vec!["total".to_owned()];
-    cells.extend(shown.cells(totals));
-    table.row(&cells);
+    table.row(&shown.row("total".to_owned(), totals));
     table.lines_within(books::width())
 }
 

@@ -148,6 +148,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
         ("conversation", Align::Left),
         ("requests", Align::Left),
     ]);
+    let requests = |one: &Use| cut(&figures::runs(&one.requests, "-").join(", "), books::most(MAX_REQUESTS));
     for (id, output) in listed {
         let of_asked = asked.and_then(|asked| Some((asked, output.uses.get(asked)?)));
         let shown = of_asked.or_else(|| output.newest());
@@ -159,25 +160,10 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
             figures::or_unknown(output.bytes.map(figures::count)),
             if output.bytes.is_some() { "kept" } else { "not kept" }.to_owned(),
             figures::or_unknown(shown.map(|(conversation, _)| cut(conversation, of_width) + &others)),
-            figures::or_unknown(shown.map(|(_, one)| cut(&ranges(&one.requests), books::most(MAX_REQUESTS)))),
+            figures::or_unknown(shown.map(|(_, one)| requests(one))),
         ]);
     }
     table.lines_within(books::width())
-}
-
-/// Numbers as readers write them: `2, 7-9`.
-fn ranges(numbers: &BTreeSet<usize>) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for &number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == number => *last = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    let shown = ranges
-        .into_iter()
-        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
-    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// The notes for reading the list.
@@ -280,15 +266,6 @@ mod tests {
             ),
         ] {
             assert_eq!(gone("a", output, &outputs), expected);
-        }
-    }
-
-    #[test]
-    fn consecutive_numbers_are_a_range() {
-        for (numbers, expected) in
-            [(&[][..], ""), (&[2], "2"), (&[7, 2, 8, 9], "2, 7-9"), (&[1, 3, 5], "1, 3, 5"), (&[1, 2], "1-2")]
-        {
-            assert_eq!(ranges(&numbers.iter().copied().collect()), expected);
         }
     }
 }

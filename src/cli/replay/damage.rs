@@ -1,7 +1,6 @@
 //! The parts of a file that cannot be replayed, which are left out and reported. The rest is replayed.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use crate::cli::figures;
 
@@ -23,18 +22,6 @@ impl Damage {
     pub(super) fn is_none(&self) -> bool {
         *self == Self::default()
     }
-
-    /// The damaged lines, as runs of consecutive ones.
-    fn runs(&self) -> Vec<RangeInclusive<usize>> {
-        let mut runs: Vec<RangeInclusive<usize>> = Vec::new();
-        for &line in &self.lines {
-            match runs.last_mut() {
-                Some(run) if *run.end() + 1 == line => *run = *run.start()..=line,
-                _ => runs.push(line..=line),
-            }
-        }
-        runs
-    }
 }
 
 impl fmt::Display for Damage {
@@ -43,14 +30,10 @@ impl fmt::Display for Damage {
         if let [only] = &*self.lines {
             said.push(format!("line {only}, which is damaged"));
         } else if !self.lines.is_empty() {
-            let runs = self.runs();
-            let show = |run: &RangeInclusive<usize>| match (run.start(), run.end()) {
-                (first, last) if first == last => first.to_string(),
-                (first, last) => format!("{first} to {last}"),
-            };
-            let named: Vec<String> = runs.iter().take(MAX_LISTED).map(show).collect();
+            let runs = figures::runs(&self.lines, " to ");
+            let named = runs[..runs.len().min(MAX_LISTED)].join(", ");
             let more = if runs.len() > MAX_LISTED { ", …" } else { "" };
-            said.push(format!("lines {}{more}, which are damaged", named.join(", ")));
+            said.push(format!("lines {named}{more}, which are damaged"));
         }
         if self.missing > 0 {
             let lines = figures::counted(self.missing as u64, "line", "lines");
