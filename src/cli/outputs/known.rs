@@ -165,12 +165,6 @@ impl Output {
         }
     }
 
-    /// The conversation that used it last.
-    pub(super) fn newest(&self) -> Option<(&str, &Use)> {
-        let newest = self.uses.iter().max_by_key(|(_, one)| one.last);
-        newest.map(|(conversation, one)| (conversation.as_str(), one))
-    }
-
     /// The conversations that use it, the newest first.
     pub(super) fn users(&self) -> Vec<(&str, &Use)> {
         let all = self.uses.iter().map(|(conversation, one)| (conversation.as_str(), one));
@@ -244,9 +238,6 @@ pub(super) mod tests {
                 (*id, Some(*at_ms), of.collect())
             });
             assert!(found.eq(expected), "{known:?}");
-            for output in known.outputs.values() {
-                assert_eq!(output.newest(), output.users().first().copied());
-            }
         }
     }
 

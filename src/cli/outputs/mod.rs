@@ -92,7 +92,8 @@ fn gone(id: &str, output: &Output, outputs: &Outputs) -> String {
         "it is not kept, because of `outputs.recall`, or not any more, because of `outputs.retention`"
             .to_owned()
     };
-    let hint = output.newest().and_then(|(conversation, last)| Some((conversation, last.requests.last()?)));
+    let newest = output.users().first().copied();
+    let hint = newest.and_then(|(conversation, last)| Some((conversation, last.requests.last()?)));
     let hint = hint.map(|(conversation, request)| {
         format!("\n  hint: `plimsoll diff {conversation} {request}` shows what was sent in its place")
     });
@@ -151,7 +152,7 @@ fn lines(known: &Known, listed: &[Named<'_>], asked: Option<&str>, zone: &TimeZo
     let requests = |one: &Use| cut(&figures::runs(&one.requests, "-").join(", "), books::most(MAX_REQUESTS));
     for (id, output) in listed {
         let of_asked = asked.and_then(|asked| Some((asked, output.uses.get(asked)?)));
-        let shown = of_asked.or_else(|| output.newest());
+        let shown = of_asked.or_else(|| output.users().first().copied());
         let others = output.uses.len().saturating_sub(1);
         let others = if others > 0 { format!(" +{others}") } else { String::new() };
         table.row(&[

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use serde::Serialize;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::lines::{self, Lines};
@@ -18,13 +19,14 @@ use crate::planner::{self, Applied, Decision, Splice};
 type Map<K, V> = HashMap<K, V, BuildHasherDefault<Xxh3Default>>;
 
 /// Counts over a conversation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     /// Tool calls.
     pub(super) calls: u64,
     /// Calls that quote a result.
     pub(super) quoting: u64,
     /// Calls that quote something that was not sent.
+    #[serde(rename = "lost_quotes")]
     pub(super) lost: u64,
     /// Calls that were repeated while their result was cleared.
     pub(super) recalls: u64,

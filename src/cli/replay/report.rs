@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::played::Played;
+use super::quotes::Counts;
 use crate::cli::figures;
 use crate::cli::table::{Align, Table};
 use crate::usage::{Money, Tokens};
@@ -83,10 +84,8 @@ pub(super) struct Figures {
     pub(super) untouched: u64,
     pub(super) beyond_window: u64,
     pub(super) prefixes_broken: Both<u64>,
-    pub(super) calls: u64,
-    pub(super) quoting: u64,
-    pub(super) lost_quotes: u64,
-    pub(super) recalls: u64,
+    #[serde(flatten)]
+    pub(super) counts: Counts,
     pub(super) tokens: Both<Tokens>,
     pub(super) as_recorded: Option<u64>,
     pub(super) unreadable: u64,
@@ -137,10 +136,7 @@ impl Report {
             untouched: played.tally.untouched,
             beyond_window: played.tally.beyond_window,
             prefixes_broken: Both { direct: played.direct.broken, gateway: played.gateway.broken },
-            calls: played.counts.calls,
-            quoting: played.counts.quoting,
-            lost_quotes: played.counts.lost,
-            recalls: played.counts.recalls,
+            counts: played.counts,
             tokens: Both { direct: played.direct.tokens, gateway: played.gateway.tokens },
             as_recorded: played.as_recorded,
             unreadable: played.damage.lines.len() as u64,
@@ -165,10 +161,7 @@ impl Total {
         sum.beyond_window += file.beyond_window;
         sum.prefixes_broken.direct += file.prefixes_broken.direct;
         sum.prefixes_broken.gateway += file.prefixes_broken.gateway;
-        sum.calls += file.calls;
-        sum.quoting += file.quoting;
-        sum.lost_quotes += file.lost_quotes;
-        sum.recalls += file.recalls;
+        sum.counts += file.counts;
         sum.tokens.direct += file.tokens.direct;
         sum.tokens.gateway += file.tokens.gateway;
         sum.unreadable += file.unreadable;
@@ -234,9 +227,9 @@ fn row(name: &str, figures: &Figures, places: usize) -> [String; 11] {
         usd(figures.output_usd),
         figures::count(figures.events.values().sum()),
         figures::count(figures.invalid),
-        figures::count(figures.calls),
-        figures::count(figures.lost_quotes),
-        figures::count(figures.recalls),
+        figures::count(figures.counts.calls),
+        figures::count(figures.counts.lost),
+        figures::count(figures.counts.recalls),
     ]
 }
 
@@ -248,7 +241,7 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
         notes.push(format!("worst: {} at {worst:.3}", total.worst_id.as_deref().unwrap_or_default()));
     }
     let figures = &total.figures;
-    let lost = figures::percent(i128::from(figures.lost_quotes), i128::from(figures.calls));
+    let lost = figures::percent(figures.counts.lost.into(), figures.counts.calls.into());
     notes.push(format!("calls that quote what was not sent any more: {lost}"));
     for (reason, count) in &figures.events {
         notes.push(format!("events, {reason}: {}", figures::count(*count)));

@@ -85,8 +85,8 @@ pub(super) fn table(rows: &[Row]) -> Table {
             row.setting.clone(),
             ratio(figures.ratio),
             ratio(*worst_ratio),
-            figures::percent(i128::from(figures.lost_quotes), i128::from(figures.calls)),
-            figures::count(figures.recalls),
+            figures::percent(figures.counts.lost.into(), figures.counts.calls.into()),
+            figures::count(figures.counts.recalls),
             figures::count(figures.events.values().sum()),
         ]);
     }
