@@ -50,9 +50,9 @@ impl Word for OnExceeded {
 }
 
 /// More tokens than anyone could use.
-const TOKENS: u64 = 1_000_000_000_000_000;
+const MAX_TOKENS: u64 = 1_000_000_000_000_000;
 /// More dollars than anyone could spend.
-const DOLLARS: i128 = 1_000_000_000;
+const MAX_DOLLARS: i128 = 1_000_000_000;
 /// Pico-dollars in a dollar.
 const PICO: i128 = 1_000_000_000_000;
 
@@ -61,11 +61,11 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Budget {
     Budget {
         conversation: Limits {
             usd: money(section, "conversation_usd"),
-            tokens: section.optional_within("conversation_tokens", 1..=TOKENS),
+            tokens: section.optional_within("conversation_tokens", 1..=MAX_TOKENS),
         },
         day: Limits {
             usd: money(section, "day_usd"),
-            tokens: section.optional_within("day_tokens", 1..=TOKENS),
+            tokens: section.optional_within("day_tokens", 1..=MAX_TOKENS),
         },
         near: section.within("near", 0.01..=1.0, default.near),
         on_exceeded: section.value("on_exceeded", default.on_exceeded),
@@ -79,10 +79,10 @@ fn money(section: &mut Section<'_, '_>, key: &'static str) -> Option<Money> {
 fn dollars(value: &DeValue<'_>) -> Result<Money, Fault> {
     let text = number(value).ok_or(Fault::UNEXPECTED)?;
     let amount = Money::from_usd_str(text).map_err(|_| Fault::UNEXPECTED)?;
-    if (1..=DOLLARS * PICO).contains(&amount.picodollars()) {
+    if (1..=MAX_DOLLARS * PICO).contains(&amount.picodollars()) {
         Ok(amount)
     } else {
-        Err(Fault::Message(format!("expected more than 0 and at most {DOLLARS} US dollars")))
+        Err(Fault::Message(format!("expected more than 0 and at most {MAX_DOLLARS} US dollars")))
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
             ("5", Some(5_000_000_000_000)),
             ("5.25", Some(5_250_000_000_000)),
             ("0.000001", Some(1_000_000)),
-            ("1000000000", Some(DOLLARS * PICO)),
+            ("1000000000", Some(MAX_DOLLARS * PICO)),
             ("1000000001", None),
             ("0", None),
             ("-1", None),

@@ -11,7 +11,7 @@ use crate::strategy::{ladder, marks, window};
 use super::Recover;
 use super::section::Section;
 use super::shaping::name_patterns;
-use super::value::{TOKENS, Word};
+use super::value::{MAX_TOKENS, Word};
 
 impl Word for Policy {
     const WORDS: &'static [(&'static str, Self)] = &[
@@ -63,7 +63,7 @@ impl Word for Estimate {
 }
 
 /// The maximum for numbers of turns, requests or results, more than ever occur.
-const MANY: u32 = 1_000_000;
+const MAX_COUNT: u32 = 1_000_000;
 
 /// Reads `[clear]`; `target` is `window.target`, the share of the window that clearing frees down to.
 pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f64) -> Settings {
@@ -80,10 +80,10 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         policy,
         gate,
         protect: Protect {
-            turns: section.count("protect_turns", 0..=MANY, default.protect.turns),
+            turns: section.count("protect_turns", 0..=MAX_COUNT, default.protect.turns),
             ..protect
         },
-        protect_images: section.count("protect_images", 0..=MANY, default.protect_images),
+        protect_images: section.count("protect_images", 0..=MAX_COUNT, default.protect_images),
         protect_together: section.value("protect_together", default.protect_together),
         within_step: section.value("within_step", default.within_step),
         protected_texts: section.list("protected_texts").unwrap_or(default.protected_texts),
@@ -91,23 +91,23 @@ pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f6
         errors: section.value("errors", default.errors),
         reasoning: section.value("reasoning", default.reasoning),
         arguments: section.value("arguments", default.arguments),
-        smallest: section.within("smallest", 0..=TOKENS, default.smallest),
-        minimum_tokens: section.within("minimum_tokens", 0..=TOKENS, default.minimum_tokens),
+        smallest: section.within("smallest", 0..=MAX_TOKENS, default.smallest),
+        minimum_tokens: section.within("minimum_tokens", 0..=MAX_TOKENS, default.minimum_tokens),
         at_turns: section.value("at_turns", default.at_turns),
         trigger: trigger.or(default.trigger),
-        settle: section.count("settle", 0..=MANY, default.settle),
+        settle: section.count("settle", 0..=MAX_COUNT, default.settle),
         patience: section.within("patience", 0.01..=100.0, default.patience),
-        ttl_turns: section.count("ttl_turns", 0..=MANY, default.ttl_turns),
+        ttl_turns: section.count("ttl_turns", 0..=MAX_COUNT, default.ttl_turns),
         most_loss: section.within("most_loss", 0.0..=1.0, default.most_loss),
-        regret_tokens: section.within("regret_tokens", 0..=TOKENS, default.regret_tokens),
+        regret_tokens: section.within("regret_tokens", 0..=MAX_TOKENS, default.regret_tokens),
         weights: section.section("weights", |section| weights(section, default.weights)),
     }
 }
 
 fn protect(section: &mut Section<'_, '_>, default: Protect) -> Protect {
     Protect {
-        view_tokens: section.within("view", 0..=TOKENS, default.view_tokens),
-        other_tokens: section.within("other", 0..=TOKENS, default.other_tokens),
+        view_tokens: section.within("view", 0..=MAX_TOKENS, default.view_tokens),
+        other_tokens: section.within("other", 0..=MAX_TOKENS, default.other_tokens),
         ..default
     }
 }
@@ -148,10 +148,10 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
         count: section.value("count", default.count),
         beyond: section.value("beyond", default.beyond),
         messages: messages(section, default.messages),
-        size: section.optional_within("size", 4096..=TOKENS).or(default.size),
+        size: section.optional_within("size", 4096..=MAX_TOKENS).or(default.size),
         guess: section.value("guess", default.guess),
-        reserve_output: section.optional_within("reserve_output", 0..=TOKENS).or(default.reserve_output),
-        most_reserve: section.optional_within("most_reserve", 0..=TOKENS).or(default.most_reserve),
+        reserve_output: section.optional_within("reserve_output", 0..=MAX_TOKENS).or(default.reserve_output),
+        most_reserve: section.optional_within("most_reserve", 0..=MAX_TOKENS).or(default.most_reserve),
         ..default
     }
 }
@@ -159,7 +159,7 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
 pub(super) fn ladder(section: &mut Section<'_, '_>, default: ladder::Settings) -> ladder::Settings {
     ladder::Settings {
         enabled: section.value("enabled", default.enabled),
-        keep_turns: section.count("keep_turns", 0..=MANY, default.keep_turns),
+        keep_turns: section.count("keep_turns", 0..=MAX_COUNT, default.keep_turns),
         least: section.within("least", 0.0..=1.0, default.least),
         from: section.within("from", 0.0..=1.0, default.from),
         messages: messages(section, default.messages),
@@ -185,5 +185,5 @@ pub(super) fn marks(section: &mut Section<'_, '_>, default: marks::Settings) -> 
 
 /// The maximum number of messages; `None` for no maximum.
 fn messages(section: &mut Section<'_, '_>, default: Option<u32>) -> Option<u32> {
-    section.optional_within("messages", 4..=u64::from(MANY)).map(|most| most as u32).or(default)
+    section.optional_within("messages", 4..=u64::from(MAX_COUNT)).map(|most| most as u32).or(default)
 }

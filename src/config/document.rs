@@ -34,14 +34,14 @@ enum Repair {
 }
 
 /// The maximum number of rounds of repair, after which the text is taken as it is.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 impl Source {
     pub(super) fn new(text: &str) -> Self {
         let mut source = Self { text: text.to_owned(), lines: Lines::of(text), repaired: Vec::new() };
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let (_, mut fatal) = DeTable::parse_recoverable(&source.text);
-            fatal.retain(|error| repair(error).is_some());
+            fatal.retain(|error| repair_for(error).is_some());
             if fatal.is_empty() {
                 break;
             }
@@ -53,7 +53,7 @@ impl Source {
     /// Repairs from the end to the beginning, so that the positions of the remaining errors stay valid.
     fn repair(&mut self, fatal: &[Error]) {
         let mut places: Vec<_> =
-            fatal.iter().filter_map(|error| Some((error.span()?.start, repair(error)?, error))).collect();
+            fatal.iter().filter_map(|error| Some((error.span()?.start, repair_for(error)?, error))).collect();
         places.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         places.dedup_by_key(|(at, ..)| self.lines.line(*at));
         for (at, repair, error) in places {
@@ -80,7 +80,7 @@ fn words(error: &Error) -> String {
     }
 }
 
-fn repair(error: &Error) -> Option<Repair> {
+fn repair_for(error: &Error) -> Option<Repair> {
     let message = error.message();
     let kind = message.split_once(',').map_or(message, |(kind, _)| kind);
     FATAL.iter().find(|(words, _)| *words == kind).map(|(_, repair)| *repair)

@@ -17,16 +17,16 @@ pub(super) fn read(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Fide
     let model = section.optional::<String>("model");
     // A value that is not a string is reported already.
     let is_wrong = |key, is_read: bool| section.has(key) && !is_read;
-    let is_told = is_wrong("upstream", upstream.is_some()) || is_wrong("model", model.is_some());
+    let is_reported = is_wrong("upstream", upstream.is_some()) || is_wrong("model", model.is_some());
     let model = model.filter(|model| !model.trim().is_empty());
     if let Some(wrong) = upstream.as_deref().and_then(|name| upstreams.cannot_be_asked(name)) {
         section.problem("upstream", wrong, None);
     }
     match (&upstream, &model) {
-        (Some(_), None) if !is_told => {
+        (Some(_), None) if !is_reported => {
             section.problem("model", "must be set if `fidelity.upstream` is", None);
         }
-        (None, Some(_)) if !is_told => {
+        (None, Some(_)) if !is_reported => {
             section.problem("model", "has no effect unless `fidelity.upstream` is set", None);
         }
         _ => {}

@@ -59,7 +59,7 @@ use std::net::SocketAddr;
 use document::{Document, Source};
 use reader::Reader;
 use section::Section;
-use tuning::{Around, Layer};
+use tuning::{Context, Layer};
 use value::Word;
 
 use crate::upstream::{BaseUrl, UnusableProxy, Variables};
@@ -202,7 +202,7 @@ impl Config {
     /// The upstreams whose `base_url` ends with the segment that the paths of requests begin with, each with an example
     /// of the resulting address.
     pub fn repeated_paths(&self) -> impl Iterator<Item = (&Upstream, String)> {
-        self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeats()?)))
+        self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeated_path()?)))
     }
 
     /// The proxies that the environment names for these upstreams and that cannot be used, without duplicates.
@@ -261,9 +261,10 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let state = root.section("state", state::read);
     let upstreams = upstream::read(root, (rules == Rules::AsItStands).then_some(&listen));
     let limits = root.section("limits", limits::read);
-    let around = Around { upstreams: &upstreams, rewrite_timeout: limits.rewrite_timeout, is_profile: false };
-    let (base, _) = preset.layer(root.environment(), around);
-    let file = Layer::read(root, &base, around);
+    let context =
+        Context { upstreams: &upstreams, rewrite_timeout: limits.rewrite_timeout, is_profile: false };
+    let (base, _) = preset.layer(root.environment(), context);
+    let file = Layer::read(root, &base, context);
     let budget = root.section("budget", budget::read);
     let recover = root.section("recover", clearing::recover);
     let outputs = root.section("outputs", |section| {
@@ -288,7 +289,7 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let lineage = root.section("lineage", state::lineage);
     let alerts = root.section("alerts", alerts::read);
     let log = root.section("log", log::read);
-    let profiles = profile::read(root, &file, Around { is_profile: true, ..around });
+    let profiles = profile::read(root, &file, Context { is_profile: true, ..context });
     Config {
         mode,
         preset,

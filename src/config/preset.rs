@@ -7,7 +7,7 @@ use super::document::{Document, Source};
 use super::environment::Environment;
 use super::problem::Problem;
 use super::reader::Reader;
-use super::tuning::{Around, Layer};
+use super::tuning::{Context, Layer};
 use super::value::Word;
 
 /// A set of defaults.
@@ -70,14 +70,6 @@ impl Preset {
         Self::WORDS.iter().find(|(_, preset)| *preset == self).map_or("default", |(name, _)| name)
     }
 
-    /// All presets.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let is_first = |(at, (_, preset)): &(usize, &(&str, Self))| {
-            Self::WORDS[..*at].iter().all(|(_, earlier)| earlier != preset)
-        };
-        Self::WORDS.iter().enumerate().filter(is_first).map(|(_, (_, preset))| *preset)
-    }
-
     /// The text of its fragment.
     pub const fn fragment(self) -> &'static str {
         match self {
@@ -99,10 +91,10 @@ impl Preset {
     }
 
     /// The values that it sets on top of the defaults, and the mistakes in it.
-    pub(super) fn layer(self, environment: &dyn Environment, around: Around<'_>) -> (Layer, Vec<Problem>) {
+    pub(super) fn layer(self, environment: &dyn Environment, context: Context<'_>) -> (Layer, Vec<Problem>) {
         let source = Source::new(self.fragment());
         let document = Document::parse(&source);
         let base = Layer::default();
-        Reader::read(&document, environment, |root| Layer::read(root, &base, around))
+        Reader::read(&document, environment, |root| Layer::read(root, &base, context))
     }
 }

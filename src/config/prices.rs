@@ -19,7 +19,7 @@ pub struct PriceOverride {
 }
 
 /// The maximum, a hundred thousand dollars per million tokens: more is a mistake in the unit.
-const DEAREST: Rate = Rate::from_picodollars(100_000_000_000);
+const MAX_RATE: Rate = Rate::from_picodollars(100_000_000_000);
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Vec<PriceOverride> {
     let mut seen = Vec::new();
@@ -83,7 +83,7 @@ fn dollars(value: &DeValue<'_>) -> Result<Rate, Fault> {
     if !digits(whole) || !digits(fraction) {
         return Err(Fault::hint("write it as a plain decimal number, such as 3.75"));
     }
-    let dear = || Fault::Message(format!("expected at most {DEAREST} US dollars for a million tokens"));
+    let dear = || Fault::Message(format!("expected at most {MAX_RATE} US dollars for a million tokens"));
     let rate = Rate::from_usd_per_million_str(text).map_err(|error| match error {
         AmountError::TooFine => {
             let places = fraction.trim_end_matches('0').len();
@@ -91,7 +91,7 @@ fn dollars(value: &DeValue<'_>) -> Result<Rate, Fault> {
         }
         _ => dear(),
     })?;
-    if rate > DEAREST { Err(dear()) } else { Ok(rate) }
+    if rate > MAX_RATE { Err(dear()) } else { Ok(rate) }
 }
 
 #[cfg(test)]

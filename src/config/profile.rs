@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName};
 use toml::de::DeValue;
 
 use super::section::Section;
-use super::tuning::{Around, Layer, Tuning};
+use super::tuning::{Context, Layer, Tuning};
 use super::upstream::Protocol;
 use super::value::{Fault, FromValue, bad_pattern};
 use super::{Preset, Upstreams};
@@ -76,19 +76,19 @@ impl Matcher {
 
 /// Reads the profiles of a file. A key that a profile leaves out has the value of the preset that it names, or else of
 /// the file.
-pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>) -> Vec<Profile> {
+pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, context: Context<'_>) -> Vec<Profile> {
     let mut seen: Vec<(String, Matcher)> = Vec::new();
     root.entries("profile", "NAME", |name, section| {
         if let Some(message) = missing_name(name, section) {
             section.problem_here(message, Some("write `[profile.NAME]`, with a name of your own".to_owned()));
             if name == "match" {
                 // Only so that its keys are known and not reported as well.
-                matcher(section, around.upstreams);
+                matcher(section, context.upstreams);
             }
         } else {
             section.require("match", "missing; a profile needs to know which requests it is for");
         }
-        let matcher = section.section("match", |section| matcher(section, around.upstreams));
+        let matcher = section.section("match", |section| matcher(section, context.upstreams));
         if let Some((first, _)) = seen.iter().find(|(_, known)| *known == matcher)
             && matcher != Matcher::default()
         {
@@ -99,11 +99,12 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, around: Around<'_>)
         seen.push((name.to_owned(), matcher.clone()));
         let preset = section.optional::<Preset>("preset");
         let base = preset.map(|preset| {
-            let (mut layer, _) = preset.layer(section.environment(), Around { is_profile: false, ..around });
-            layer.tuning.summarize.written_as(&file.tuning.summarize);
+            let (mut layer, _) =
+                preset.layer(section.environment(), Context { is_profile: false, ..context });
+            layer.tuning.summarize.take_writer_and_limits(&file.tuning.summarize);
             layer
         });
-        let Layer { tuning, .. } = Layer::read(section, base.as_ref().unwrap_or(file), around);
+        let Layer { tuning, .. } = Layer::read(section, base.as_ref().unwrap_or(file), context);
         Profile { name: name.to_owned(), matcher, preset, tuning }
     })
 }
@@ -118,27 +119,29 @@ fn missing_name(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
 const SECTIONS: [&str; 7] = ["shape", "truncate", "clear", "window", "ladder", "cache", "summarize"];
 
 /// The keys of a matcher.
-const KEYS: [&str; 5] = ["client", "model", "upstream", "protocol", "header"];
+const CONDITIONS: [&str; 5] = ["client", "model", "upstream", "protocol", "header"];
 
 fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
     let matcher = Matcher {
-        client: globs(section, "client"),
-        model: globs(section, "model"),
-        upstream: globs(section, "upstream"),
-        protocol: globs(section, "protocol"),
+        client: condition(section, "client"),
+        model: condition(section, "model"),
+        upstream: condition(section, "upstream"),
+        protocol: condition(section, "protocol"),
         headers: section.pairs("header", |name, value, _| header(name, value)).unwrap_or_default(),
     };
     // A condition that is invalid is reported already.
     let says =
         |key: &&'static str| if *key == "header" { section.has_any("header") } else { section.has(key) };
-    if section.is_there() && !KEYS.iter().any(says) {
-        section
-            .problem_here("no condition is given", Some(format!("conditions are `{}`", KEYS.join("`, `"))));
+    if section.is_there() && !CONDITIONS.iter().any(says) {
+        section.problem_here(
+            "no condition is given",
+            Some(format!("conditions are `{}`", CONDITIONS.join("`, `"))),
+        );
     }
     let names: Vec<&str> = upstreams.as_slice().iter().map(|upstream| &*upstream.name).collect();
-    one_of(section, "upstream", matcher.upstream.as_ref(), &names);
+    check_names(section, "upstream", matcher.upstream.as_ref(), &names);
     let protocols: Vec<&str> = Protocol::all().map(Protocol::as_str).collect();
-    one_of(section, "protocol", matcher.protocol.as_ref(), &protocols);
+    check_names(section, "protocol", matcher.protocol.as_ref(), &protocols);
     check_reachable(section, &matcher, upstreams);
     matcher
 }
@@ -156,7 +159,7 @@ fn check_reachable(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: 
     if upstreams.is_empty() || protocols.is_empty() {
         return;
     }
-    if !upstreams.iter().any(|upstream| protocols.iter().any(|protocol| upstream.may_get(*protocol))) {
+    if !upstreams.iter().any(|upstream| protocols.iter().any(|protocol| upstream.reads(*protocol))) {
         let key = if matcher.protocol.is_some() { "protocol" } else { "upstream" };
         let names: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.name).collect();
         let message =
@@ -166,18 +169,21 @@ fn check_reachable(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: 
 }
 
 /// Reports patterns that match none of the known names.
-fn one_of(section: &mut Section<'_, '_>, key: &'static str, patterns: Option<&NamePatterns>, names: &[&str]) {
+fn check_names(
+    section: &mut Section<'_, '_>,
+    key: &'static str,
+    patterns: Option<&NamePatterns>,
+    names: &[&str],
+) {
     if patterns.is_some_and(|patterns| !names.iter().any(|name| patterns.matches(name))) {
         let hint = format!("there are `{}`", names.join("`, `"));
         section.problem(key, format!("it matches no {key}"), Some(hint));
     }
 }
 
-const EXPECTED: &str = "a pattern, or several with commas between them";
-
 /// A list of patterns, separated by commas.
-fn globs(section: &mut Section<'_, '_>, key: &'static str) -> Option<NamePatterns> {
-    section.parse(key, || EXPECTED.into(), |value, _| patterns(value))
+fn condition(section: &mut Section<'_, '_>, key: &'static str) -> Option<NamePatterns> {
+    section.parse(key, || "a pattern, or several with commas between them".into(), |value, _| patterns(value))
 }
 
 fn header(name: &str, value: &DeValue<'_>) -> Result<(HeaderName, NamePatterns), Fault> {

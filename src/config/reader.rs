@@ -102,7 +102,7 @@ impl<'t> Reader<'t> {
 impl Stray {
     fn problem(&self, known: &[String]) -> Problem {
         let (path, line) = (self.path.shown.clone(), Some(self.line));
-        if let Some(whole) = self.of_the_file(known) {
+        if let Some(whole) = self.outside_profiles(known) {
             let hint = format!("`{whole}` can only be set outside of profiles, for all conversations");
             return Problem {
                 path,
@@ -121,7 +121,7 @@ impl Stray {
     }
 
     /// The path of the same key or section outside of profiles, if there is one.
-    fn of_the_file(&self, known: &[String]) -> Option<&str> {
+    fn outside_profiles(&self, known: &[String]) -> Option<&str> {
         let whole = self.path.pattern.strip_prefix("profile.NAME.")?;
         let is_it = |path: &str| {
             path.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

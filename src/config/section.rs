@@ -80,7 +80,7 @@ impl<'r, 't> Section<'r, 't> {
     /// The items of a list; each invalid item is reported separately.
     #[inline(never)]
     pub(super) fn list<T: FromValue>(&mut self, key: &'static str) -> Option<Vec<T>> {
-        self.ask(key);
+        self.ask_for_value(key);
         let (at, value) = self.find(key)?;
         let path = self.path.key(key).shown;
         let Some(items) = value.get_ref().as_array() else {
@@ -110,7 +110,7 @@ impl<'r, 't> Section<'r, 't> {
         expected: impl FnOnce() -> Cow<'static, str>,
         parse: impl FnOnce(&DeValue<'_>, &dyn Environment) -> Result<T, Fault>,
     ) -> Option<T> {
-        self.ask(key);
+        self.ask_for_value(key);
         let (_, value) = self.find(key)?;
         match parse(value.get_ref(), self.reader.environment) {
             Ok(value) => Some(value),
@@ -133,7 +133,7 @@ impl<'r, 't> Section<'r, 't> {
         key: &'static str,
         read: impl FnOnce(&mut Section<'_, 't>) -> T,
     ) -> T {
-        self.group(key);
+        self.ask_for(key);
         let path = self.path.key(key);
         let (line, table) = self.table(key);
         Section { reader: self.reader, table, path, line, asked: Vec::new() }.finish(read)
@@ -146,7 +146,7 @@ impl<'r, 't> Section<'r, 't> {
         placeholder: &'static str,
         mut read: impl FnMut(&str, &mut Section<'_, 't>) -> T,
     ) -> Vec<T> {
-        self.group(key);
+        self.ask_for(key);
         let path = self.path.key(key);
         let (_, table) = self.table(key);
         let mut found: Vec<_> = table.into_iter().flatten().collect();
@@ -178,7 +178,7 @@ impl<'r, 't> Section<'r, 't> {
         key: &'static str,
         mut read: impl FnMut(&str, &DeValue<'_>, &dyn Environment) -> Result<T, Fault>,
     ) -> Option<Vec<T>> {
-        self.ask(key);
+        self.ask_for_value(key);
         let path = self.path.key(key).shown;
         let (_, table) = self.table(key);
         let mut found: Vec<_> = table?.iter().collect();
@@ -253,13 +253,15 @@ impl<'r, 't> Section<'r, 't> {
         self.reader.environment
     }
 
+    /// Records that a key was asked for whose value is not a table of keys: only such keys are listed as known.
     #[inline(never)]
-    fn ask(&mut self, key: &'static str) {
+    fn ask_for_value(&mut self, key: &'static str) {
         self.reader.know(self.path.key(key).pattern);
-        self.group(key);
+        self.ask_for(key);
     }
 
-    fn group(&mut self, key: &'static str) {
+    /// Records that a key was asked for.
+    fn ask_for(&mut self, key: &'static str) {
         if !self.asked.contains(&key) {
             self.asked.push(key);
         }
@@ -272,6 +274,7 @@ impl<'r, 't> Section<'r, 't> {
         Some((self.reader.document.line(name.span().start), value))
     }
 
+    /// The line of a key and its table, if the file has one there. A value that is not a table is reported.
     fn table(&mut self, key: &'static str) -> (Option<usize>, Option<&'t DeTable<'t>>) {
         let Some((line, value)) = self.find(key) else { return (None, None) };
         let table = value.get_ref().as_table();
@@ -281,13 +284,13 @@ impl<'r, 't> Section<'r, 't> {
         (Some(line), table)
     }
 
+    /// Reads the table, then reports the keys that were not asked for.
     fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let value = read(&mut self);
         self.end();
         value
     }
 
-    /// Reports the keys that were not asked for.
     #[inline(never)]
     fn end(self) {
         for key in self.table.into_iter().flat_map(DeTable::keys) {

@@ -24,13 +24,13 @@ impl Word for End {
 
 const ONE: ByteSize = ByteSize::new(1);
 const GIBIBYTE: ByteSize = ByteSize::new(1 << 30);
-const MOST_LINES: usize = 1_000_000_000;
+const MAX_LINES: usize = 1_000_000_000;
 /// Half, in thousandths.
 const HALF: u16 = 500;
 /// The placeholders that a marker may contain.
 const PLACEHOLDERS: &[&str] = &["removed", "total", "removed_plain", "total_plain", "recall"];
 /// The hint for when a marker does not count towards the limits.
-const ON_TOP: &str =
+const MARKER_HINT: &str =
     "a marker that begins with words of its own and has {removed} once does not count towards the limits";
 
 pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Settings {
@@ -131,7 +131,7 @@ impl Given {
         let bytes = section.optional_within("max_bytes", ONE..=GIBIBYTE).map(ByteSize::bytes);
         let head = section.optional_within("head_share", 0.0..=1.0);
         Self {
-            lines: section.optional_within("max_lines", 1..=MOST_LINES).map(Lines::These),
+            lines: section.optional_within("max_lines", 1..=MAX_LINES).map(Lines::These),
             bytes,
             end: section.optional("keep"),
             head: head.map(|share| (share * 1000.0).round() as u16),
@@ -177,13 +177,13 @@ pub(super) fn truncate(
         count_trailing_newline: section.value("count_trailing_newline", default.count_trailing_newline),
         marker: marker(section, default.marker),
     };
-    let least = Least::of(&truncate);
+    let marker = MarkerSize::of(&truncate);
     let mut seen = Vec::new();
     let own = section.entries("tool", "GLOB", |names, section| {
         check_distinct(names, section, &mut seen);
         let entry = entry(names, section, base);
         if let Some((_, given)) = &entry {
-            least.check(section, given.on(base));
+            marker.check(section, given.on(base));
         }
         entry
     });
@@ -194,11 +194,11 @@ pub(super) fn truncate(
             tools.push(entry.clone());
         }
     }
-    least.check(section, base);
+    marker.check(section, base);
     if section.has("error_max_bytes") {
-        least.check_bytes(section, "error_max_bytes", truncate.error_max_bytes);
+        marker.check_bytes(section, "error_max_bytes", truncate.error_max_bytes);
     }
-    least.check_marker(section, std::iter::once(base).chain(tools.iter().map(|(_, given)| given.on(base))));
+    marker.check_marker(section, std::iter::once(base).chain(tools.iter().map(|(_, given)| given.on(base))));
     truncate.tools =
         tools.iter().map(|(patterns, given)| (patterns.clone(), given.on(base).rule())).collect();
     (truncate, Limits { base, tools })
@@ -206,12 +206,12 @@ pub(super) fn truncate(
 
 /// The lines and bytes that the marker alone takes of each limit; zero if it does not count towards the limits.
 #[derive(Clone, Copy)]
-struct Least {
+struct MarkerSize {
     lines: usize,
     bytes: usize,
 }
 
-impl Least {
+impl MarkerSize {
     fn of(truncate: &Truncate) -> Self {
         let (lines, bytes) = truncate.least_of_marker().unwrap_or_default();
         Self { lines, bytes }
@@ -222,7 +222,7 @@ impl Least {
         if section.has("max_lines") && limit.lines < self.lines {
             let message =
                 format!("too small: the marker alone takes {} lines, so nothing would be cut", self.lines);
-            section.problem("max_lines", message, Some(ON_TOP.to_owned()));
+            section.problem("max_lines", message, Some(MARKER_HINT.to_owned()));
         }
         if section.has("max_bytes") {
             self.check_bytes(section, "max_bytes", limit.bytes);
@@ -233,7 +233,7 @@ impl Least {
         if bytes < self.bytes {
             let message =
                 format!("too small: the marker alone takes {} bytes, so nothing would be cut", self.bytes);
-            section.problem(key, message, Some(ON_TOP.to_owned()));
+            section.problem(key, message, Some(MARKER_HINT.to_owned()));
         }
     }
 
@@ -243,7 +243,7 @@ impl Least {
         let has_no_room = |limit: Limit| limit.lines < self.lines || limit.bytes < self.bytes;
         if section.has("marker") && !is_reported && limits.any(has_no_room) {
             let message = "is longer than the limits, so nothing would be cut";
-            section.problem("marker", message, Some(ON_TOP.to_owned()));
+            section.problem("marker", message, Some(MARKER_HINT.to_owned()));
         }
     }
 }

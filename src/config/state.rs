@@ -79,7 +79,7 @@ impl Word for Record {
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-const LONGEST: Duration = Duration::from_secs(36_500 * 24 * 3600);
+const MAX_RETENTION: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> State {
     if let Some(dir) = section.path("dir") {
@@ -99,7 +99,7 @@ pub(super) fn outputs(section: &mut Section<'_, '_>, state: &Path) -> Outputs {
     Outputs {
         dir: section.path_below("dir", state, "outputs"),
         recall: section.value("recall", Recall::Path),
-        retention: section.within("retention", HOUR..=LONGEST, 7 * DAY),
+        retention: section.within("retention", HOUR..=MAX_RETENTION, 7 * DAY),
     }
 }
 

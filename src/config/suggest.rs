@@ -10,12 +10,12 @@ pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .iter()
         .map(|&candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(edits, candidate)| *edits <= limit(candidate))
-        .min_by_key(|(edits, candidate)| (*edits, Reverse(shared(word, candidate))))
+        .min_by_key(|(edits, candidate)| (*edits, Reverse(shared_prefix(word, candidate))))
         .map(|(_, candidate)| candidate)
 }
 
 /// The number of characters that both have in common at the beginning.
-fn shared(a: &str, b: &str) -> usize {
+fn shared_prefix(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 

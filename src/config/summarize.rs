@@ -9,8 +9,8 @@ use toml::de::DeValue;
 
 use super::section::Section;
 use super::size::ByteSize;
-use super::tuning::Around;
-use super::value::{Fault, FromValue, TOKENS, Word, alternatives, chosen, number};
+use super::tuning::Context;
+use super::value::{Fault, FromValue, MAX_TOKENS, Word, alternatives, chosen, number};
 use crate::planner::Layout;
 use crate::strategy::summary::{Settings, Split, Template};
 use crate::summarizer::Limits;
@@ -48,7 +48,7 @@ impl Default for Summarize {
 
 impl Summarize {
     /// Takes the writer and the limits of `other`.
-    pub(super) fn written_as(&mut self, other: &Self) {
+    pub(super) fn take_writer_and_limits(&mut self, other: &Self) {
         (self.limits, self.max_wait) = (other.limits, other.max_wait);
         (self.upstream, self.model) = (other.upstream.clone(), other.model.clone());
     }
@@ -103,10 +103,10 @@ const ASKED: &str = "What did we do so far?";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Reads the section, on top of `base`.
-pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Around<'_>) -> Summarize {
+pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, context: Context<'_>) -> Summarize {
     let settings = settings(section, base.settings.clone());
     let upstream = section.optional::<String>("upstream");
-    if let Some(wrong) = upstream.as_deref().and_then(|name| around.upstreams.cannot_be_asked(name)) {
+    if let Some(wrong) = upstream.as_deref().and_then(|name| context.upstreams.cannot_be_asked(name)) {
         section.problem("upstream", wrong, None);
     }
     let upstream = upstream.or_else(|| base.upstream.clone());
@@ -122,11 +122,11 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, around: Arou
     let layout = section.value("layout", base.layout.clone());
     let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, base.max_wait);
     // What a profile leaves out is the file's, for which mistakes are reported there.
-    let is_here = !around.is_profile || section.has("max_wait");
-    if is_here && max_wait >= around.rewrite_timeout {
+    let is_here = !context.is_profile || section.has("max_wait");
+    if is_here && max_wait >= context.rewrite_timeout {
         section.problem("max_wait", "must be below `limits.rewrite_timeout`", None);
     }
-    let limits = if around.is_profile { base.limits } else { limits(section, base.limits) };
+    let limits = if context.is_profile { base.limits } else { limits(section, base.limits) };
     Summarize { settings, limits, upstream, model, layout, max_wait }
 }
 
@@ -146,9 +146,9 @@ fn settings(section: &mut Section<'_, '_>, default: Settings) -> Settings {
         keep_share: section.within("keep_share", 0.0..=0.95, default.keep_share),
         keep_messages: section.count("keep_messages", 1..=1000, default.keep_messages),
         keep_turns: section.count("keep_turns", 0..=1000, default.keep_turns),
-        keep_tokens: section.within("keep_tokens", 0..=TOKENS, default.keep_tokens),
+        keep_tokens: section.within("keep_tokens", 0..=MAX_TOKENS, default.keep_tokens),
         length: section.within("length", 200..=50_000, default.length),
-        minimum_gain: section.within("minimum_gain", 0..=TOKENS, default.minimum_gain),
+        minimum_gain: section.within("minimum_gain", 0..=MAX_TOKENS, default.minimum_gain),
         rebase: section.count("rebase", 0..=1000, default.rebase),
         template: section.value("template", default.template),
         focus: section.value("focus", default.focus),

@@ -26,9 +26,9 @@ pub(super) struct Layer {
     limits: shaping::Limits,
 }
 
-/// What the sections refer to.
+/// What the sections depend on besides their own keys.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
+pub(super) struct Context<'a> {
     pub(super) upstreams: &'a Upstreams,
     pub(super) rewrite_timeout: Duration,
     /// Whether this is a profile, which cannot set the limits that are the same for all.
@@ -37,7 +37,7 @@ pub(super) struct Around<'a> {
 
 impl Layer {
     /// Reads the sections of a table, on top of `base`.
-    pub(super) fn read(section: &mut Section<'_, '_>, base: &Self, around: Around<'_>) -> Self {
+    pub(super) fn read(section: &mut Section<'_, '_>, base: &Self, context: Context<'_>) -> Self {
         let Policy { shape, clear, window, ladder, marks } = base.tuning.policy.clone();
         let mut shape = section.section("shape", |section| shaping::shape(section, shape));
         let (truncate, limits) =
@@ -46,8 +46,8 @@ impl Layer {
         let window = section.section("window", |section| clearing::window(section, window));
         let clear = section.section("clear", |section| clearing::clear(section, clear, window.target));
         // If the section sets both, the problem is reported for the trigger.
-        let is_raised = section.has_in("window", "target") && !section.has_in("clear", "trigger");
-        if let Some(trigger) = clear.trigger.filter(|trigger| is_raised && *trigger <= window.target)
+        let sets_only_target = section.has_in("window", "target") && !section.has_in("clear", "trigger");
+        if let Some(trigger) = clear.trigger.filter(|trigger| sets_only_target && *trigger <= window.target)
             && clear.enabled
         {
             let message = format!("must be below `clear.trigger`, which is {trigger}, got {}", window.target);
@@ -57,7 +57,7 @@ impl Layer {
         let marks = section.section("cache", |section| clearing::marks(section, marks));
         let policy = Policy { shape, clear, window, ladder, marks };
         let below = &base.tuning.summarize;
-        let summarize = section.section("summarize", |section| summarize::read(section, below, around));
+        let summarize = section.section("summarize", |section| summarize::read(section, below, context));
         Self { tuning: Tuning { policy, summarize }, limits }
     }
 }

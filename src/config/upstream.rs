@@ -108,7 +108,7 @@ impl Upstream {
 
     /// Whether requests of `protocol` to this upstream are read: if it speaks that protocol, or one that a built-in
     /// server speaks besides it, since clients send either dialect to the paths of the other.
-    pub(super) fn may_get(&self, protocol: Protocol) -> bool {
+    pub(super) fn reads(&self, protocol: Protocol) -> bool {
         let servers = protocol::servers();
         let together = |one: Protocol, other: Protocol| {
             let speaks =
@@ -120,7 +120,7 @@ impl Upstream {
 
     /// A description of the resulting address if `base_url` ends with the segment that the paths of requests begin
     /// with, such as `/v1`; otherwise `None`. Such an address is right only for clients that omit that segment.
-    pub(super) fn repeats(&self) -> Option<String> {
+    pub(super) fn repeated_path(&self) -> Option<String> {
         let end = self.base_url.path().rsplit('/').next()?;
         let ask = Ask { model: "MODEL", text: "", max_tokens: 1, like: None };
         let asked = |spoken: &Protocol| Some(protocol::named(spoken.0)?.ask(&ask).path);
@@ -136,7 +136,7 @@ impl Upstream {
     }
 
     /// The keys in which it differs from `other`, except `base_url`.
-    fn changed(&self, other: &Self) -> Vec<&'static str> {
+    fn changed_keys(&self, other: &Self) -> Vec<&'static str> {
         let keys = [
             ("protocols", self.protocols != other.protocols),
             ("headers", self.headers != other.headers),
@@ -159,7 +159,7 @@ impl Upstream {
             return (None, vec![format!("upstream.{name}")]);
         };
         let is_moved = self.base_url != built_in.base_url;
-        let keys = self.changed(&built_in).into_iter().map(|key| format!("upstream.{name}.{key}"));
+        let keys = self.changed_keys(&built_in).into_iter().map(|key| format!("upstream.{name}.{key}"));
         (is_moved.then(|| format!("upstream.{name}.base_url")), keys.collect())
     }
 
@@ -294,7 +294,7 @@ const NOT_SETTABLE: &[HeaderName] = &[
 ];
 
 /// What is expected as the value of `proxy`.
-const PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
+const EXPECTED_PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -356,7 +356,7 @@ fn entry(
     if let Some(url) = base_url.as_ref().filter(|url| listen.is_some_and(|listen| listen.is_at(url))) {
         section.problem("base_url", format!("{url} is the gateway itself"), None);
     }
-    let proxy = section.parse("proxy", || PROXY.into(), proxied);
+    let proxy = section.parse("proxy", || EXPECTED_PROXY.into(), proxied);
     if let Some(Proxied::By(own)) = proxy.as_ref()
         && listen.is_some_and(|listen| listen.is_proxy(own))
     {
@@ -390,7 +390,7 @@ fn proxied(value: &DeValue<'_>, environment: &dyn Environment) -> Result<Proxied
     let (text, variable) = match value.as_str().ok_or(Fault::UNEXPECTED)? {
         "environment" => return Ok(Proxied::ByEnvironment),
         "none" => return Ok(Proxied::Never),
-        text => content(text, environment)?,
+        text => resolve(text, environment)?,
     };
     if text.is_empty() {
         return Ok(Proxied::Never);
@@ -466,7 +466,7 @@ fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue
 }
 
 /// The text itself, or the value of the variable that it names, with the variable.
-fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, Option<&'t str>), Fault> {
+fn resolve<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, Option<&'t str>), Fault> {
     let Some(variable) = text.strip_prefix("env:") else { return Ok((text.to_owned(), None)) };
     let unset = || Fault::Message(format!("the environment variable `{variable}` is not set"));
     Ok((environment.secret(variable).ok_or_else(unset)?, Some(variable)))
@@ -476,7 +476,7 @@ fn content<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, 
 /// it would remove the client's own header.
 fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
     let text = value.as_str().ok_or_else(|| Fault::not_a_string(value))?;
-    let (text, variable) = content(text, environment)?;
+    let (text, variable) = resolve(text, environment)?;
     if let Some(variable) = variable.filter(|_| text.trim().is_empty() && environment.tells_secrets()) {
         return Err(Fault::Message(format!("the environment variable `{variable}` is empty")));
     }

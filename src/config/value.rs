@@ -66,14 +66,14 @@ impl Fault {
 }
 
 /// The longest text, in characters, that a message quotes in full.
-const QUOTED: usize = 60;
+const MAX_QUOTED: usize = 60;
 
 /// A value as it reads after "got".
 pub(super) fn describe(value: &DeValue<'_>) -> String {
     match value {
-        DeValue::String(text) if text.chars().count() <= QUOTED => format!("{text:?}"),
+        DeValue::String(text) if text.chars().count() <= MAX_QUOTED => format!("{text:?}"),
         DeValue::String(text) => {
-            format!("{:?} and more", text.chars().take(QUOTED).collect::<String>())
+            format!("{:?} and more", text.chars().take(MAX_QUOTED).collect::<String>())
         }
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
@@ -165,7 +165,7 @@ macro_rules! whole_numbers {
 whole_numbers!(usize, u64);
 
 /// More tokens than any window has.
-pub(super) const TOKENS: u64 = 1_000_000_000;
+pub(super) const MAX_TOKENS: u64 = 1_000_000_000;
 
 impl FromValue for f64 {
     fn expected() -> Cow<'static, str> {
