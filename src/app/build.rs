@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use http::HeaderMap;
 use tokio::sync::watch;
 
 use super::books::{Books, Means};
@@ -343,10 +342,8 @@ fn routes(config: &Config) -> Routes {
 /// addresses, which cannot serve as proxies.
 pub fn upstream(upstream: &config::Upstream, proxies: &Variables, listeners: &[SocketAddr]) -> Upstream {
     let mut settings = upstream::Settings::new(&upstream.name, upstream.base_url.clone());
-    settings.headers = upstream.headers.iter().cloned().collect::<HeaderMap>();
-    settings.timeouts.connect = upstream.connect_timeout;
-    settings.timeouts.idle = upstream.idle_timeout;
-    settings.timeouts.response = upstream.response_timeout;
+    settings.headers.clone_from(&upstream.headers);
+    settings.timeouts = upstream.timeouts;
     settings.ca_file.clone_from(&upstream.ca_file);
     // An unusable proxy in the environment is ignored.
     settings.proxy = upstream.proxy(proxies, listeners).unwrap_or_default();

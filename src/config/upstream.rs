@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 use toml::de::DeValue;
 
@@ -29,14 +30,9 @@ pub struct Upstream {
     /// The protocols whose requests are read; all other requests are streamed through.
     pub protocols: Vec<Protocol>,
     /// Headers set on every request, replacing the client's of the same name. Marked sensitive.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The time-out for connecting to one of its addresses.
-    pub connect_timeout: Duration,
-    /// How long it may be silent within an answer.
-    pub idle_timeout: Duration,
-    /// The time-out for the head of an answer, counted from the last piece of the request, and for each next piece of
-    /// the request.
-    pub response_timeout: Duration,
+    pub headers: HeaderMap,
+    /// How long to wait for it.
+    pub timeouts: Timeouts,
     /// Whether streams are asked for their usage if the client did not ask.
     pub include_usage: bool,
     /// Which key for the provider's cache is added to requests without one.
@@ -79,17 +75,14 @@ pub struct Protocol(&'static str);
 impl Upstream {
     /// An upstream with the default settings.
     fn usual(name: &str, base_url: BaseUrl, protocols: Vec<Protocol>) -> Self {
-        let usual = Timeouts::default();
         Self {
             name: name.to_owned(),
             cache_key: usual_key(&base_url),
             cache_marks: None,
             base_url,
             protocols,
-            headers: Vec::new(),
-            connect_timeout: usual.connect,
-            idle_timeout: usual.idle,
-            response_timeout: response_timeout(usual.idle),
+            headers: HeaderMap::new(),
+            timeouts: Timeouts::default(),
             include_usage: false,
             ca_file: None,
             proxy: Proxied::default(),
@@ -137,12 +130,13 @@ impl Upstream {
 
     /// The keys in which it differs from `other`, except `base_url`.
     fn changed_keys(&self, other: &Self) -> Vec<&'static str> {
+        let (own, others) = (&self.timeouts, &other.timeouts);
         let keys = [
             ("protocols", self.protocols != other.protocols),
             ("headers", self.headers != other.headers),
-            ("connect_timeout", self.connect_timeout != other.connect_timeout),
-            ("idle_timeout", self.idle_timeout != other.idle_timeout),
-            ("response_timeout", self.response_timeout != response_timeout(self.idle_timeout)),
+            ("connect_timeout", own.connect != others.connect),
+            ("idle_timeout", own.idle != others.idle),
+            ("response_timeout", own.response != response_timeout(own.idle)),
             ("include_usage", self.include_usage != other.include_usage),
             ("cache_key", self.cache_key != usual_key(&self.base_url)),
             ("cache_marks", self.cache_marks != other.cache_marks),
@@ -347,11 +341,7 @@ fn entry(
         section.require("base_url", "missing; a new upstream needs an address");
         section.require("protocols", "missing; a new upstream needs its protocols");
     }
-    let usual = Timeouts::default();
-    let connect_timeout = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, usual.connect);
-    let idle_timeout = section.within("idle_timeout", SECOND..=86_400 * SECOND, usual.idle);
-    let head = response_timeout(idle_timeout);
-    let response_timeout = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, head);
+    let timeouts = timeouts(section);
     let base_url = section.optional::<BaseUrl>("base_url");
     if let Some(url) = base_url.as_ref().filter(|url| listen.is_some_and(|listen| listen.is_at(url))) {
         section.problem("base_url", format!("{url} is the gateway itself"), None);
@@ -363,7 +353,7 @@ fn entry(
         section.problem("proxy", format!("{own} is the gateway itself"), None);
     }
     let protocols = section.list("protocols");
-    let headers = headers(section).unwrap_or_default();
+    let headers = headers(section);
     let include_usage = section.value("include_usage", false);
     let cache_key = section.optional("cache_key");
     let cache_marks = section.optional("cache_marks");
@@ -376,13 +366,19 @@ fn entry(
         base_url,
         protocols: protocols.or_else(|| Some(built_in?.protocols.clone())).unwrap_or_default(),
         headers,
-        connect_timeout,
-        idle_timeout,
-        response_timeout,
+        timeouts,
         include_usage,
         ca_file,
         proxy: proxy.unwrap_or_default(),
     })
+}
+
+fn timeouts(section: &mut Section<'_, '_>) -> Timeouts {
+    let default = Timeouts::default();
+    let connect = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, default.connect);
+    let idle = section.within("idle_timeout", SECOND..=86_400 * SECOND, default.idle);
+    let response = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, response_timeout(idle));
+    Timeouts { connect, response, idle, ..default }
 }
 
 /// The value of the key, or of the variable that it names. No message quotes either.
@@ -447,9 +443,9 @@ fn check_name(name: &str) -> Result<(), (String, String)> {
     Ok(())
 }
 
-fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue)>> {
+fn headers(section: &mut Section<'_, '_>) -> HeaderMap {
     let mut seen = Vec::new();
-    section.pairs("headers", |name, value, environment| {
+    let headers = section.pairs("headers", |name, value, environment| {
         let value = header_value(value, environment)?;
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
             return Err(Fault::Message("this is not a valid header name".to_owned()));
@@ -462,7 +458,8 @@ fn headers(section: &mut Section<'_, '_>) -> Option<Vec<(HeaderName, HeaderValue
         }
         seen.push(name.clone());
         Ok((name, value))
-    })
+    });
+    headers.into_iter().flatten().collect()
 }
 
 /// The text itself, or the value of the variable that it names, with the variable.
