@@ -69,7 +69,7 @@ const MAX_COUNT: u32 = 1_000_000;
 pub(super) fn clear(section: &mut Section<'_, '_>, default: Settings, target: f64) -> Settings {
     let trigger = section.optional_within("trigger", 0.05..=1.0);
     if trigger.is_some_and(|trigger| trigger <= target) {
-        section.problem("trigger", "must be above `window.target`", None);
+        section.problem("trigger", "must be above `window.target`");
     }
     let enabled = section.value("enabled", default.enabled);
     let policy = section.value("policy", default.policy);
@@ -125,7 +125,7 @@ fn weights(section: &mut Section<'_, '_>, default: Weights) -> Weights {
     let sum = oldest + lru + priority + type_ttl + duplicate;
     // What a profile leaves out is the file's, for which mistakes are reported there.
     if section.is_there() && (sum - 1.0).abs() > 1e-6 {
-        section.problem_here(format!("the weights must add up to 1, got {sum:.3}"), None);
+        section.problem_here(format!("the weights must add up to 1, got {sum:.3}"));
     }
     weights
 }
@@ -134,12 +134,12 @@ pub(super) fn window(section: &mut Section<'_, '_>, default: window::Settings) -
     let mut share = |key: &'static str, default: f64| section.within(key, 0.05..=1.0, default);
     let (trigger, target) = (share("trigger", default.trigger), share("target", default.target));
     if section.has("target") && target >= trigger {
-        section.problem("target", "must be below `window.trigger`", None);
+        section.problem("target", "must be below `window.trigger`");
     } else if section.has("trigger") && target >= trigger {
         let message = format!("must be above `window.target`, which is {target}, got {trigger}");
         let is_default = (target - window::Settings::default().target).abs() < f64::EPSILON;
         let whose = if is_default { "that is the default" } else { "it is not set here" };
-        section.problem("trigger", message, Some(format!("{whose}: set `window.target`, too")));
+        section.problem_with_hint("trigger", message, format!("{whose}: set `window.target`, too"));
     }
     window::Settings {
         trigger,

@@ -20,14 +20,14 @@ pub(super) fn read(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Fide
     let is_reported = is_wrong("upstream", upstream.is_some()) || is_wrong("model", model.is_some());
     let model = model.filter(|model| !model.trim().is_empty());
     if let Some(wrong) = upstream.as_deref().and_then(|name| upstreams.cannot_be_asked(name)) {
-        section.problem("upstream", wrong, None);
+        section.problem("upstream", wrong);
     }
     match (&upstream, &model) {
         (Some(_), None) if !is_reported => {
-            section.problem("model", "must be set if `fidelity.upstream` is", None);
+            section.problem("model", "must be set if `fidelity.upstream` is");
         }
         (None, Some(_)) if !is_reported => {
-            section.problem("model", "has no effect unless `fidelity.upstream` is set", None);
+            section.problem("model", "has no effect unless `fidelity.upstream` is set");
         }
         _ => {}
     }

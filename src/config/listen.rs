@@ -54,7 +54,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Listen {
     let admin = admin.unwrap_or(Some(local(8788)));
     if admin == Some(address) && address.port() != 0 {
         let key = if section.has("admin") { "admin" } else { "address" };
-        section.problem(key, "`listen.address` and `listen.admin` are the same address", None);
+        section.problem(key, "`listen.address` and `listen.admin` are the same address");
     }
     Listen { address, admin, admin_names: admin_names(section), origins: origins(section) }
 }
@@ -65,11 +65,7 @@ fn admin_names(section: &mut Section<'_, '_>) -> NamePatterns {
         // Addresses are allowed anyway.
         if pattern.contains(['/', ':', '@']) || pattern.chars().any(char::is_uppercase) {
             let hint = "write the name of a host, in lower case and without a port: \"books.example.com\"";
-            section.problem(
-                "admin_names",
-                format!("{pattern:?} matches no host name"),
-                Some(hint.to_owned()),
-            );
+            section.problem_with_hint("admin_names", format!("{pattern:?} matches no host name"), hint);
         }
     }
     names
@@ -85,7 +81,7 @@ fn origins(section: &mut Section<'_, '_>) -> NamePatterns {
         if !can_match {
             let hint =
                 "an origin consists of a scheme, a host and optionally a port: \"https://app.example.com\"";
-            section.problem("origins", format!("{pattern:?} matches no origin"), Some(hint.to_owned()));
+            section.problem_with_hint("origins", format!("{pattern:?} matches no origin"), hint);
         }
     }
     origins

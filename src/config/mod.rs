@@ -270,16 +270,15 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let outputs = root.section("outputs", |section| {
         let outputs = state::outputs(section, &state.dir);
         if outputs.recall == Recall::Http && listen.admin.is_none() {
-            section.problem("recall", "needs `listen.admin`, which serves the URLs and is off", None);
+            section.problem("recall", "needs `listen.admin`, which serves the URLs and is off");
         }
         // A port that a command line or the system chooses is valid only until the gateway ends; URLs stay in histories
         // for longer.
         let is_free = listen.admin.is_some_and(|admin| admin.port() == 0);
         if rules == Rules::AsItStands && outputs.recall == Recall::Http && is_free {
-            let hint = "give it a fixed port".to_owned();
             let message =
                 "the URLs would become invalid: with port 0, `listen.admin` has another port at each start";
-            section.problem("recall", message, Some(hint));
+            section.problem_with_hint("recall", message, "give it a fixed port");
         }
         outputs
     });

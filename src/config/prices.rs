@@ -38,7 +38,7 @@ fn check_distinct(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<S
     match seen.iter().find(is_same) {
         Some(first) => {
             let message = format!("never applies: {first:?} comes before it, and case does not matter");
-            section.problem_here(message, None);
+            section.problem_here(message);
         }
         None => seen.push(pattern.to_owned()),
     }
@@ -46,11 +46,11 @@ fn check_distinct(pattern: &str, section: &mut Section<'_, '_>, seen: &mut Vec<S
 
 fn entry(pattern: &str, section: &mut Section<'_, '_>) -> Option<PriceOverride> {
     if let Some(reason) = names_nothing(pattern) {
-        section.problem_here(format!("matches nothing: {reason}"), None);
+        section.problem_here(format!("matches nothing: {reason}"));
     }
     let compiled = Pattern::new(pattern);
     if let Err(error) = &compiled {
-        section.problem_here(bad_pattern(pattern, error), None);
+        section.problem_here(bad_pattern(pattern, error));
     }
     let mut price = |key| {
         section.parse(key, || "a price in US dollars for a million tokens".into(), |value, _| dollars(value))

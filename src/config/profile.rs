@@ -80,7 +80,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, context: Context<'_
     let mut seen: Vec<(String, Matcher)> = Vec::new();
     root.entries("profile", "NAME", |name, section| {
         if let Some(message) = missing_name(name, section) {
-            section.problem_here(message, Some("write `[profile.NAME]`, with a name of your own".to_owned()));
+            section.problem_here_with_hint(message, "write `[profile.NAME]`, with a name of your own");
             if name == "match" {
                 // Only so that its keys are known and not reported as well.
                 matcher(section, context.upstreams);
@@ -94,7 +94,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, context: Context<'_
         {
             let message =
                 format!("never applies: `profile.{first}` is for the same requests, and comes before it");
-            section.problem("match", message, None);
+            section.problem("match", message);
         }
         seen.push((name.to_owned(), matcher.clone()));
         let preset = section.optional::<Preset>("preset");
@@ -133,9 +133,9 @@ fn matcher(section: &mut Section<'_, '_>, upstreams: &Upstreams) -> Matcher {
     let says =
         |key: &&'static str| if *key == "header" { section.has_any("header") } else { section.has(key) };
     if section.is_there() && !CONDITIONS.iter().any(says) {
-        section.problem_here(
+        section.problem_here_with_hint(
             "no condition is given",
-            Some(format!("conditions are `{}`", CONDITIONS.join("`, `"))),
+            format!("conditions are `{}`", CONDITIONS.join("`, `")),
         );
     }
     let names: Vec<&str> = upstreams.as_slice().iter().map(|upstream| &*upstream.name).collect();
@@ -164,7 +164,7 @@ fn check_reachable(section: &mut Section<'_, '_>, matcher: &Matcher, upstreams: 
         let names: Vec<&str> = upstreams.iter().map(|upstream| &*upstream.name).collect();
         let message =
             format!("never applies: the gateway reads no such requests to `{}`", names.join("`, `"));
-        section.problem(key, message, Some("`protocols` of an upstream lists what is read".to_owned()));
+        section.problem_with_hint(key, message, "`protocols` of an upstream lists what is read");
     }
 }
 
@@ -177,7 +177,7 @@ fn check_names(
 ) {
     if patterns.is_some_and(|patterns| !names.iter().any(|name| patterns.matches(name))) {
         let hint = format!("there are `{}`", names.join("`, `"));
-        section.problem(key, format!("it matches no {key}"), Some(hint));
+        section.problem_with_hint(key, format!("it matches no {key}"), hint);
     }
 }
 

@@ -46,7 +46,7 @@ impl<'r, 't> Section<'r, 't> {
     /// Reports a required key that is missing.
     pub(super) fn require(&mut self, key: &'static str, message: &str) {
         if !self.has(key) {
-            self.problem(key, message, None);
+            self.problem(key, message);
         }
     }
 
@@ -67,7 +67,7 @@ impl<'r, 't> Section<'r, 't> {
             return Some(value);
         }
         let (low, high) = (range.start().show(), range.end().show());
-        self.problem(key, format!("expected {low} to {high}, got {}", value.show()), None);
+        self.problem(key, format!("expected {low} to {high}, got {}", value.show()));
         None
     }
 
@@ -124,7 +124,7 @@ impl<'r, 't> Section<'r, 't> {
     #[inline(never)]
     fn refuse(&mut self, key: &'static str, fault: Fault, expected: &str, value: &DeValue<'_>) {
         let (message, hint) = fault.into_message(expected, value);
-        self.problem(key, message, hint);
+        self.report(key, message, hint);
     }
 
     /// Reads the table of a key; `read` runs whether it is present or not.
@@ -199,8 +199,18 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     /// Reports a problem with a key that its value alone does not show.
-    pub(super) fn problem(&mut self, key: &'static str, message: impl Into<String>, hint: Option<String>) {
-        self.report(key, message.into(), hint);
+    pub(super) fn problem(&mut self, key: &'static str, message: impl Into<String>) {
+        self.report(key, message.into(), None);
+    }
+
+    /// Reports such a problem, and how to mend it.
+    pub(super) fn problem_with_hint(
+        &mut self,
+        key: &'static str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.report(key, message.into(), Some(hint.into()));
     }
 
     #[inline(never)]
@@ -228,8 +238,13 @@ impl<'r, 't> Section<'r, 't> {
     }
 
     /// Reports a problem with the section as a whole.
-    pub(super) fn problem_here(&mut self, message: impl Into<String>, hint: Option<String>) {
-        self.reader.report(self.path.shown.clone(), self.line, message.into(), hint);
+    pub(super) fn problem_here(&mut self, message: impl Into<String>) {
+        self.reader.report(self.path.shown.clone(), self.line, message.into(), None);
+    }
+
+    /// Reports such a problem, and how to mend it.
+    pub(super) fn problem_here_with_hint(&mut self, message: impl Into<String>, hint: impl Into<String>) {
+        self.reader.report(self.path.shown.clone(), self.line, message.into(), Some(hint.into()));
     }
 
     /// Whether the file has this key, valid or not.
@@ -279,7 +294,7 @@ impl<'r, 't> Section<'r, 't> {
         let Some((line, value)) = self.find(key) else { return (None, None) };
         let table = value.get_ref().as_table();
         if table.is_none() {
-            self.problem(key, format!("expected a table, got {}", describe(value.get_ref())), None);
+            self.problem(key, format!("expected a table, got {}", describe(value.get_ref())));
         }
         (Some(line), table)
     }

@@ -222,7 +222,7 @@ impl MarkerSize {
         if section.has("max_lines") && limit.lines < self.lines {
             let message =
                 format!("too small: the marker alone takes {} lines, so nothing would be cut", self.lines);
-            section.problem("max_lines", message, Some(MARKER_HINT.to_owned()));
+            section.problem_with_hint("max_lines", message, MARKER_HINT);
         }
         if section.has("max_bytes") {
             self.check_bytes(section, "max_bytes", limit.bytes);
@@ -233,7 +233,7 @@ impl MarkerSize {
         if bytes < self.bytes {
             let message =
                 format!("too small: the marker alone takes {} bytes, so nothing would be cut", self.bytes);
-            section.problem(key, message, Some(MARKER_HINT.to_owned()));
+            section.problem_with_hint(key, message, MARKER_HINT);
         }
     }
 
@@ -243,7 +243,7 @@ impl MarkerSize {
         let has_no_room = |limit: Limit| limit.lines < self.lines || limit.bytes < self.bytes;
         if section.has("marker") && !is_reported && limits.any(has_no_room) {
             let message = "is longer than the limits, so nothing would be cut";
-            section.problem("marker", message, Some(MARKER_HINT.to_owned()));
+            section.problem_with_hint("marker", message, MARKER_HINT);
         }
     }
 }
@@ -257,7 +257,7 @@ fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(Nam
             Some((tools, given))
         }
         Err(error) => {
-            section.problem_here(bad_pattern(names, &error), None);
+            section.problem_here(bad_pattern(names, &error));
             None
         }
     }
@@ -267,12 +267,9 @@ fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(Nam
 fn check_distinct(names: &str, section: &mut Section<'_, '_>, seen: &mut Vec<(String, Vec<String>)>) {
     let patterns: Vec<String> = patterns(names).into_iter().map(str::to_lowercase).collect();
     if patterns.iter().all(String::is_empty) {
-        section.problem_here("matches nothing: it is empty", None);
+        section.problem_here("matches nothing: it is empty");
     } else if let Some((first, _)) = seen.iter().find(|(_, known)| *known == patterns) {
-        section.problem_here(
-            format!("never applies: {first:?} comes before it, and case does not matter"),
-            None,
-        );
+        section.problem_here(format!("never applies: {first:?} comes before it, and case does not matter"));
     }
     seen.push((names.to_owned(), patterns));
 }
@@ -292,7 +289,7 @@ pub(super) fn name_patterns(
     match NamePatterns::new(patterns) {
         Ok(patterns) => patterns,
         Err(error) => {
-            section.problem(key, error.to_string(), None);
+            section.problem(key, error.to_string());
             default
         }
     }
@@ -307,17 +304,16 @@ fn marker(section: &mut Section<'_, '_>, default: String) -> String {
         PLACEHOLDERS.contains(&&rest[..end]).then(|| &rest[..end])
     });
     if let Some(name) = names.find(|name| !PLACEHOLDERS.contains(name)) {
-        let hint =
-            "the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}".to_owned();
-        section.problem("marker", format!("unknown placeholder {{{name}}}"), Some(hint));
+        let hint = "the placeholders are {removed}, {total}, {removed_plain}, {total_plain} and {recall}";
+        section.problem_with_hint("marker", format!("unknown placeholder {{{name}}}"), hint);
     } else if let Some(name) = unclosed {
-        section.problem(
+        section.problem_with_hint(
             "marker",
             format!("{{{name} has no closing brace"),
-            Some(format!("write {{{name}}}")),
+            format!("write {{{name}}}"),
         );
     } else if marker.trim().is_empty() {
-        section.problem("marker", "must not be empty, since a cut must be marked", None);
+        section.problem("marker", "must not be empty, since a cut must be marked");
     }
     marker
 }

@@ -90,7 +90,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> State {
     }
     if !section.has("dir") {
         let message = "no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set";
-        section.problem("dir", message, Some("set it to an absolute path".to_owned()));
+        section.problem_with_hint("dir", message, "set it to an absolute path");
     }
     State { dir: PathBuf::new() }
 }

@@ -107,7 +107,7 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, context: Con
     let settings = settings(section, base.settings.clone());
     let upstream = section.optional::<String>("upstream");
     if let Some(wrong) = upstream.as_deref().and_then(|name| context.upstreams.cannot_be_asked(name)) {
-        section.problem("upstream", wrong, None);
+        section.problem("upstream", wrong);
     }
     let upstream = upstream.or_else(|| base.upstream.clone());
     let own = section.optional::<String>("model");
@@ -117,14 +117,14 @@ pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, context: Con
     let model = model.filter(|model| !model.trim().is_empty());
     let is_here = section.has("upstream") || section.has("model");
     if is_here && !is_wrong && upstream.is_some() && model.is_none() {
-        section.problem("model", "must be set if `summarize.upstream` is", None);
+        section.problem("model", "must be set if `summarize.upstream` is");
     }
     let layout = section.value("layout", base.layout.clone());
     let max_wait = section.within("max_wait", Duration::ZERO..=60 * SECOND, base.max_wait);
     // What a profile leaves out is the file's, for which mistakes are reported there.
     let is_here = !context.is_profile || section.has("max_wait");
     if is_here && max_wait >= context.rewrite_timeout {
-        section.problem("max_wait", "must be below `limits.rewrite_timeout`", None);
+        section.problem("max_wait", "must be below `limits.rewrite_timeout`");
     }
     let limits = if context.is_profile { base.limits } else { limits(section, base.limits) };
     Summarize { settings, limits, upstream, model, layout, max_wait }

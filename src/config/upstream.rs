@@ -335,7 +335,7 @@ fn entry(
     listen: Option<&Listen>,
 ) -> Option<Upstream> {
     if let Err((message, hint)) = check_name(name) {
-        section.problem_here(message, Some(hint));
+        section.problem_here_with_hint(message, hint);
     }
     if built_in.is_none() {
         section.require("base_url", "missing; a new upstream needs an address");
@@ -344,13 +344,13 @@ fn entry(
     let timeouts = timeouts(section);
     let base_url = section.optional::<BaseUrl>("base_url");
     if let Some(url) = base_url.as_ref().filter(|url| listen.is_some_and(|listen| listen.is_at(url))) {
-        section.problem("base_url", format!("{url} is the gateway itself"), None);
+        section.problem("base_url", format!("{url} is the gateway itself"));
     }
     let proxy = section.parse("proxy", || EXPECTED_PROXY.into(), proxied);
     if let Some(Proxied::By(own)) = proxy.as_ref()
         && listen.is_some_and(|listen| listen.is_proxy(own))
     {
-        section.problem("proxy", format!("{own} is the gateway itself"), None);
+        section.problem("proxy", format!("{own} is the gateway itself"));
     }
     let protocols = section.list("protocols");
     let headers = headers(section);
@@ -414,7 +414,7 @@ pub(super) fn proxies(environment: &dyn Environment) -> Variables {
 fn ca_file(section: &mut Section<'_, '_>) -> Option<PathBuf> {
     let file = section.path("ca_file")?;
     if let Err(reason) = section.environment().check_ca_file(&file) {
-        section.problem("ca_file", reason, None);
+        section.problem("ca_file", reason);
     }
     Some(file)
 }
@@ -426,11 +426,13 @@ fn response_timeout(idle_timeout: Duration) -> Duration {
 }
 
 /// Checks a name, which is used in paths: `/NAME/v1/messages`. The error is a message and a hint.
-fn check_name(name: &str) -> Result<(), (String, String)> {
+fn check_name(name: &str) -> Result<(), (String, &'static str)> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     if name.is_empty() || !name.bytes().all(fits) {
-        let hint = "names consist of a-z, 0-9, `_` and `-`";
-        return Err(("this name cannot be part of a path".to_owned(), hint.to_owned()));
+        return Err((
+            "this name cannot be part of a path".to_owned(),
+            "names consist of a-z, 0-9, `_` and `-`",
+        ));
     }
     let version = name.strip_prefix('v').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let begins_paths = |dialect: &Dialect| dialect.segments.contains(&name);
@@ -438,7 +440,7 @@ fn check_name(name: &str) -> Result<(), (String, String)> {
         RESERVED.contains(&name) || protocol::ALL.iter().any(|protocol| begins_paths(protocol.dialect()));
     if version || reserved {
         let message = format!("this name is reserved: clients send paths that begin with `/{name}/`");
-        return Err((message, "give it another name".to_owned()));
+        return Err((message, "give it another name"));
     }
     Ok(())
 }
