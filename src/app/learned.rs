@@ -5,10 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::acceptance::Acceptance;
 use super::meter::Meter;
-use super::models::Models;
 use super::pauses::Caches;
 use super::windows::Windows;
+use crate::store::Recent;
 use crate::strategy::system::Systems;
+
+/// The most models about which each thing is remembered. Clients choose their names.
+pub(super) const MAX_MODELS: u64 = 256;
 
 /// What is known of providers, models and clients.
 pub(super) struct Learned {
@@ -30,7 +33,7 @@ impl Learned {
         Self {
             meter: Meter::new(),
             windows,
-            caches: Models::new(),
+            caches: Recent::of_entries(MAX_MODELS),
             acceptance: Acceptance::new(),
             systems: Mutex::default(),
         }

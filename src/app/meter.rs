@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::models::Models;
+use super::learned::MAX_MODELS;
 use crate::conversation::{Chain, Hashed};
 use crate::store::Recent;
 use crate::usage::BytesPerToken;
@@ -15,7 +15,7 @@ const THREADS: u64 = 4096;
 pub(super) struct Meter {
     /// By the prompt's history.
     prompts: Recent<Chain, Report, Hashed>,
-    ratios: Models<String, BytesPerToken>,
+    ratios: Recent<String, BytesPerToken>,
 }
 
 /// What the answer to a prompt has reported about its size.
@@ -59,7 +59,7 @@ impl Report {
 
 impl Meter {
     pub(super) fn new() -> Self {
-        Self { prompts: Recent::of_entries(THREADS), ratios: Models::new() }
+        Self { prompts: Recent::of_entries(THREADS), ratios: Recent::of_entries(MAX_MODELS) }
     }
 
     /// Learns the size of the prompt whose history ends in `head`. `bytes` is the size of its text, if the body held
@@ -70,7 +70,7 @@ impl Meter {
             return;
         }
         if let (Some(model), Some(bytes)) = (model, bytes) {
-            self.ratios.learn(&**model, |ratio| ratio.learn(bytes, *tokens));
+            self.ratios.update(&**model, |ratio| ratio.learn(bytes, *tokens));
         }
         self.prompts.insert(head, Report::Size(figure));
     }
@@ -87,14 +87,13 @@ impl Meter {
 
     /// Bytes per token of this model.
     pub(super) fn bytes_per_token(&self, model: Option<&str>) -> f64 {
-        let known = model.and_then(|model| self.ratios.read(model, |ratio| *ratio));
+        let known = model.and_then(|model| self.ratios.get(model));
         known.unwrap_or_default().value()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::models::MODELS;
     use super::*;
 
     #[test]
@@ -132,11 +131,11 @@ mod tests {
     #[test]
     fn learning_a_new_model_evicts_the_oldest() {
         let (meter, head) = (Meter::new(), Chain::root("x", b""));
-        for model in 0..=MODELS {
+        for model in 0..=MAX_MODELS {
             let figure = Figure { messages: 1, tokens: 10_000, model: Some(model.to_string().into()) };
             meter.learn(head, figure, Some(30_000));
         }
-        for (model, expected) in [(0, 4.0), (1, 3.0), (MODELS, 3.0)] {
+        for (model, expected) in [(0, 4.0), (1, 3.0), (MAX_MODELS, 3.0)] {
             let found = meter.bytes_per_token(Some(&model.to_string()));
             assert!((found - expected).abs() < 1e-9, "{model}: {found}");
         }

@@ -30,7 +30,6 @@ mod learned;
 mod memo;
 mod meter;
 mod metrics;
-mod models;
 mod opening;
 mod origin_policy;
 mod pauses;

@@ -5,15 +5,15 @@
 //! with the process.
 
 use super::learned::Learned;
-use super::models::Models;
 use super::rewrite::Request;
 use super::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Role};
 use crate::lineage::{Lineage, Place, Relation};
+use crate::store::Recent;
 use crate::usage::cache_model::{Pause, Pauses};
 
 /// What is known of the caches, by upstream and model.
-pub(super) type Caches = Models<(String, String), Pauses>;
+pub(super) type Caches = Recent<(String, String), Pauses>;
 
 /// A cache that may keep prompts for longer than it promises.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ impl Learned {
         // The size of the frame is an estimate.
         if kept >= (2 * min_tokens).max(frame / 2) {
             let pause = Pause { ms: idle_ms, kept, read: read.saturating_sub(frame) };
-            self.caches.learn(&cache_key(upstream, model), |pauses| pauses.ended(pause));
+            self.caches.update(&cache_key(upstream, model), |pauses| pauses.ended(pause));
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::Core;
-use super::models::Models;
+use super::learned::MAX_MODELS;
 use crate::conversation::{Chain, Hashed};
 use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
@@ -24,7 +24,7 @@ const MIN_PLAUSIBLE_SHARE: f64 = 0.05;
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
     /// By model, then by upstream: few upstreams serve the same model, so a list is searched.
-    learned: Models<String, Vec<(String, ModelWindow)>>,
+    learned: Recent<String, Vec<(String, ModelWindow)>>,
     /// Histories whose answers ended because the window was full.
     full: Recent<Chain, (), Hashed>,
     /// The size of the shortest refused form of each history, in bytes.
@@ -57,7 +57,7 @@ struct ModelWindow {
 impl Windows {
     pub(super) fn new() -> Self {
         Self {
-            learned: Models::new(),
+            learned: Recent::of_entries(MAX_MODELS),
             full: Recent::of_entries(MAX_HISTORIES),
             refused: Recent::of_entries(MAX_HISTORIES),
             unclear: Recent::of_entries(MAX_UNCLEAR_UPSTREAMS),
@@ -97,12 +97,8 @@ impl Windows {
     /// Whether any answer may report an overflow, at a time in milliseconds since 1970: because of an earlier surprise,
     /// or because the provider has stated a window that is no longer believed but may still apply.
     pub(super) fn may_surprise(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> bool {
-        let is_past = |limit: Option<Limit>| limit.is_some_and(|limit| !limit.is_believed(now_ms));
-        let is_here = |by_upstream: &Vec<(String, ModelWindow)>| {
-            let here = by_upstream.iter().find(|(name, _)| name == upstream);
-            here.is_some_and(|(_, learned)| learned.surprises || is_past(learned.limit))
-        };
-        model.is_some_and(|model| self.learned.read(model, is_here).unwrap_or_default())
+        let learned = self.known(upstream, model);
+        learned.surprises || learned.limit.is_some_and(|limit| !limit.is_believed(now_ms))
     }
 
     /// Records that a prompt of so many tokens was answered. If the known window is smaller, it is forgotten. Returns
@@ -118,11 +114,16 @@ impl Windows {
     /// The window that a provider has stated, in tokens, if it is still believed at a time in milliseconds since
     /// 1970.
     pub(super) fn of(&self, upstream: &str, model: Option<&str>, now_ms: i64) -> Option<u64> {
-        let limit_here = |by_upstream: &Vec<(String, ModelWindow)>| {
-            by_upstream.iter().find(|(name, _)| name == upstream).and_then(|(_, learned)| learned.limit)
-        };
-        let limit = self.learned.read(model?, limit_here)??;
+        let limit = self.known(upstream, model).limit?;
         limit.is_believed(now_ms).then_some(limit.tokens)
+    }
+
+    /// What is known of a model's window at an upstream.
+    fn known(&self, upstream: &str, model: Option<&str>) -> ModelWindow {
+        let here = |by_upstream: &Vec<(String, ModelWindow)>| {
+            by_upstream.iter().find(|(name, _)| name == upstream).map(|(_, learned)| *learned)
+        };
+        model.and_then(|model| self.learned.read(model, here)?).unwrap_or_default()
     }
 
     /// Updates what is known of a model's window at an upstream. Returns what `then` returns, or `None` if no model is
@@ -133,16 +134,14 @@ impl Windows {
         model: Option<&str>,
         then: impl FnOnce(&mut ModelWindow) -> T,
     ) -> Option<T> {
-        let mut made = None;
-        self.learned.learn(model?, |by_upstream| {
+        Some(self.learned.update(model?, |by_upstream| {
             let known = by_upstream.iter().position(|(name, _)| name == upstream);
             let at = known.unwrap_or_else(|| {
                 by_upstream.push((upstream.to_owned(), ModelWindow::default()));
                 by_upstream.len() - 1
             });
-            made = Some(then(&mut by_upstream[at].1));
-        });
-        made
+            then(&mut by_upstream[at].1)
+        }))
     }
 
     /// Records that the answer to this history ended because the window was full.
@@ -216,7 +215,6 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::super::models::MODELS;
     use super::*;
 
     fn limit(tokens: u64, at_ms: i64) -> Limit {
@@ -316,12 +314,12 @@ mod tests {
     #[test]
     fn learning_a_new_model_evicts_the_oldest() {
         let windows = Windows::new();
-        for model in 0..=MODELS {
+        for model in 0..=MAX_MODELS {
             windows.learn("a", Some(&model.to_string()), limit(1000, 0));
         }
         windows.learn("b", Some("1"), limit(2000, 0));
-        let known = |upstream, model: usize| windows.of(upstream, Some(&model.to_string()), 0);
-        let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MODELS)];
+        let known = |upstream, model: u64| windows.of(upstream, Some(&model.to_string()), 0);
+        let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MAX_MODELS)];
         assert_eq!(found, [None, Some(1000), Some(2000), Some(1000)]);
     }
 

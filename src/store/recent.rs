@@ -43,7 +43,36 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         Q: Hash + Eq + ?Sized,
         V: Clone,
     {
-        self.held().entries.get(key).map(|(value, _)| value.clone())
+        self.read(key, V::clone)
+    }
+
+    /// What `read` makes of the value of a key, which counts as used now.
+    pub fn read<Q, T>(&self, key: &Q, read: impl FnOnce(&V) -> T) -> Option<T>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.held().entries.get(key).map(|(value, _)| read(value))
+    }
+
+    /// Changes the value of a key, or the default if there is none. It keeps the weight that it was inserted with.
+    pub fn update<Q, T>(&self, key: &Q, change: impl FnOnce(&mut V) -> T) -> T
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+        V: Default,
+    {
+        let mut held = self.held();
+        if let Some((value, _)) = held.entries.get_mut(key) {
+            return change(value);
+        }
+        let mut value = V::default();
+        let changed = change(&mut value);
+        let weight = (self.weigh)(&value) as u64;
+        held.insert(key.to_owned(), value, weight);
+        drop(held);
+        while self.evict().is_some() {}
+        changed
     }
 
     /// Inserts a value. A value that alone weighs more than the capacity is not kept; the previous value of the key is
@@ -153,5 +182,20 @@ mod tests {
             memory.get_or_insert(key.to_owned(), value);
         }
         assert_eq!(["a", "b", "c"].map(|key| memory.get(key)), [None, Some(2), Some(3)]);
+    }
+
+    #[test]
+    fn values_are_updated_in_place_or_from_the_default() {
+        let memory: Recent<String, u8> = Recent::of_entries(2);
+        let add = |key: &str, more: u8| {
+            memory.update(key, |value| {
+                *value += more;
+                *value
+            })
+        };
+        assert_eq!([add("a", 1), add("b", 2), add("a", 10), add("c", 3)], [1, 2, 11, 3]);
+        // A value that is updated or read again stays; reading an unknown one does not add it.
+        let read = |key: &str| memory.read(key, |value| *value);
+        assert_eq!([read("a"), read("b"), read("c")], [Some(11), None, Some(3)]);
     }
 }

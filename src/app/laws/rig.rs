@@ -12,7 +12,7 @@ use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::context::RequestContext;
 use crate::app::last_use::LastUse;
-use crate::app::learned::Learned;
+use crate::app::learned::{Learned, MAX_MODELS};
 use crate::app::memo::Indexes;
 use crate::app::origin_policy::OriginPolicy;
 use crate::app::pauses::Caches;
@@ -219,10 +219,10 @@ impl Rig {
 /// Caches without marks whose providers are known to have dropped what was not used for long: no agent of the laws
 /// waits for that.
 fn dropping() -> Caches {
-    let caches = Caches::new();
+    let caches = Caches::of_entries(MAX_MODELS);
     for model in ["gpt-5", "gpt-6", "gpt-6.2", "gemini-2.5-pro", "anthropic/claude-opus-5.5"] {
         let name = (String::new(), model.to_owned());
-        caches.learn(&name, |pauses| pauses.ended(Pause { ms: 1, kept: 1, read: 0 }));
+        caches.update(&name, |pauses| pauses.ended(Pause { ms: 1, kept: 1, read: 0 }));
     }
     caches
 }

@@ -4,7 +4,7 @@
 //! calls are made, their actual cost replaces the estimate. All of this is kept in memory only.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{Seen, Terms};
 use crate::conversation::PartId;
@@ -43,13 +43,7 @@ struct Account {
 
 /// What the summaries of each thread have cost, and whether one may be begun when room is needed.
 #[derive(Clone)]
-pub(super) struct Spending(Arc<Accounts>);
-
-struct Accounts {
-    recent: Recent<String, Account>,
-    /// Held while an account is changed: requests and summaries in the background change them at the same time.
-    changing: Mutex<()>,
-}
+pub(super) struct Spending(Arc<Recent<String, Account>>);
 
 impl Expected {
     /// The expected cost of a summary of a history up to a cut. It is written from the `previous` one, unless it is due
@@ -104,7 +98,7 @@ impl Terms {
 
 impl Spending {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Accounts { recent: Recent::of_entries(MAX_THREADS), changing: Mutex::default() }))
+        Self(Arc::new(Recent::of_entries(MAX_THREADS)))
     }
 
     /// What a thread's summaries have cost so far, in bytes of plain input.
@@ -120,7 +114,7 @@ impl Spending {
     /// Records that a request brings a thread near the window. No summary may be begun later, whatever earlier requests
     /// allowed, unless this request allows it again ([`Self::reopen`]).
     pub(super) fn close(&self, thread: &str) {
-        self.change(thread, |account| account.is_closed = true);
+        self.0.update(thread, |account| account.is_closed = true);
     }
 
     /// Records that a thread's summary is delayed until room is needed.
@@ -131,19 +125,19 @@ impl Spending {
     /// Records whether a summary `may` be begun for a thread that is not near the window, if anything is remembered of
     /// it. That matters if its next request is a long one.
     pub(super) fn set_may_begin(&self, thread: &str, may: bool) {
-        if self.0.recent.get(thread).is_some_and(|account| account.is_closed == may) {
-            self.change(thread, |account| account.is_closed = !may);
+        if self.0.get(thread).is_some_and(|account| account.is_closed == may) {
+            self.0.update(thread, |account| account.is_closed = !may);
         }
     }
 
     /// Records the expected cost of a thread's next summary.
     pub(super) fn set_expected(&self, thread: &str, expected: Option<Expected>) {
-        self.change(thread, |account| account.expected = expected);
+        self.0.update(thread, |account| account.expected = expected);
     }
 
     /// Books the expected cost of a summary that is begun.
     pub(super) fn book_expected(&self, thread: &str) {
-        self.change(thread, |account| {
+        self.0.update(thread, |account| {
             account.spent += account.expected.map_or(0.0, |expected| expected.bytes);
         });
     }
@@ -161,21 +155,14 @@ impl Spending {
     fn settle(&self, thread: &str, paid: impl FnOnce(&Expected) -> Option<f64>) {
         let Some(expected) = self.account(thread).expected else { return };
         let more = paid(&expected).map_or(0.0, |paid| paid - expected.bytes);
-        self.change(thread, |account| {
+        self.0.update(thread, |account| {
             account.spent += more;
             account.expected = None;
         });
     }
 
-    fn change(&self, thread: &str, change: impl FnOnce(&mut Account)) {
-        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut account = self.account(thread);
-        change(&mut account);
-        self.0.recent.insert(thread.to_owned(), account);
-    }
-
     fn account(&self, thread: &str) -> Account {
-        self.0.recent.get(thread).unwrap_or_default()
+        self.0.get(thread).unwrap_or_default()
     }
 }
 
