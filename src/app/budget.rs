@@ -42,24 +42,17 @@ pub(super) struct Budget {
 #[derive(Default)]
 struct Today(Mutex<Option<(i64, Account)>>);
 
-/// What was spent, and the highest level that the log has reported.
+/// What was spent, and how much of a limit that is, as far as the log has reported.
 #[derive(Debug, Default)]
 struct Account {
     spent: Spent,
-    reported: Option<Level>,
-}
-
-/// How much of a limit is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Near,
-    Spent,
+    reported: Option<Used>,
 }
 
 /// A limit that is reached or nearly reached.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reached {
-    level: Level,
+    state: Used,
     /// The limit's key in the configuration.
     key: &'static str,
     share: f64,
@@ -154,10 +147,10 @@ impl Budget {
 
     fn add(&self, account: &mut Account, more: Spent, limits: Limits, keys: [&'static str; 2], of: &str) {
         account.spent += more;
-        let reached = self.judge(account.spent, limits, keys).max_by_key(|reached| reached.level);
-        if let Some(reached) = reached.filter(|reached| account.reported < Some(reached.level)) {
-            account.reported = Some(reached.level);
-            let what = if reached.level == Level::Near { "nearly spent" } else { "spent" };
+        let reached = self.judge(account.spent, limits, keys).max_by_key(|reached| reached.state);
+        if let Some(reached) = reached.filter(|reached| account.reported < Some(reached.state)) {
+            account.reported = Some(reached.state);
+            let what = if reached.state == Used::Near { "nearly spent" } else { "spent" };
             tracing::warn!(of, limit = reached.key, used = reached.shown, "a budget is {what}");
         }
     }
@@ -171,8 +164,8 @@ impl Budget {
     ) -> impl Iterator<Item = Reached> {
         let near = self.settings.near;
         let reached = |key, share: f64, shown| {
-            let level = if share >= 1.0 { Level::Spent } else { Level::Near };
-            (share >= near).then_some(Reached { level, key, share, shown })
+            let state = if share >= 1.0 { Used::Spent } else { Used::Near };
+            (share >= near).then_some(Reached { state, key, share, shown })
         };
         let money = limits.usd.and_then(|limit| {
             let used = Money::from_picodollars(spent.picodollars.into());
@@ -249,7 +242,7 @@ impl Today {
 impl Reached {
     /// The fault that a request is refused with, if the limit is reached.
     pub(super) fn refusal(&self) -> Option<Fault> {
-        (self.level == Level::Spent).then(|| {
+        (self.state == Used::Spent).then(|| {
             let instead = if DAY_KEYS.contains(&self.key) {
                 "wait for midnight UTC"
             } else {
@@ -263,11 +256,7 @@ impl Reached {
 
     /// The limit as a record shows it.
     pub(super) fn record(&self) -> ledger::Budget {
-        ledger::Budget {
-            state: if self.level == Level::Spent { Used::Spent } else { Used::Near }.into(),
-            limit: self.key.to_owned(),
-            used: self.shown.clone(),
-        }
+        ledger::Budget { state: self.state.into(), limit: self.key.to_owned(), used: self.shown.clone() }
     }
 }
 

@@ -52,7 +52,7 @@ pub enum Prefix {
 }
 
 /// How far a limit is used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Used {
     /// Nearly.
