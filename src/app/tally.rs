@@ -66,23 +66,6 @@ struct ThreadState {
     repeats: bool,
 }
 
-/// How a request has changed the state of its thread.
-#[derive(Debug, Default)]
-struct ThreadChange {
-    /// The change of zone, if there is one.
-    zone: Option<ZoneChange>,
-    /// Whether the thread has begun to repeat the same call.
-    begins_to_repeat: bool,
-}
-
-/// A change of a thread's zone.
-#[derive(Debug, Clone, Copy)]
-struct ZoneChange {
-    /// `None`: the zone was not known before.
-    from: Option<Zone>,
-    to: Zone,
-}
-
 /// What the log reports about a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Alert {
@@ -213,7 +196,7 @@ impl Tally {
         let due = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.sums.add(record, &self.tools);
-            let due = counts.update_thread(record).alerts(record, self.alerts);
+            let due = counts.due_alerts(record, self.alerts);
             for alert in &due {
                 *counts.sums.alerts.entry(alert.as_str()).or_default() += 1;
             }
@@ -249,41 +232,32 @@ impl Tally {
 }
 
 impl Counts {
-    /// Updates the state of a record's thread, counts a transition of its zone, and returns what has changed.
-    fn update_thread(&mut self, record: &Record) -> ThreadChange {
-        let Some(thread) = record.thread.as_ref().filter(|_| record.own.is_none()) else {
-            return ThreadChange::default();
-        };
-        let state = self.threads.entry(thread.clone()).or_insert_with(ThreadState::default);
-        let repeats = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
-        let mut change = ThreadChange { zone: None, begins_to_repeat: repeats && !state.repeats };
-        state.repeats = repeats;
-        let zone = record.window.as_ref().and_then(|window| Zone::named(window.zone_sent.as_ref()?));
-        if let Some(to) = zone.filter(|zone| state.zone != Some(*zone)) {
-            let from = state.zone.replace(to);
-            if let Some(from) = from {
-                let transition = (from.as_str().to_owned(), to.as_str().to_owned());
-                *self.sums.transitions.entry(transition).or_default() += 1;
-            }
-            change.zone = Some(ZoneChange { from, to });
-        }
-        change
-    }
-}
-
-impl ThreadChange {
-    /// The alerts that are due, of those that the configuration wants.
-    fn alerts(&self, record: &Record, wanted: Alerts) -> Vec<Alert> {
+    /// The alerts that are due after a record, of those that the configuration wants. Updates the state of the record's
+    /// thread.
+    fn due_alerts(&mut self, record: &Record, wanted: Alerts) -> Vec<Alert> {
         let is_spike = record.window.as_ref().is_some_and(|window| window.spike);
-        let reaches = |zone: Zone| {
-            let has_reached =
-                |change: ZoneChange| change.to >= zone && change.from.is_none_or(|from| from < zone);
-            self.zone.is_some_and(has_reached)
-        };
+        let (mut reaches_zone, mut begins_to_repeat) = (false, false);
+        if let Some(thread) = record.thread.as_ref().filter(|_| record.own.is_none()) {
+            let state = self.threads.entry(thread.clone()).or_insert_with(ThreadState::default);
+            let repeats = record.doom_loop.as_ref().is_some_and(|found| found.same_results == Some(true));
+            begins_to_repeat = repeats && !state.repeats;
+            state.repeats = repeats;
+            let zone = record.window.as_ref().and_then(|window| Zone::named(window.zone_sent.as_ref()?));
+            let from = state.zone;
+            if let Some(to) = zone.filter(|zone| from != Some(*zone)) {
+                state.zone = Some(to);
+                reaches_zone =
+                    wanted.zone.is_some_and(|zone| to >= zone && from.is_none_or(|from| from < zone));
+                if let Some(from) = from {
+                    let transition = (from.as_str().to_owned(), to.as_str().to_owned());
+                    *self.sums.transitions.entry(transition).or_default() += 1;
+                }
+            }
+        }
         [
-            (Alert::Zone, wanted.zone.is_some_and(reaches)),
+            (Alert::Zone, reaches_zone),
             (Alert::Spike, wanted.spikes && is_spike),
-            (Alert::DoomLoop, wanted.doom_loops && self.begins_to_repeat),
+            (Alert::DoomLoop, wanted.doom_loops && begins_to_repeat),
         ]
         .into_iter()
         .filter_map(|(alert, is_due)| is_due.then_some(alert))
