@@ -12,6 +12,7 @@ use crate::usage::Vendor;
 
 /// A request together with the envelope that it came in.
 pub(super) struct Enveloped {
+    pub(super) protocol: &'static dyn Protocol,
     /// The request; its body is without the envelope.
     pub(super) inbound: Inbound,
     pub(super) purpose: Purpose,
@@ -23,7 +24,7 @@ pub(super) struct Enveloped {
 impl Enveloped {
     /// Takes a request out of its envelope, if it has one. If the path names the model, only a request that counts
     /// tokens can have an envelope.
-    pub(super) fn open(protocol: &dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
+    pub(super) fn open(protocol: &'static dyn Protocol, purpose: Purpose, mut inbound: Inbound) -> Self {
         let named = protocol.model_of_path(inbound.head.uri.path());
         let model = named.map(|named| url::unescaped(named).unwrap_or_else(|| named.to_owned()));
         let may_have_envelope = purpose == Purpose::Count || model.is_none();
@@ -31,7 +32,7 @@ impl Enveloped {
         if let Some(envelope) = &envelope {
             inbound.body = envelope.request();
         }
-        Self { inbound, purpose, envelope, model }
+        Self { protocol, inbound, purpose, envelope, model }
     }
 
     /// The context of the request, according to its head, its envelope and its upstream.

@@ -63,7 +63,7 @@ use crate::ledger::when;
 use crate::ledger::words::State;
 use crate::lineage::Lineage;
 use crate::planner::Overflow;
-use crate::protocol::{self, Added, EventFilter, Protocol, Purpose, Refused, Wanted};
+use crate::protocol::{self, Added, EventFilter, Purpose, Refused, Wanted};
 use crate::server::{
     Deadline, Exchange, Fault, Filter, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Route, Target,
     Unprepared,
@@ -150,8 +150,8 @@ impl Core {
     }
 
     /// The model that a request asks for.
-    fn requested_model(&self, protocol: &'static dyn Protocol, enveloped: &Enveloped) -> Option<String> {
-        let read = protocol::read(protocol, &enveloped.inbound.body, &self.memo).ok();
+    fn requested_model(&self, enveloped: &Enveloped) -> Option<String> {
+        let read = protocol::read(enveloped.protocol, &enveloped.inbound.body, &self.memo).ok();
         let named = read.and_then(|(_, conversation)| conversation.model).map(String::from);
         named.or_else(|| enveloped.model().map(str::to_owned))
     }
@@ -212,21 +212,18 @@ impl Gateway for Sidecar {
         let Some((protocol, purpose)) = route::dialect(&inbound.head.method, inbound.head.uri.path()) else {
             return Prepared::untouched();
         };
+        let enveloped = Enveloped::open(protocol, purpose, inbound);
         match purpose {
             Purpose::Count => {
-                let enveloped = Enveloped::open(protocol, purpose, inbound);
                 let Inbound { head, body, .. } = &enveloped.inbound;
                 let body = self.core.preview(protocol, &head.headers, body, enveloped.context());
                 Prepared { body: body.map(|body| enveloped.seal(body)), ..Prepared::default() }
             }
             Purpose::Other => {
-                let enveloped = Enveloped::open(protocol, purpose, inbound);
                 let rewritten = self.core.unchanged(&enveloped);
-                self.prepare_rewritten(protocol, &enveloped, rewritten, Attempt::default())
+                self.prepare_rewritten(&enveloped, rewritten, Attempt::default())
             }
-            Purpose::Generate | Purpose::Compact => {
-                self.generate(protocol, Enveloped::open(protocol, purpose, inbound), until).await
-            }
+            Purpose::Generate | Purpose::Compact => self.generate(enveloped, until).await,
         }
     }
 
@@ -248,7 +245,7 @@ impl Gateway for Sidecar {
         };
         let headers = &enveloped.inbound.head.headers;
         let rewritten = self.core.unread(headers, enveloped.context(), why.to_owned());
-        self.prepare_unread(protocol, &enveloped, rewritten)
+        self.prepare_unread(&enveloped, rewritten)
     }
 
     async fn again(
@@ -271,7 +268,7 @@ impl Gateway for Sidecar {
         let is_last = attempt > 1 && attempt == max_attempts;
         let overflow = match refused {
             Refused::Overflow { limit, prompt } => {
-                let model = self.core.requested_model(protocol, &enveloped);
+                let model = self.core.requested_model(&enveloped);
                 if let Some(limit) = limit {
                     self.core.learn_window(&enveloped.inbound.upstream, model.as_deref(), limit);
                 }
@@ -283,7 +280,7 @@ impl Gateway for Sidecar {
         };
         let is_paid = rejection.status.is_success() && !matches!(refused, Refused::Overflow { .. });
         let attempt = Attempt { before: attempt, is_paid };
-        self.recover(protocol, enveloped, overflow, attempt, until).await
+        self.recover(enveloped, overflow, attempt, until).await
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {
@@ -321,16 +318,11 @@ impl Sidecar {
     }
 
     /// Adds members beside the messages to the body that leaves, unless the upstream is known to refuse them.
-    fn add_members(
-        &self,
-        protocol: &dyn Protocol,
-        upstream: &Upstream,
-        rewritten: &Rewritten,
-        body: &Bytes,
-    ) -> Added {
+    fn add_members(&self, enveloped: &Enveloped, rewritten: &Rewritten) -> Added {
+        let Inbound { body, upstream, .. } = &enveloped.inbound;
         let key = self.cache_key(upstream, rewritten);
         let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
-        let added = protocol::add(protocol, rewritten.leaving(body), &wanted);
+        let added = protocol::add(enveloped.protocol, rewritten.leaving(body), &wanted);
         if added.body.is_none()
             || self.core.learned.acceptance.takes_additions(upstream.name(), &rewritten.facts)
         {
@@ -341,30 +333,24 @@ impl Sidecar {
     }
 
     /// Prepares a request that asks for an answer.
-    async fn generate(
-        &self,
-        protocol: &'static dyn Protocol,
-        enveloped: Enveloped,
-        until: Deadline,
-    ) -> Prepared {
-        let rewritten = self.rewrite(protocol, &enveloped, None, until.clone()).await;
+    async fn generate(&self, enveloped: Enveloped, until: Deadline) -> Prepared {
+        let rewritten = self.rewrite(&enveloped, None, until.clone()).await;
         if until.has_left() {
             // It was sent without this result, which must not be booked.
             return Prepared::untouched();
         }
-        self.prepare_rewritten(protocol, &enveloped, rewritten, Attempt::default())
+        self.prepare_rewritten(&enveloped, rewritten, Attempt::default())
     }
 
     /// Prepares a refused request again, if more room can be made in it.
     async fn recover(
         &self,
-        protocol: &'static dyn Protocol,
         enveloped: Enveloped,
         overflow: Overflow,
         attempt: Attempt,
         until: Deadline,
     ) -> Option<Prepared> {
-        let rewritten = self.rewrite(protocol, &enveloped, Some(overflow), until).await;
+        let rewritten = self.rewrite(&enveloped, Some(overflow), until).await;
         if !rewritten.has_room {
             return None;
         }
@@ -372,38 +358,31 @@ impl Sidecar {
             sent_before = attempt.before,
             "the prompt was too long: it is shortened and sent again"
         );
-        Some(self.prepare_rewritten(protocol, &enveloped, rewritten, attempt))
+        Some(self.prepare_rewritten(&enveloped, rewritten, attempt))
     }
 
-    async fn rewrite(
-        &self,
-        protocol: &'static dyn Protocol,
-        enveloped: &Enveloped,
-        overflow: Option<Overflow>,
-        until: Deadline,
-    ) -> Rewritten {
+    async fn rewrite(&self, enveloped: &Enveloped, overflow: Option<Overflow>, until: Deadline) -> Rewritten {
         let context = RequestContext { overflow, until: Some(&until), ..enveloped.context() };
         let Inbound { head, body, .. } = &enveloped.inbound;
-        self.core.rewrite(protocol, &head.headers, body, context).await
+        self.core.rewrite(enveloped.protocol, &head.headers, body, context).await
     }
 
     /// Prepares a request for sending: checks the budget, adds members, and has its exchange followed.
     fn prepare_rewritten(
         &self,
-        protocol: &'static dyn Protocol,
         enveloped: &Enveloped,
         mut rewritten: Rewritten,
         attempt: Attempt,
     ) -> Prepared {
-        let Inbound { body, upstream, .. } = &enveloped.inbound;
+        let Enveloped { protocol, inbound: Inbound { body, upstream, .. }, .. } = enveloped;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
         let (budget, over_budget) = self.core.check_budget(&name.conversation);
         // A request that was left unedited because the budget was spent is refused even if a new day has begun since.
         let refusal = over_budget.or_else(|| rewritten.fault.take());
-        let added = self.add_members(protocol, upstream, &rewritten, body);
-        let filter = added.asks_for_usage.then(|| Box::new(EventFilter::new(protocol)) as Box<dyn Filter>);
+        let added = self.add_members(enveloped, &rewritten);
+        let filter = added.asks_for_usage.then(|| Box::new(EventFilter::new(*protocol)) as Box<dyn Filter>);
         let names = added.names();
         rewritten.body = added.body.or(rewritten.body);
         let mut start = Start {
@@ -419,23 +398,18 @@ impl Sidecar {
         start.slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
         let (core, upstream) = (Arc::clone(&self.core), Arc::clone(upstream));
-        let exchange = Follow::new(core, protocol, upstream, rewritten.facts, start);
+        let exchange = Follow::new(core, *protocol, upstream, rewritten.facts, start);
         let body = rewritten.body.map(|body| enveloped.seal(body));
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 
     /// Prepares a request that was not read and leaves as it came, unless a budget is spent.
-    fn prepare_unread(
-        &self,
-        protocol: &'static dyn Protocol,
-        enveloped: &Enveloped,
-        rewritten: Rewritten,
-    ) -> Prepared {
+    fn prepare_unread(&self, enveloped: &Enveloped, rewritten: Rewritten) -> Prepared {
         let id = clock::new_id();
         let (budget, refusal) = self.core.check_budget(&rewritten.facts.conversation(&id));
         let start = Start { budget, ..Start::unchanged(id, enveloped) };
         let (core, upstream) = (Arc::clone(&self.core), Arc::clone(&enveloped.inbound.upstream));
-        let exchange = Follow::new(core, protocol, upstream, rewritten.facts, start);
+        let exchange = Follow::new(core, enveloped.protocol, upstream, rewritten.facts, start);
         Prepared { exchange: Some(Box::new(exchange)), refusal, ..Prepared::default() }
     }
 
