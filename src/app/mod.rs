@@ -61,7 +61,7 @@ use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
 use crate::ledger::when;
 use crate::ledger::words::State;
-use crate::lineage::Lineage;
+use crate::lineage::{self, Lineage};
 use crate::planner::Overflow;
 use crate::protocol::{self, Added, EventFilter, Purpose, Refused, Wanted};
 use crate::server::{
@@ -86,7 +86,7 @@ use learned::Learned;
 use memo::Indexes;
 use origin_policy::OriginPolicy;
 use recall::FullTexts;
-use rewritten::Rewritten;
+use rewritten::{RequestFacts, Rewritten};
 use route::Routes;
 use shadow::Shadow;
 use summaries::{Prospect, Summaries};
@@ -163,7 +163,13 @@ impl Core {
         let kind = head.uri.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         let named = enveloped.model().map(str::to_owned);
         let model = named.or_else(|| protocol::model_of_body(body).map(String::from));
-        Rewritten::unchanged(&head.headers, model, self.series(kind))
+        Rewritten::of(RequestFacts {
+            caller: lineage::caller(&head.headers, None),
+            model,
+            state: State::Unchanged,
+            series: Some(self.series(kind)),
+            ..RequestFacts::default()
+        })
     }
 
     /// The conversation that today's requests of this kind are booked on if nothing else is known of them.
@@ -175,7 +181,13 @@ impl Core {
     /// The result for a request that could not be read and leaves as it came. If its session is not known, all such
     /// requests of one day are booked on one conversation.
     fn unread(&self, headers: &HeaderMap, context: RequestContext<'_>, why: String) -> Rewritten {
-        Rewritten::unread(headers, context, why, self.series("unread"))
+        Rewritten::of(RequestFacts {
+            caller: lineage::caller(headers, None),
+            model: context.model.map(str::to_owned),
+            why: Some(why),
+            series: Some(self.series("unread")),
+            ..RequestFacts::default()
+        })
     }
 
     /// The current time, in milliseconds since 1970; 0 if it is earlier.

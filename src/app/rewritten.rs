@@ -5,14 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::books::{Planned, Reading};
-use super::context::RequestContext;
 use super::frame::FrameMark;
 use super::pauses::Uncertain;
 use super::summaries::Prospect;
 use super::tuning::Tuning;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::words::State;
-use crate::lineage::{self, Caller, Place};
+use crate::lineage::{Caller, Place};
 use crate::plan::Kinds;
 use crate::planner::{Applied, Event, Level, Outcome, Splice};
 use crate::protocol::Leaving;
@@ -194,29 +193,6 @@ impl Rewritten {
         let read = reading.edited.as_ref().unwrap_or(&reading.conversation);
         debug_assert!(read.body == *body, "what leaves is what was read last");
         Leaving::Read(read)
-    }
-
-    /// The result for a request that could not be read.
-    pub(super) fn unread(
-        headers: &http::HeaderMap,
-        context: RequestContext<'_>,
-        why: String,
-        series: String,
-    ) -> Self {
-        let (caller, model) = (lineage::caller(headers, None), context.model.map(str::to_owned));
-        Self::of(RequestFacts {
-            caller,
-            model,
-            why: Some(why),
-            series: Some(series),
-            ..RequestFacts::default()
-        })
-    }
-
-    /// The result for a request that has nothing to edit.
-    pub(super) fn unchanged(headers: &http::HeaderMap, model: Option<String>, series: String) -> Self {
-        let (caller, state) = (lineage::caller(headers, None), State::Unchanged);
-        Self::of(RequestFacts { caller, model, state, series: Some(series), ..RequestFacts::default() })
     }
 
     pub(super) fn with(mut self, event: Option<Event>, level: Option<Level>, recalls: u32) -> Self {
