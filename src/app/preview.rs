@@ -17,7 +17,7 @@ impl Core {
         body: &Bytes,
         context: RequestContext<'_>,
     ) -> Option<Bytes> {
-        let request = Request::to_count(self, Incoming { protocol, headers, body, context }).ok()?;
+        let request = Request::read(self, Incoming { protocol, headers, body, context }).ok()?;
         let place = request.place().ok()?;
         if place.thread.observe {
             return None;

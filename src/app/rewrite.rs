@@ -69,13 +69,14 @@ impl Core {
         context: RequestContext<'_>,
     ) -> Rewritten {
         let incoming = Incoming { protocol, headers, body, context };
-        let mut request = match Request::to_send(self, incoming) {
+        let mut request = match Request::read(self, incoming) {
             Ok(request) => request,
             Err(unread) => {
                 let unlisted = self.unlisted(incoming);
                 return unlisted.unwrap_or_else(|| self.unread(headers, context, unread.to_string()));
             }
         };
+        request.shared_frame = request.learn_frame();
         if let Some(refused) = request.refuse_missing_opening().or_else(|| request.refuse_over_budget()) {
             return refused;
         }
@@ -99,28 +100,11 @@ impl Core {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request that is about to be sent, and learns from its frame.
+    /// Reads a request. Nothing is learned from it.
     ///
     /// # Errors
     /// [`protocol::Unread`] if its body is not that of a request with messages.
-    fn to_send(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
-        let mut request = Self::read(core, incoming)?;
-        request.shared_frame = request.learn_frame();
-        request.opening = request.find_opening(incoming.headers);
-        Ok(request)
-    }
-
-    /// Reads a request whose prompt is only counted. Nothing is learned from it.
-    ///
-    /// # Errors
-    /// Like [`Self::to_send`].
-    pub(super) fn to_count(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
-        let mut request = Self::read(core, incoming)?;
-        request.opening = request.find_opening(incoming.headers);
-        Ok(request)
-    }
-
-    fn read(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
+    pub(super) fn read(core: &'a Core, incoming: Incoming<'a>) -> Result<Self, protocol::Unread> {
         let Incoming { protocol, headers, body, context } = incoming;
         let (protocol, conversation) = protocol::read(protocol, body, &core.memo)?;
         let sender = core.sender(protocol, headers, conversation.session.as_deref(), context.query);
@@ -138,7 +122,7 @@ impl<'a> Request<'a> {
             Some(carriers) => protocol.with_marks(conversation, carriers),
             None => conversation,
         };
-        Ok(Self {
+        let mut request = Self {
             core,
             track: core.track(),
             protocol,
@@ -152,7 +136,9 @@ impl<'a> Request<'a> {
             prelude: OnceLock::new(),
             opening: None,
             now_ms: (core.now_ms)(),
-        })
+        };
+        request.opening = request.find_opening(headers);
+        Ok(request)
     }
 
     pub(super) fn model(&self) -> Option<&str> {
@@ -328,13 +314,13 @@ impl<'a> Request<'a> {
         };
         match self.store_decisions(&place, &outcome).await {
             Ok(()) => {
-                let (event, level, recalls) = (outcome.event.take(), outcome.level, outcome.recalls);
-                let decided = InForce::of(outcome);
+                let decided = InForce::of(&outcome);
                 let (applied, splice) = (Arc::clone(&decided.applied), decided.splice.clone());
                 self.track.lineage.sent(&self.conversation, &place, applied, splice, self.now_ms);
                 self.keep_standing(&place, standing);
                 self.keep_alive(&place, &decided).await;
-                Ok(self.finish(place, Some(edited), State::Edited, decided).with(event, level, recalls))
+                let Outcome { event, level, recalls, .. } = outcome;
+                Ok(self.edited(place, edited, None, decided).with(event, level, recalls))
             }
             Err(error @ CommitError::Raced) => Err(error),
             Err(error) => Ok(self.apply_stored(place, outcome, Some(error.to_string())).await),
@@ -405,18 +391,17 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The result for a request that leaves in the form `edited`; `None`: as it came.
-    pub(super) fn finish(
+    /// The result for a request that leaves in the form `edited`.
+    pub(super) fn edited(
         &self,
         place: Place,
-        edited: Option<Conversation>,
-        state: State,
+        edited: Conversation,
+        why: Option<String>,
         decided: InForce,
     ) -> Rewritten {
-        let body = edited.as_ref().map(|edited| edited.body.clone());
-        let mut facts = self.facts(Some(place), state, None, decided);
-        facts.cache.kept_long = edited.as_ref().map_or(facts.cache.kept_long, Conversation::is_kept_long);
-        Rewritten { body, edited, ..Rewritten::of(facts) }
+        let mut facts = self.facts(Some(place), State::Edited, why, decided);
+        facts.cache.kept_long = edited.is_kept_long();
+        Rewritten { body: Some(edited.body.clone()), edited: Some(edited), ..Rewritten::of(facts) }
     }
 
     /// The request as it was read and as it leaves, for the books.

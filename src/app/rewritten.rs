@@ -157,17 +157,15 @@ pub(super) struct InForce {
 }
 
 impl InForce {
-    pub(super) fn of(outcome: Outcome) -> Self {
-        let (kinds, marks_frame) = (outcome.plan.kinds(), outcome.marks.frame.is_some());
-        let Outcome { applied, fresh, splice, spliced, .. } = outcome;
-        Self { applied: applied.into(), fresh, kinds, splice, spliced, marks_frame }
-    }
-
-    pub(super) fn of_plan(outcome: &Outcome) -> Self {
-        let applied = outcome.applied.as_slice().into();
-        let (splice, spliced) = (outcome.splice.clone(), outcome.spliced);
-        let (kinds, marks_frame) = (outcome.plan.kinds(), outcome.marks.frame.is_some());
-        Self { applied, fresh: outcome.fresh, kinds, splice, spliced, marks_frame }
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        Self {
+            applied: outcome.applied.as_slice().into(),
+            fresh: outcome.fresh,
+            kinds: outcome.plan.kinds(),
+            splice: outcome.splice.clone(),
+            spliced: outcome.spliced,
+            marks_frame: outcome.marks.frame.is_some(),
+        }
     }
 }
 

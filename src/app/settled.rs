@@ -38,7 +38,7 @@ impl Request<'_> {
             return refused;
         }
         let (level, recalls) = (outcome.level, outcome.recalls);
-        let mut decided = InForce::of_plan(&outcome);
+        let mut decided = InForce::of(&outcome);
         self.record_sent(&place, &decided);
         if outcome.plan.is_empty() {
             let facts = self.facts(Some(place), State::Unchanged, why, decided);
@@ -47,16 +47,13 @@ impl Request<'_> {
         let carried_out = self.carry_out(&outcome).or_else(|error| {
             // Decisions must be repeated; marks only save money, so they are given up first.
             outcome.leave_unmarked();
-            decided = InForce::of_plan(&outcome);
+            decided = InForce::of(&outcome);
             if outcome.plan.is_empty() { Err(error) } else { self.carry_out(&outcome) }
         });
         match carried_out {
             Ok(edited) => {
                 self.keep_alive(&place, &decided).await;
-                let mut facts = self.facts(Some(place), State::Edited, why, decided);
-                facts.cache.kept_long = edited.is_kept_long();
-                let body = Some(edited.body.clone());
-                Rewritten { body, edited: Some(edited), ..Rewritten::of(facts) }.with(None, level, recalls)
+                self.edited(place, edited, why, decided).with(None, level, recalls)
             }
             Err(error) => {
                 let why = Some(error.to_string());

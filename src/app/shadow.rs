@@ -79,7 +79,7 @@ impl Request<'_> {
     /// The request as it came, although its place is known.
     pub(super) fn leave_alone(&self, place: Place, state: State) -> Rewritten {
         self.record_sent(&place, &InForce::default());
-        self.finish(place, None, state, InForce::default())
+        Rewritten::of(self.facts(Some(place), state, None, InForce::default()))
     }
 
     /// Works out what rewriting would have made of a request, once it is known how it leaves, and adds that to its
