@@ -54,7 +54,7 @@ impl RequestContext<'_> {
     /// the model's provider; `None` if it does not. OpenRouter takes a mark on the text of a result for the result's
     /// own; LiteLLM leaves it in place, where Claude's provider refuses it.
     pub(super) fn mark_carriers(&self, routes: &Routes, model: &str) -> Option<Carriers> {
-        let passes = match routes.cache_marks(self.upstream) {
+        let passes = match routes.named(self.upstream).and_then(|served| served.cache_marks) {
             Some(passes) => passes && usage::is_claude(model),
             None => self.vendor.is_some_and(|vendor| vendor.passes_marks(model)),
         };

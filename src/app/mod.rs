@@ -320,7 +320,7 @@ impl Sidecar {
         if facts.tuning.as_ref().is_some_and(|tuning| !tuning.policy.marks.keys) {
             return None;
         }
-        match self.core.routes.cache_key(upstream) {
+        match self.core.routes.named(upstream.name())?.cache_key {
             CacheKey::Shared => Some("plimsoll".to_owned()),
             CacheKey::Conversation => {
                 Some(format!("plimsoll-{}", Digest::of(&[place.thread.conversation.as_bytes()])))
@@ -333,7 +333,9 @@ impl Sidecar {
     fn add_members(&self, enveloped: &Enveloped, rewritten: &Rewritten) -> Added {
         let Inbound { body, upstream, .. } = &enveloped.inbound;
         let key = self.cache_key(upstream, rewritten);
-        let wanted = Wanted { cache_key: key.as_deref(), usage: self.core.routes.include_usage(upstream) };
+        let served = self.core.routes.named(upstream.name());
+        let usage = served.is_some_and(|served| served.include_usage);
+        let wanted = Wanted { cache_key: key.as_deref(), usage };
         let added = protocol::add(enveloped.protocol, rewritten.leaving(body), &wanted);
         if added.body.is_none()
             || self.core.learned.acceptance.takes_additions(upstream.name(), &rewritten.facts)

@@ -7,9 +7,7 @@ use http::{HeaderMap, HeaderName};
 
 use super::rewrite::Request;
 use super::rewritten::{InForce, Rewritten};
-use crate::conversation::Conversation;
 use crate::ledger::words::State;
-use crate::lineage::Place;
 use crate::planner;
 use crate::server::{Deadline, Fault};
 use crate::store::Checkpoints;
@@ -22,27 +20,6 @@ static HEADER: HeaderName = HeaderName::from_static("x-plimsoll-checkpoint");
 pub(super) fn checkpoint_name(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let name = headers.get(&HEADER)?.as_bytes().trim_ascii();
     Some(String::from_utf8_lossy(name)).filter(|name| !name.is_empty())
-}
-
-/// The text of the checkpoint that a request's conversation begins with, or why it cannot begin with it. `None` if no
-/// checkpoint is asked for, or if the conversation began earlier.
-pub(super) fn opening(
-    checkpoints: &Checkpoints,
-    headers: &HeaderMap,
-    conversation: &Conversation,
-    place: &Place,
-) -> Option<Result<String, Fault>> {
-    let name = checkpoint_name(headers)?;
-    if place.sent > 0 || conversation.continues.is_some() {
-        return None;
-    }
-    Some(text(checkpoints, &name).and_then(|text| {
-        if planner::has_place_for_opening(conversation) {
-            Ok(text)
-        } else {
-            Err(fault(&name, "the request does not begin with words of the user's"))
-        }
-    }))
 }
 
 /// The client's fault if the checkpoint cannot be used. The request must not be sent without it: the agent would do
@@ -72,14 +49,24 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
 }
 
 impl Request<'_> {
-    /// The text of the checkpoint that the conversation begins with, or why it cannot; `None` if there is none. An
-    /// observing gateway puts in no checkpoint.
+    /// The text of the checkpoint that the conversation begins with, or why it cannot; `None` if no checkpoint is asked
+    /// for, or if the conversation began earlier. An observing gateway puts in no checkpoint.
     pub(super) fn find_opening(&self, headers: &HeaderMap) -> Option<Result<String, Fault>> {
-        checkpoint_name(headers).filter(|_| !self.core.observes())?;
-        match self.place() {
-            Ok(place) => opening(&self.core.checkpoints, headers, &self.conversation, &place),
-            Err(error) => Some(Err(unstored(&error.to_string()))),
+        let name = checkpoint_name(headers).filter(|_| !self.core.observes())?;
+        let place = match self.place() {
+            Ok(place) => place,
+            Err(error) => return Some(Err(unstored(&error.to_string()))),
+        };
+        if place.sent > 0 || self.conversation.continues.is_some() {
+            return None;
         }
+        Some(text(&self.core.checkpoints, &name).and_then(|text| {
+            if planner::has_place_for_opening(&self.conversation) {
+                Ok(text)
+            } else {
+                Err(fault(&name, "the request does not begin with words of the user's"))
+            }
+        }))
     }
 
     /// The request as it came, not to be sent, if its checkpoint cannot be used; `None` otherwise.

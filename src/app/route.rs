@@ -79,25 +79,6 @@ pub(super) enum Routes {
 }
 
 impl Routes {
-    /// Whether the gateway asks this upstream for usage in streams.
-    pub(super) fn include_usage(&self, upstream: &Upstream) -> bool {
-        self.served(upstream).is_some_and(|served| served.include_usage)
-    }
-
-    /// The cache key to add to requests for this upstream.
-    pub(super) fn cache_key(&self, upstream: &Upstream) -> CacheKey {
-        self.served(upstream).map_or(CacheKey::None, |served| served.cache_key)
-    }
-
-    /// Whether this upstream passes cache marks on to Claude's provider, if the configuration says so.
-    pub(super) fn cache_marks(&self, upstream: &str) -> Option<bool> {
-        self.named(upstream).and_then(|served| served.cache_marks)
-    }
-
-    fn served(&self, upstream: &Upstream) -> Option<&Served> {
-        self.named(upstream.name())
-    }
-
     /// The upstream with this name.
     pub(super) fn named(&self, name: &str) -> Option<&Served> {
         self.all().iter().find(|served| served.upstream.name() == name)
