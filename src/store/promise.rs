@@ -59,13 +59,8 @@ pub(super) fn promise() -> (Duty, Stored) {
 }
 
 impl Stored {
-    /// A promise that has failed already.
-    pub fn refused(error: CommitError) -> Self {
-        Self::done(Err(error))
-    }
-
     /// A promise whose outcome is known already.
-    pub(super) fn done(done: Outcome) -> Self {
+    pub fn done(done: Outcome) -> Self {
         let (duty, stored) = promise();
         duty.answer(done);
         stored
@@ -167,6 +162,6 @@ mod tests {
         let (duty, stored) = promise();
         drop(duty);
         assert!(matches!(run(stored), Err(CommitError::Gone)));
-        assert!(matches!(run(Stored::refused(CommitError::Raced)), Err(CommitError::Raced)));
+        assert!(matches!(run(Stored::done(Err(CommitError::Raced))), Err(CommitError::Raced)));
     }
 }

@@ -113,9 +113,9 @@ impl Store for Faulty {
     fn commit(&self, batch: Batch) -> Stored {
         match self.failure.load(Ordering::Relaxed) {
             _ if !batch.decides() => self.inner.commit(batch),
-            3 => Stored::refused(StoreError::Damaged.into()),
-            4 => Stored::refused(CommitError::TimedOut),
-            5 => Stored::refused(CommitError::Raced),
+            3 => Stored::done(Err(StoreError::Damaged.into())),
+            4 => Stored::done(Err(CommitError::TimedOut)),
+            5 => Stored::done(Err(CommitError::Raced)),
             _ => self.inner.commit(batch),
         }
     }
