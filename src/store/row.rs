@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::summaries::Summary;
 use crate::conversation::{Chain, Digest};
-use crate::planner::{Decision, PartKey, Save, Splice};
+use crate::planner::{Decision, Save, Splice};
 
 /// A growing list of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,14 +179,4 @@ impl Batch {
     pub fn decides(&self) -> bool {
         !self.decisions.is_empty() || !self.splices.is_empty()
     }
-}
-
-/// The digest in a blob; `None` if it does not have 16 bytes.
-pub(super) fn digest(bytes: &[u8]) -> Option<Digest> {
-    bytes.try_into().ok().map(Digest)
-}
-
-/// The key in a blob; `None` if it does not have 16 bytes.
-pub(super) fn part_key(bytes: Option<Vec<u8>>) -> Option<PartKey> {
-    bytes.and_then(|bytes| digest(&bytes)).map(PartKey)
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::row::{Batch, StoredSplice, digest};
+use super::row::{Batch, StoredSplice};
+use super::sqlite::digest;
 use super::{CommitError, StoreError};
 use crate::conversation::{Chain, PartId};
 use crate::planner::{Layout, Splice};
@@ -32,10 +33,7 @@ pub(super) fn find(connection: &Connection, chains: &[Chain]) -> Result<Vec<Stor
 }
 
 fn stored(chain: Chain, row: &Row<'_>) -> Option<StoredSplice> {
-    let chain_in = |column: usize| {
-        let bytes: Vec<u8> = row.get(column).ok()?;
-        digest(&bytes).map(Chain)
-    };
+    let chain_in = |column: usize| digest(row, column).ok().map(Chain);
     let splice: String = row.get(2).ok()?;
     let splice = Arc::new(from_text(&splice)?);
     Some(StoredSplice { chain, since: chain_in(0)?, root: chain_in(1)?, splice })

@@ -11,10 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row};
 
 use super::health::{self, Health};
 use super::outputs::{Outputs, create_private, create_private_file};
-use super::row::{
-    Batch, Boundary, Spent, StoredDecision, StoredLacking, StoredSplice, StoredWindow, Thread, digest,
-    part_key,
-};
+use super::row::{Batch, Boundary, Spent, StoredDecision, StoredLacking, StoredSplice, StoredWindow, Thread};
 use super::summaries::{self, Summary};
 use super::writer::Writer;
 use super::{Store, StoreError, Stored, lacking, ledger, schema, senders, splices, windows};
@@ -231,42 +228,48 @@ pub(super) fn thread_with_id(connection: &Connection, id: &str) -> Result<Option
 }
 
 fn thread(row: &Row<'_>) -> Result<Thread, StoreError> {
-    let head: Vec<u8> = row.get(4)?;
-    let refused: Option<Vec<u8>> = row.get(7)?;
     Ok(Thread {
         id: row.get(0)?,
         conversation: row.get(1)?,
         session: row.get(2)?,
         parent: row.get(3)?,
-        head: digest(&head).map(Chain).ok_or(StoreError::Damaged)?,
+        head: Chain(digest(row, 4)?),
         observe: row.get(5)?,
-        refused: refused.and_then(|since| digest(&since)).map(Chain),
+        refused: optional_digest(row, 7)?.map(Chain),
         at_ms: row.get(6)?,
     })
 }
 
 pub(super) fn decision(row: &Row<'_>) -> Result<StoredDecision, StoreError> {
-    let blob = |column: usize| -> Result<_, StoreError> {
-        let bytes: Vec<u8> = row.get(column)?;
-        digest(&bytes).ok_or(StoreError::Damaged)
-    };
     let leaves: String = row.get(7)?;
     let decision = Decision {
         cause: Cause::parse(&row.get::<_, String>(6)?),
         leaves: leaves_from(&leaves).ok_or(StoreError::Damaged)?,
-        content: blob(5)?,
-        key: part_key(row.get(4)?),
+        content: digest(row, 5)?,
+        key: optional_digest(row, 4)?.map(PartKey),
         bytes_before: row.get(8)?,
         bytes_after: row.get(9)?,
         output: row.get(10)?,
     };
     Ok(StoredDecision {
-        chain: Chain(blob(0)?),
+        chain: Chain(digest(row, 0)?),
         part: row.get(1)?,
-        since: Chain(blob(2)?),
-        root: Chain(blob(3)?),
+        since: Chain(digest(row, 2)?),
+        root: Chain(digest(row, 3)?),
         decision: Arc::new(decision),
     })
+}
+
+/// The digest in a column.
+pub(super) fn digest(row: &Row<'_>, column: usize) -> Result<Digest, StoreError> {
+    let bytes: Vec<u8> = row.get(column)?;
+    bytes.try_into().map(Digest).map_err(|_| StoreError::Damaged)
+}
+
+/// The digest in a column that may be null; `None` also if it is no digest.
+fn optional_digest(row: &Row<'_>, column: usize) -> Result<Option<Digest>, StoreError> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest))
 }
 
 /// Leaves as JSON, `[[leaf, text or null], …]`; null means that the leaf is removed.

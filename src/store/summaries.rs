@@ -6,7 +6,8 @@
 use rusqlite::{Connection, Row, params};
 
 use super::StoreError;
-use super::row::{Batch, digest};
+use super::row::Batch;
+use super::sqlite::digest;
 use crate::conversation::{Chain, Digest};
 
 /// A summary of the first messages of a history.
@@ -121,12 +122,8 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
 }
 
 fn summary(row: &Row<'_>) -> Result<Summary, StoreError> {
-    let blob = |column: usize| -> Result<Digest, StoreError> {
-        let bytes: Vec<u8> = row.get(column)?;
-        digest(&bytes).ok_or(StoreError::Damaged)
-    };
     Ok(Summary {
-        chain: Chain(blob(0)?),
+        chain: Chain(digest(row, 0)?),
         end: usize::try_from(row.get::<_, i64>(1)?).map_err(|_| StoreError::Damaged)?,
         thread: row.get(2)?,
         conversation: row.get(3)?,
@@ -134,7 +131,7 @@ fn summary(row: &Row<'_>) -> Result<Summary, StoreError> {
         text: row.get(5)?,
         outline: row.get(6)?,
         model: row.get(7)?,
-        recipe: blob(8)?,
+        recipe: digest(row, 8)?,
         generation: row.get(9)?,
         score: row.get(10)?,
         at_ms: row.get(11)?,

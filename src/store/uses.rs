@@ -22,19 +22,14 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreErr
         .prepare_cached("UPDATE threads SET at_ms = ?2 WHERE id = ?1 AND at_ms < ?2")?
         .execute(params![used.thread, batch.at_ms])?;
     for chain in &used.chains {
-        note(connection, &chain.0.0, batch.at_ms)?;
+        // An earlier time does not replace a later one.
+        connection
+            .prepare_cached(
+                "INSERT INTO uses (chain, at_ms) VALUES (?1, ?2)
+                 ON CONFLICT (chain) DO UPDATE SET at_ms = ?2 WHERE at_ms < ?2",
+            )?
+            .execute(params![chain.0.0, batch.at_ms])?;
     }
-    Ok(())
-}
-
-/// Records a use; an earlier time does not replace a later one.
-fn note(connection: &Connection, chain: &[u8], at_ms: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "INSERT INTO uses (chain, at_ms) VALUES (?1, ?2)
-             ON CONFLICT (chain) DO UPDATE SET at_ms = ?2 WHERE at_ms < ?2",
-        )?
-        .execute(params![chain, at_ms])?;
     Ok(())
 }
 
