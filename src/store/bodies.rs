@@ -56,9 +56,6 @@ impl Bodies {
     }
 
     /// Saves a body. A reader never sees half a file.
-    ///
-    /// # Errors
-    /// Returns any error of the file system.
     pub fn save(&self, conversation: &str, record: &str, form: Form, body: &[u8]) -> io::Result<()> {
         write_private(&self.path(conversation, record, form), |file| {
             let mut encoder = GzEncoder::new(file, Compression::fast());

@@ -30,9 +30,6 @@ impl Checkpoints {
     }
 
     /// Writes a file, and creates the directory if necessary. Returns the path.
-    ///
-    /// # Errors
-    /// Returns any error of the file system.
     pub fn write(&self, id: &str, ending: &str, text: &str) -> io::Result<PathBuf> {
         let path = self.path(id, ending);
         write_private(&path, |mut file| file.write_all(text.as_bytes()))?;

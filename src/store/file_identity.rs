@@ -15,17 +15,11 @@ pub(super) struct FileIdentity {
 
 impl FileIdentity {
     /// The identity of the file that a path leads to now.
-    ///
-    /// # Errors
-    /// Returns an error if the file's metadata cannot be read.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned(), file: identity(&fs::metadata(path)?) })
     }
 
     /// Whether the path led to this open file.
-    ///
-    /// # Errors
-    /// Returns an error if the file's metadata cannot be read.
     pub(super) fn is_of(&self, file: &File) -> io::Result<bool> {
         Ok(identity(&file.metadata()?) == self.file)
     }

@@ -106,9 +106,6 @@ impl Books {
 
     /// Calls `each` with the rows of the store at a path; not at all if there is no store yet. Returns the number of
     /// missing records.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
     pub fn read(
         path: &Path,
         filter: LedgerFilter,
@@ -121,9 +118,6 @@ impl Books {
     }
 
     /// Calls `each` with the rows, oldest first.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
     pub fn rows(
         &self,
         filter: LedgerFilter,
@@ -134,9 +128,6 @@ impl Books {
 
     /// The number of records that were dropped, of requests in the time that the filter gives. A store of an older
     /// version has no such figure; then it is 0.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub fn missing(&self, filter: LedgerFilter) -> Result<u64, StoreError> {
         self.reader.ask(|connection| {
             if has_table(connection, "missing")? { missing::count(connection, filter) } else { Ok(0) }
@@ -144,9 +135,6 @@ impl Books {
     }
 
     /// The ids of the conversations that begin with `start`.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
     pub fn conversations(&self, start: &str) -> Result<Vec<String>, StoreError> {
         self.reader.ask(|connection| {
             let mut statement = connection.prepare_cached(
@@ -159,9 +147,6 @@ impl Books {
     }
 
     /// Calls `each` with the rows of a conversation, oldest first, even if the clock was set back in between.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
     pub fn rows_of(
         &self,
         conversation: &str,
@@ -176,9 +161,6 @@ impl Books {
     }
 
     /// The id of the conversation that a thread belongs to; `None` if the thread is no longer stored.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub fn conversation_of(&self, thread: &str) -> Result<Option<String>, StoreError> {
         self.reader.ask(|connection| {
             let mut statement =
@@ -189,9 +171,6 @@ impl Books {
     }
 
     /// The newest summary of a conversation. A store of an older version has none.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub fn summary(&self, conversation: &str) -> Result<Option<Summary>, StoreError> {
         self.reader.ask(|connection| {
             if has_table(connection, "summaries")? {
@@ -203,9 +182,6 @@ impl Books {
     }
 
     /// The newest splice with this rule, end, sizes in bytes before and after, and stored full text.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub fn splice(
         &self,
         rule: &str,
@@ -223,9 +199,6 @@ impl Books {
     }
 
     /// The ids of the stored full texts, each with the time when it was last used, in milliseconds since 1970.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be read.
     pub fn outputs(&self) -> Result<Vec<(String, i64)>, StoreError> {
         self.reader.ask(|connection| {
             let mut statement = connection.prepare_cached("SELECT id, at_ms FROM outputs")?;
@@ -236,9 +209,6 @@ impl Books {
 
     /// The decision that a record describes. `None` if it is no longer stored or, where the record does not name the
     /// history, if several decisions match that are not sent as the same text.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub fn decision(&self, sought: &Sought<'_>) -> Result<Option<StoredDecision>, StoreError> {
         // Two statements, so that the first can use its index.
         let place = match sought.chain {

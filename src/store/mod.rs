@@ -61,14 +61,11 @@ pub use sqlite::Sqlite;
 pub use summaries::Summary;
 pub use windows::BELIEVED as WINDOW_BELIEVED;
 
-/// A store, whatever it is made of.
+/// A store, whatever it is made of. Each read returns a [`StoreError`] if it fails.
 pub trait Store: Send + Sync {
     /// Finds the first of these histories that any thread has sent. Returns the threads that sent it, in the order of
     /// their ids, each with `None` if the thread itself is no longer stored. Their number is bounded: of many, the
     /// newest are returned, and those of `session` that were in use last.
-    ///
-    /// # Errors
-    /// [`StoreError`] when they cannot be read.
     fn boundaries(
         &self,
         chains: &[Chain],
@@ -76,22 +73,13 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<(Boundary, Option<Thread>)>, StoreError>;
 
     /// The decisions about the last messages of these histories.
-    ///
-    /// # Errors
-    /// [`StoreError`] when they cannot be read.
     fn decisions(&self, chains: &[Chain]) -> Result<Vec<StoredDecision>, StoreError>;
 
     /// The splices that each replace one of these histories as a whole, whether or not they still apply. Damaged ones
     /// are skipped.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn splices(&self, chains: &[Chain]) -> Result<Vec<StoredSplice>, StoreError>;
 
     /// A principal's newest decision about each of these results, in whatever history. Damaged ones are skipped.
-    ///
-    /// # Errors
-    /// [`StoreError`] when they cannot be read.
     fn known_decisions(
         &self,
         root: Chain,
@@ -99,54 +87,30 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<Option<StoredDecision>>, StoreError>;
 
     /// The thread with this id.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn thread(&self, id: &str) -> Result<Option<Thread>, StoreError>;
 
     /// The newest thread of a session.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn session(&self, session: &str) -> Result<Option<Thread>, StoreError>;
 
     /// The newest summary of a thread, in use or not.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn summary(&self, thread: &str) -> Result<Option<Summary>, StoreError>;
 
     /// The newest summaries of a conversation's threads, in use or not, newest first; their number is bounded.
-    ///
-    /// # Errors
-    /// [`StoreError`] when they cannot be read.
     fn summaries(&self, conversation: &str) -> Result<Vec<Summary>, StoreError>;
 
     /// The context windows that providers have stated and that are believed at `now_ms` (milliseconds since 1970),
     /// the newest last.
-    ///
-    /// # Errors
-    /// [`StoreError`] when they cannot be read.
     fn windows(&self, now_ms: i64) -> Result<Vec<StoredWindow>, StoreError>;
 
     /// What is known at `now_ms` (milliseconds since 1970) to be missing from a history that a provider holds.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn lacking(&self, history: Digest, now_ms: i64) -> Result<Option<StoredLacking>, StoreError>;
 
     /// What requests have spent that came within a period, in milliseconds since 1970: those of one conversation, or of
     /// all.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError>;
 
     /// The record of the answer with this id, and when its request came, in milliseconds since 1970. Only the newest
     /// records of the conversation are searched.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
     /// Commits a batch. The returned future completes once the batch would survive the death of the process, or with a

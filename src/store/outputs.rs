@@ -34,9 +34,6 @@ impl Outputs {
     }
 
     /// Saves a text, unless it is saved already. A reader never sees half a file.
-    ///
-    /// # Errors
-    /// Returns any error of the file system.
     pub fn save(&self, id: &str, text: &str) -> io::Result<()> {
         let path = self.path(id);
         if fs::metadata(&path).is_ok_and(|found| found.len() == text.len() as u64) {
@@ -46,9 +43,6 @@ impl Outputs {
     }
 
     /// Reads an output; `None` if there is none with this id.
-    ///
-    /// # Errors
-    /// Returns any error of the file system.
     pub fn read(&self, id: &str) -> io::Result<Option<Vec<u8>>> {
         if !is_id(id) {
             return Ok(None);
@@ -86,9 +80,6 @@ impl Outputs {
     }
 
     /// Removes an output, if it is there.
-    ///
-    /// # Errors
-    /// Returns any error of the file system.
     pub fn remove(&self, id: &str) -> io::Result<()> {
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -98,17 +89,11 @@ impl Outputs {
 }
 
 /// Creates a folder that only this user may enter, and its parents.
-///
-/// # Errors
-/// Returns any error of the file system.
 pub fn create_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Creates an empty file that only this user may read, unless it exists.
-///
-/// # Errors
-/// Returns any error of the file system.
 pub(super) fn create_private_file(path: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -121,9 +106,6 @@ fn is_id(id: &str) -> bool {
 }
 
 /// Writes a file that only this user may read, and creates the folder if necessary. Nobody ever sees half of the file.
-///
-/// # Errors
-/// Returns any error of the file system.
 pub(super) fn write_private(path: &Path, fill: impl Fn(File) -> io::Result<()>) -> io::Result<()> {
     match write_once(path, &fill) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -38,9 +38,6 @@ struct Still {
 
 impl Reader {
     /// Opens an existing store.
-    ///
-    /// # Errors
-    /// Returns an error if it cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         // The log is next to the file itself, not next to a link to it.
         let path = &fs::canonicalize(path)?;
