@@ -57,23 +57,14 @@ impl Logs {
         written
     }
 
-    /// Appends lines of which the first ones may be in the file already, near its end; these are left out. Returns how
-    /// many of the lines are in the file now, and the error if that is not all.
-    pub(super) fn append_missing(
-        &mut self,
-        conversation: &str,
-        lines: &[&str],
-    ) -> (usize, Option<io::Error>) {
+    /// Appends lines of which the first ones may be in the file already, near its end; these are left out, and count as
+    /// appended.
+    pub(super) fn append_missing(&mut self, conversation: &str, lines: &[&str]) -> Result<(), Cut> {
         let len = lines.iter().map(|line| line.len() as u64 + 1).sum();
-        let end = match self.file(&file_name(conversation)).and_then(|file| read_end(file, len)) {
-            Ok(end) => end,
-            Err(error) => return (0, Some(error)),
-        };
+        let end = self.file(&file_name(conversation)).and_then(|file| read_end(file, len));
+        let end = end.map_err(|error| Cut { whole: 0, error })?;
         let present = lines.iter().take_while(|line| has_line(&end, line)).count();
-        match self.append(conversation, &lines[present..]) {
-            Ok(()) => (lines.len(), None),
-            Err(Cut { whole, error }) => (present + whole, Some(error)),
-        }
+        self.append(conversation, &lines[present..]).map_err(|cut| cut.behind(present))
     }
 
     /// Returns the open file with this name. A file that was removed or renamed since it was opened is opened, or

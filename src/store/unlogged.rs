@@ -245,14 +245,15 @@ fn log_waiting(
         .query_map(params![conversation, LINES_PER_TURN as u64], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
     let lines: Vec<&str> = waiting.iter().map(|(_, line)| &**line).collect();
-    let (whole, failed) = logs.append_missing(conversation, &lines);
+    let appended = logs.append_missing(conversation, &lines);
+    let whole = appended.as_ref().map_or_else(|cut| cut.whole, |()| lines.len());
     for (rowid, _) in &waiting[..whole] {
         transaction.prepare_cached("DELETE FROM unlogged WHERE rowid = ?1")?.execute([rowid])?;
     }
     transaction.commit()?;
-    match failed {
-        Some(error) => Err(error.into()),
-        None => Ok(waiting.len() == LINES_PER_TURN),
+    match appended {
+        Ok(()) => Ok(waiting.len() == LINES_PER_TURN),
+        Err(cut) => Err(cut.error.into()),
     }
 }
 
