@@ -53,45 +53,35 @@ impl Summary {
 const COLUMNS: &str =
     "chain, messages, thread, conversation, goal, text, outline, model, recipe, generation, score, at_ms";
 
+/// The most summaries of a conversation that are read.
+const MAX_SUMMARIES: u32 = 64;
+
 /// The newest summary of a thread.
 pub(super) fn newest(connection: &Connection, thread: &str) -> Result<Option<Summary>, StoreError> {
-    one(
-        connection,
-        &format!("SELECT {COLUMNS} FROM summaries WHERE thread = ?1 ORDER BY at_ms DESC LIMIT 1"),
-        thread,
-    )
+    Ok(newest_by(connection, "thread", thread, 1)?.pop())
 }
 
 /// The newest summary of a conversation.
 pub(super) fn of_conversation(connection: &Connection, id: &str) -> Result<Option<Summary>, StoreError> {
-    one(
-        connection,
-        &format!("SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT 1"),
-        id,
-    )
+    Ok(newest_by(connection, "conversation", id, 1)?.pop())
 }
-
-/// The most summaries of a conversation that are read.
-const MAX_SUMMARIES: u32 = 64;
 
 /// The newest summaries of a conversation, whichever of its threads they were written for.
 pub(super) fn all_of(connection: &Connection, id: &str) -> Result<Vec<Summary>, StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM summaries WHERE conversation = ?1 ORDER BY at_ms DESC LIMIT {MAX_SUMMARIES}"
-    );
-    let mut statement = connection.prepare_cached(&query)?;
-    let mut rows = statement.query([id])?;
-    let mut all = Vec::new();
-    while let Some(row) = rows.next()? {
-        all.push(summary(row)?);
-    }
-    Ok(all)
+    newest_by(connection, "conversation", id, MAX_SUMMARIES)
 }
 
-fn one(connection: &Connection, query: &str, id: &str) -> Result<Option<Summary>, StoreError> {
-    let mut statement = connection.prepare_cached(query)?;
+/// The newest summaries with this id in a column.
+fn newest_by(connection: &Connection, column: &str, id: &str, most: u32) -> Result<Vec<Summary>, StoreError> {
+    let query =
+        format!("SELECT {COLUMNS} FROM summaries WHERE {column} = ?1 ORDER BY at_ms DESC LIMIT {most}");
+    let mut statement = connection.prepare_cached(&query)?;
     let mut rows = statement.query([id])?;
-    rows.next()?.map(summary).transpose()
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(summary(row)?);
+    }
+    Ok(found)
 }
 
 /// Stores a batch's summaries. A newer one for the same history replaces the older one. If the clock was set back, the
