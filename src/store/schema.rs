@@ -202,11 +202,6 @@ pub(super) fn begin_while<'c>(
     transaction
 }
 
-/// Whether something failed because others have locked the store.
-pub(super) fn is_lock(error: &StoreError) -> bool {
-    matches!(error, StoreError::Database(error) if is_locked(error))
-}
-
 /// Whether something failed because the store as a whole cannot be written at present, whatever is to be written.
 pub(super) fn is_unwritable(error: &StoreError) -> bool {
     use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, ReadOnly, SystemIoFailure};
@@ -214,7 +209,8 @@ pub(super) fn is_unwritable(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(error) if error.sqlite_error_code().is_some_and(|code| codes.contains(&code)))
 }
 
-fn is_locked(error: &rusqlite::Error) -> bool {
+/// Whether something failed because others have locked the store.
+pub(super) fn is_locked(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 

@@ -490,7 +490,7 @@ fn is_unwritable(error: &CommitError) -> bool {
 }
 
 fn is_lock(error: &CommitError) -> bool {
-    matches!(error, CommitError::Store(error) if schema::is_lock(error))
+    matches!(error, CommitError::Store(StoreError::Database(error)) if schema::is_locked(error))
 }
 
 /// How much of `patience` is left to wait for others that have locked the store, if the queue was closed so long ago.
