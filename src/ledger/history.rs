@@ -96,18 +96,12 @@ pub enum NoId {
 
 impl History {
     /// Returns the full id of the conversation that `id` names, in full or by a unique prefix.
-    ///
-    /// # Errors
-    /// [`NoHistory`].
     pub fn find(books: &Books, id: &str) -> Result<String, NoHistory> {
         let found = books.conversations(without_ellipsis(id))?;
         Ok(one(CONVERSATION, id, found)?)
     }
 
     /// Reads the conversation that `id` names, in full or by a unique prefix. Only the newest `most` records are kept.
-    ///
-    /// # Errors
-    /// [`NoHistory`].
     pub fn read(books: &Books, id: &str, most: usize) -> Result<Self, NoHistory> {
         let mut history = Self { id: Self::find(books, id)?, ..Self::default() };
         let (mut entries, mut count, mut files) = (VecDeque::new(), 0, Files::default());
@@ -137,9 +131,6 @@ impl History {
 
 /// The records of the conversations that this one was forked from, and of those that these were forked from in turn;
 /// within each conversation, oldest first.
-///
-/// # Errors
-/// If the store cannot be read.
 pub fn ancestors(
     books: &Books,
     id: &str,
@@ -206,9 +197,6 @@ fn without_ellipsis(id: &str) -> &str {
 }
 
 /// Returns the one id that begins with `start`, or that equals it; `found` are the candidates, all of that kind.
-///
-/// # Errors
-/// [`NoId`].
 pub fn one(kind: &'static str, start: &str, mut found: Vec<String>) -> Result<String, NoId> {
     let id = without_ellipsis(start);
     found.retain(|found| found.starts_with(id));
