@@ -3,7 +3,7 @@
 use glob::{MatchOptions, Pattern, PatternError};
 
 /// A set of patterns for names (globs, case-insensitive).
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub struct NamePatterns {
     patterns: Vec<String>,
     compiled: Vec<Pattern>,
@@ -35,11 +35,5 @@ impl NamePatterns {
 impl std::fmt::Debug for NamePatterns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.patterns.fmt(f)
-    }
-}
-
-impl PartialEq for NamePatterns {
-    fn eq(&self, other: &Self) -> bool {
-        self.patterns == other.patterns
     }
 }
