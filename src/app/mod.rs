@@ -180,10 +180,10 @@ impl Core {
 
     /// The result for a request that could not be read and leaves as it came. If its session is not known, all such
     /// requests of one day are booked on one conversation.
-    fn unread(&self, headers: &HeaderMap, context: RequestContext<'_>, why: String) -> Rewritten {
+    fn unread(&self, headers: &HeaderMap, model: Option<&str>, why: String) -> Rewritten {
         Rewritten::of(RequestFacts {
             caller: lineage::caller(headers, None),
-            model: context.model.map(str::to_owned),
+            model: model.map(str::to_owned),
             why: Some(why),
             series: Some(self.series("unread")),
             ..RequestFacts::default()
@@ -256,7 +256,7 @@ impl Gateway for Sidecar {
             Unprepared::Undecoded => "the body could not be decoded, or ends with trailer fields",
         };
         let headers = &enveloped.inbound.head.headers;
-        let rewritten = self.core.unread(headers, enveloped.context(), why.to_owned());
+        let rewritten = self.core.unread(headers, enveloped.model(), why.to_owned());
         self.prepare_unread(&enveloped, rewritten)
     }
 

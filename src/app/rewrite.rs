@@ -73,7 +73,7 @@ impl Core {
             Ok(request) => request,
             Err(unread) => {
                 let unlisted = self.unlisted(incoming);
-                return unlisted.unwrap_or_else(|| self.unread(headers, context, unread.to_string()));
+                return unlisted.unwrap_or_else(|| self.unread(headers, context.model, unread.to_string()));
             }
         };
         request.shared_frame = request.learn_frame();
