@@ -388,7 +388,7 @@ impl Sidecar {
         mut rewritten: Rewritten,
         attempt: Attempt,
     ) -> Prepared {
-        let Enveloped { protocol, inbound: Inbound { body, upstream, .. }, .. } = enveloped;
+        let body = &enveloped.inbound.body;
         let id = clock::new_id();
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
@@ -396,7 +396,8 @@ impl Sidecar {
         // A request that was left unedited because the budget was spent is refused even if a new day has begun since.
         let refusal = over_budget.or_else(|| rewritten.fault.take());
         let added = self.add_members(enveloped, &rewritten);
-        let filter = added.asks_for_usage.then(|| Box::new(EventFilter::new(*protocol)) as Box<dyn Filter>);
+        let filter =
+            added.asks_for_usage.then(|| Box::new(EventFilter::new(enveloped.protocol)) as Box<dyn Filter>);
         let names = added.names();
         rewritten.body = added.body.or(rewritten.body);
         let mut start = Start {
@@ -411,8 +412,7 @@ impl Sidecar {
             rewritten.prospect.take().and_then(|prospect| self.job(*prospect, enveloped)).map(Box::new);
         start.slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
-        let (core, upstream) = (Arc::clone(&self.core), Arc::clone(upstream));
-        let exchange = Follow::new(core, *protocol, upstream, rewritten.facts, start);
+        let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start);
         let body = rewritten.body.map(|body| enveloped.seal(body));
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
@@ -422,8 +422,7 @@ impl Sidecar {
         let id = clock::new_id();
         let (budget, refusal) = self.core.check_budget(&rewritten.facts.conversation(&id));
         let start = Start { budget, ..Start::unchanged(id, enveloped) };
-        let (core, upstream) = (Arc::clone(&self.core), Arc::clone(&enveloped.inbound.upstream));
-        let exchange = Follow::new(core, enveloped.protocol, upstream, rewritten.facts, start);
+        let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start);
         Prepared { exchange: Some(Box::new(exchange)), refusal, ..Prepared::default() }
     }
 

@@ -14,6 +14,7 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::Core;
 use super::books::Ended;
+use super::enveloped::Enveloped;
 use super::rewritten::RequestFacts;
 use crate::ledger::words::State;
 use crate::protocol::{self, Answer, AnswerReader, Cause, Framing, Protocol, Refused, Stop};
@@ -70,21 +71,20 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) fn new(
-        core: Arc<Core>,
-        protocol: &'static dyn Protocol,
-        upstream: Arc<Upstream>,
+        core: &Arc<Core>,
+        enveloped: &Enveloped,
         facts: Box<RequestFacts>,
         start: Start,
     ) -> Self {
-        let at_ms = (core.now_ms)();
+        let upstream = &enveloped.inbound.upstream;
         Self {
-            core,
-            protocol,
+            core: Arc::clone(core),
+            protocol: enveloped.protocol,
             vendor: Vendor::of_host(upstream.base_url().domain()),
-            upstream,
+            upstream: Arc::clone(upstream),
             facts,
             start,
-            at_ms,
+            at_ms: (core.now_ms)(),
             status: None,
             reader: None,
             head_at: None,
