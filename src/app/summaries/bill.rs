@@ -7,10 +7,10 @@ use crate::app::budget::Budget;
 use crate::app::clock;
 use crate::app::tally::Tally;
 use crate::ledger::words::Outcome;
-use crate::ledger::{Bytes, Cost, Counterfactual, Own, Record, Timing, when};
+use crate::ledger::{Bytes, Counterfactual, Own, Record, Timing, when};
 use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Failure, Report};
-use crate::usage::{self, Tokens, Usage};
+use crate::usage::Tokens;
 
 /// A report that books the cost of a job's calls and stores its result.
 pub(super) fn report(
@@ -38,12 +38,10 @@ pub(super) fn report(
 /// The record of one call. Without the gateway there would have been no such call.
 fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     let job = &done.job;
-    let cost = call.bill.as_ref().map(Cost::of);
-    let unpriced = |usage: &Usage| usage::unpriced_names(usage, call.bill.as_ref());
     let is_last = at + 1 == done.calls.len();
     let made = done.outcome.as_ref().ok().filter(|_| is_last);
     let failure = done.outcome.as_ref().err().filter(|_| is_last);
-    Record {
+    let mut record = Record {
         time: when::rfc3339(now_ms),
         id: clock::new_id(),
         conversation: job.conversation_id.clone(),
@@ -56,12 +54,6 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         answer: call.answer.clone(),
         outcome: outcome(call.lost.as_ref()).into(),
         error: call.lost.as_ref().or(call.missed.as_ref()).or(failure).map(ToString::to_string),
-        tokens: call.usage.as_ref().map(Usage::billed_tokens),
-        prompt_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.prompt_is_unknown),
-        output_is_unknown: call.usage.as_ref().is_some_and(|usage| usage.output_is_unknown),
-        unpriced_charges: call.usage.as_ref().map(unpriced).unwrap_or_default(),
-        net_saved: cost.as_ref().map(|cost| -cost.total),
-        cost,
         counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),
         bytes: Bytes { sent: call.bytes, ..Bytes::default() },
         timing: Timing {
@@ -76,7 +68,12 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
             score: made.and_then(|made| made.score),
         }),
         ..Record::default()
+    };
+    if let Some(usage) = &call.usage {
+        record.put_usage(usage, call.bill.as_ref(), true);
     }
+    record.net_saved = record.cost.as_ref().map(|cost| -cost.total);
+    record
 }
 
 /// The outcome of a call, given how its answer was lost, if it was. The client of these calls is the gateway itself.
