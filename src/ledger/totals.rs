@@ -125,7 +125,7 @@ impl Totals {
         self.would_have_saved += Saved {
             bytes: record.bytes.would_have_saved,
             tokens_estimate: record.bytes.would_have_saved_tokens_estimate,
-            net: would_have_saved.map(|net| Money::from_picodollars(net.into())),
+            net: would_have_saved.map(money),
             net_of: u64::from(would_have_saved.is_some()),
         };
     }
@@ -147,7 +147,7 @@ impl Totals {
         self.add_unknown(record);
         self.tokens += record.tokens.unwrap_or_default();
         self.saved += Saved {
-            net: record.net_saved.map(|net| Money::from_picodollars(net.into())),
+            net: record.net_saved.map(money),
             net_of: u64::from(record.net_saved.is_some()),
             ..Saved::default()
         };
@@ -161,7 +161,7 @@ impl Totals {
         }
         self.own_unknown += u64::from(self.add_unknown(record));
         self.tokens += record.tokens.unwrap_or_default();
-        let net = record.net_saved.map(|net| Money::from_picodollars(net.into()));
+        let net = record.net_saved.map(money);
         self.saved += Saved { net, ..Saved::default() };
     }
 
@@ -214,6 +214,11 @@ impl AddAssign<&Self> for Totals {
     }
 }
 
+/// An amount as records have it.
+fn money(picodollars: i64) -> Money {
+    Money::from_picodollars(picodollars.into())
+}
+
 /// Whether the request got no answer, or an error.
 fn has_failed(record: &Record) -> bool {
     is_free(record) || record.outcome == Outcome::UpstreamBroke && record.status.is_none()
@@ -236,7 +241,7 @@ impl Caching {
             read: tokens.cache_read,
             written: tokens.cache_write(),
             prompt: tokens.prompt(),
-            saved: saved.map(|saved| Money::from_picodollars(saved.into())),
+            saved: saved.map(money),
             unknown: u64::from(record.tokens.is_some() && saved.is_none()),
         }
     }
@@ -270,7 +275,6 @@ impl<'a> Sum<&'a Self> for Totals {
 
 impl From<&Cost> for Costs {
     fn from(cost: &Cost) -> Self {
-        let money = |picodollars: i64| Money::from_picodollars(picodollars.into());
         Self {
             input: money(cost.input),
             cache_read: money(cost.cache_read),
