@@ -28,7 +28,7 @@ pub(super) struct Track<'a> {
 
 /// The decisions that would have been made, and the prompt sizes that would have resulted.
 pub(super) struct Shadow {
-    lineage: Lineage,
+    pub(super) lineage: Lineage,
     store: Arc<dyn Store>,
     pub(super) meter: Meter,
 }
@@ -39,11 +39,6 @@ impl Shadow {
         let store: Arc<dyn Store> = Arc::new(Overlay::above(Arc::clone(store), bytes));
         let lineage = Lineage::new(Arc::clone(&store), Memory::new(bytes));
         Self { lineage, store, meter: Meter::new() }
-    }
-
-    /// The lineage of the decisions that would have been made.
-    pub(super) fn lineage(&self) -> &Lineage {
-        &self.lineage
     }
 
     fn track(&self) -> Track<'_> {

@@ -128,7 +128,7 @@ impl Follow {
         let without_marks = if let Fate::Told { .. } = fate { Fate::Billed } else { fate };
         self.core.lineage.ended(place, if self.has_dropped_edits() { without_marks } else { fate });
         if let Some(shadow) = &self.core.shadow {
-            shadow.lineage().ended(place, without_marks);
+            shadow.lineage.ended(place, without_marks);
         }
     }
 
