@@ -30,18 +30,34 @@ pub(super) fn add_cache_key(frame: &Object<'_>, list: &str, key: &str) -> Option
     Some(frame.append(&format!(r#""{NAME}":{}"#, string::encode(key))))
 }
 
+/// The names that xAI has for its counts of calls by tool, and for their sum.
+const BY_TOOL: [&str; 2] = ["server_side_tool_usage_details", "server_side_tool_usage"];
+const TOOLS_USED: &str = "num_server_side_tools_used";
+
 /// Charges for tools that the provider ran, according to the figures. Tools on other servers (MCP) are not charged for.
 pub(super) fn unpriced(figures: &Value<'_>) -> Vec<Charge> {
-    let is_some = |calls: &Value<'_>| calls.as_f64().is_some_and(|calls| calls > 0.0);
     let any = |key| figures.get(key).is_some_and(is_some);
-    let by_tool = ["server_side_tool_usage_details", "server_side_tool_usage"];
-    let has_run = match by_tool.into_iter().find_map(|key| figures.get(key).filter(|tools| tools.is_object()))
+    let has_run = match BY_TOOL.into_iter().find_map(|key| figures.get(key).filter(|tools| tools.is_object()))
     {
         Some(tools) => tools.names().any(|tool| tools.get(tool).is_some_and(is_some) && !is_mcp(tool)),
-        None => any("num_server_side_tools_used"),
+        None => any(TOOLS_USED),
     };
     let shown = [(has_run, Charge::ServerTools), (any("num_sources_used"), Charge::WebSearch)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge)).collect()
+}
+
+/// Whether the provider ran tools, on whatever server, according to the figures of xAI or OpenRouter: these are then a
+/// sum over several calls of the model.
+pub(super) fn has_run_tools(figures: &Value<'_>) -> bool {
+    let counts = BY_TOOL.iter().chain(&["server_tool_use", "server_tool_use_details"]);
+    let mut counts = counts.filter_map(|key| figures.get(key));
+    figures.get(TOOLS_USED).is_some_and(is_some)
+        || counts.any(|tools| tools.names().any(|tool| tools.get(tool).is_some_and(is_some)))
+}
+
+/// Whether a figure counts anything.
+fn is_some(calls: &Value<'_>) -> bool {
+    calls.as_f64().is_some_and(|calls| calls > 0.0)
 }
 
 /// Whether a tool is on an MCP server that the caller has named.

@@ -6,12 +6,14 @@
 //! of the other model, and the output of the first one is billed in addition.
 //!
 //! If the provider's own tools ran, the figures at the end are a sum over all calls of the model, each of which read
-//! the prompt again. Those at the beginning are of the first call.
+//! the prompt again. Those at the beginning are of the first call. Which tools a provider runs is not known, but which
+//! blocks do not come from them is.
 
 use memchr::memmem;
 
 use super::dialect::DIALECT;
 use super::{edits, summary};
+use crate::json::scan;
 use crate::protocol::body::Object;
 use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
@@ -35,9 +37,10 @@ struct Messages {
     is_summary: bool,
 }
 
-/// The counts of calls of the provider's own tools, below `server_tool_use`.
-const TOOL_COUNTS: &[&str] =
-    &["web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests"];
+/// Types of blocks that one call of the model yields: what the model writes, calls that the client answers, and what
+/// the provider notes. With any other the provider itself may have answered a call, and have called the model again.
+const OF_ONE_CALL: &[&str] =
+    &["text", "thinking", "redacted_thinking", "tool_use", summary::KIND, "fallback"];
 
 impl Messages {
     /// Reads the whole message of an answer, or the one at the beginning of a stream.
@@ -58,8 +61,9 @@ impl Messages {
     fn figures(&mut self, holder: &Value<'_>) {
         if let Some(figures) = holder.get("usage") {
             self.usage.fold(usage(figures));
-            let has_run = |tool: &&str| count(figures, &["server_tool_use", tool]) > Some(0);
-            self.has_run_tools |= TOOL_COUNTS.iter().any(has_run);
+            if let Some(tools) = figures.get("server_tool_use") {
+                self.has_run_tools |= tools.names().any(|tool| count(tools, &[tool]) > Some(0));
+            }
             // The beginning of a stream names the model that declined.
             if let Some(model) = steps(figures).iter().rev().find_map(fallback) {
                 self.answer.model = Some(model.to_owned());
@@ -81,16 +85,22 @@ impl AnswerVisitor for Messages {
         memmem::find(head, b"content_block_").is_none() && memmem::find(head, b"\"ping\"").is_none()
     }
 
-    /// Reads only the seals of a summary in content blocks: a later request that begins with them continues this one.
+    /// Reads the types of content blocks, and the seals of a summary: a later request that begins with them continues
+    /// this one.
     fn skipped(&mut self, event: &[u8]) {
         let head = &event[..event.len().min(96)];
-        if memmem::find(head, b"content_block_start").is_some() {
-            self.is_summary = memmem::find(head, b"\"compaction\"").is_some();
+        let may_be_start = memmem::find(head, b"content_block_start").is_some();
+        if !may_be_start && !self.is_summary {
+            return;
         }
-        if self.is_summary
-            && let Ok(event) = Object::of(event)
-        {
-            let blocks = ["content_block", "delta"].into_iter().filter_map(|name| within(&event, name));
+        let Ok(event) = Object::of(event) else { return };
+        let block = within(&event, "content_block");
+        if let Some(block) = &block {
+            self.is_summary = block.says("type", summary::KIND);
+            self.has_run_tools |= is_of_own_tool(block);
+        }
+        if self.is_summary {
+            let blocks = block.into_iter().chain(within(&event, "delta"));
             self.answer.seals.extend(blocks.flat_map(|block| summary::seals(&block)));
         }
     }
@@ -130,9 +140,17 @@ impl AnswerVisitor for Messages {
     }
 
     fn raw_document(&mut self, document: &[u8]) {
+        let Ok(document) = Object::of(document) else { return };
+        let content = document.get("content").and_then(|list| scan::items(document.bytes, list.span).ok());
+        let content = content.unwrap_or_default();
+        let blocks = content.into_iter().filter_map(|item| Object::read(document.bytes, item).ok());
         let stop = self.answer.stop.as_ref().map(Stop::word);
-        if stop == Some(summary::KIND) || self.usage.prompt_is_cut {
-            self.answer.seals = summary::sealed(document);
+        let may_be_sealed = stop == Some(summary::KIND) || self.usage.prompt_is_cut;
+        for block in blocks {
+            self.has_run_tools |= is_of_own_tool(&block);
+            if may_be_sealed && block.says("type", summary::KIND) {
+                self.answer.seals.extend(summary::seals(&block));
+            }
         }
     }
 
@@ -148,14 +166,17 @@ impl AnswerVisitor for Messages {
     }
 }
 
+/// Whether a content block may come from a tool that the provider ran.
+fn is_of_own_tool(block: &Object<'_>) -> bool {
+    block.text("type").is_some_and(|kind| !OF_ONE_CALL.contains(&&*kind))
+}
+
 fn usage(figures: &Value<'_>) -> Partial {
-    let is_message = |step: &&Value<'_>| matches!(kind(step), Some("message" | "fallback_message"));
-    let last = steps(figures).iter().rev().find(is_message);
     let word = |key: &str| figures.get(key).and_then(Value::as_str);
     Partial {
         reasoning: count(figures, &["output_tokens_details", "thinking_tokens"]).map(Reasoning::Inside),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
-        last_prompt: last.filter(|step| counts(step).prompt.is_some()).map(|step| tokens(step).prompt()),
+        last_prompt: own_calls(steps(figures)).last().and_then(prompt),
         tier: word("service_tier").map(Tier::from_wire),
         speed: word("speed").map(Speed::from_wire),
         geo: word("inference_geo").map(Geo::from_wire),
@@ -170,16 +191,7 @@ fn usage(figures: &Value<'_>) -> Partial {
 /// (`iterations`), if `sum` does not state that and the calls add up to it. Later events of a stream state only the
 /// total.
 fn with_write_split(sum: Partial, steps: &[Value<'_>]) -> Partial {
-    let answering = steps.iter().rev().find_map(fallback);
-    let is_own = |step: &&Value<'_>| match kind(step) {
-        Some("fallback_message") => true,
-        Some("message") => {
-            let model = step.get("model").and_then(Value::as_str);
-            answering.is_none() || model.is_none() || model == answering
-        }
-        _ => false,
-    };
-    let calls: Vec<Partial> = steps.iter().filter(is_own).map(counts).collect();
+    let calls: Vec<Partial> = own_calls(steps).map(counts).collect();
     let all = |of: fn(&Partial) -> Option<u64>| calls.iter().filter_map(of).fold(0, u64::saturating_add);
     let (short, long) = (all(|call| call.cache_write_5m), all(|call| call.cache_write_1h));
     let is_stated = sum.cache_write_5m.is_some() || sum.cache_write_1h.is_some();
@@ -210,6 +222,24 @@ fn kind<'v>(step: &'v Value<'_>) -> Option<&'v str> {
 /// The model calls that an answer consists of, if they are stated.
 fn steps<'v>(figures: &'v Value<'v>) -> &'v [Value<'v>] {
     figures.get("iterations").map(Value::items).unwrap_or_default()
+}
+
+/// Those of the model calls that the top-level figures are the sum of.
+fn own_calls<'v>(steps: &'v [Value<'v>]) -> impl Iterator<Item = &'v Value<'v>> {
+    let answering = steps.iter().rev().find_map(fallback);
+    steps.iter().filter(move |step| match kind(step) {
+        Some("fallback_message") => true,
+        Some("message") => {
+            let model = step.get("model").and_then(Value::as_str);
+            answering.is_none() || model.is_none() || model == answering
+        }
+        _ => false,
+    })
+}
+
+/// The prompt tokens of a model call, if they are stated.
+fn prompt(call: &Value<'_>) -> Option<u64> {
+    counts(call).prompt.is_some().then(|| tokens(call).prompt())
 }
 
 /// The model of a call that was made because another model had declined.
@@ -306,35 +336,63 @@ mod tests {
         const RAN: &str = r#","server_tool_use":{"web_search_requests":5,"web_fetch_requests":0}"#;
         const CODE: &str = r#","server_tool_use":{"web_search_requests":0,"code_execution_requests":1}"#;
         const NONE: &str = r#","server_tool_use":{"web_search_requests":0,"web_fetch_requests":0}"#;
-        const CALLS: &str = r#","iterations":[{"type":"message","input_tokens":9,"cache_read_input_tokens":41},{"type":"message","input_tokens":9,"cache_read_input_tokens":61}]"#;
-        for (served, streamed, whole) in [
-            ("", Some(600), Some(600)),
-            (NONE, Some(600), Some(600)),
-            (RAN, Some(100), None),
-            (CODE, Some(100), None),
-            (&format!("{RAN}{CALLS}"), Some(70), Some(70)),
+        const CALLS: &str = r#","iterations":[{"type":"message","input_tokens":9,"cache_read_input_tokens":41},{"type":"message","input_tokens":9,"cache_read_input_tokens":81},{"type":"message","input_tokens":9,"cache_read_input_tokens":61}]"#;
+        const TOOL: &str = r#","server_tool_use":{"web_search_requests":0,"tool_calls_executed":2}"#;
+        let text = r#"{"type":"text","text":"\"type\":\"x\""}"#;
+        let thought = r#"{"signature":"s","type":"redacted_thinking"},{"type":"thinking","thinking":""}"#;
+        let called = r#"{"type":"tool_use","id":"t","name":"f","input":{"type":"mcp_tool_use"}}"#;
+        let noted = r#"{"type":"compaction","content":"so far"},{"type":"fallback"},{"untyped":true}"#;
+        let code = r#"{"type":"server_tool_use","id":"s","name":"bash_code_execution","input":{}}"#;
+        let result = r#"{"tool_use_id":"s","content":[],"type":"bash_code_execution_tool_result"}"#;
+        let server = r#"{"type":"mcp_tool_use","id":"s","name":"e","server_name":"m","input":{}}"#;
+        let future = r#"{"type":"from_the_future"}"#;
+        for (served, blocks, streamed, whole) in [
+            ("", text, Some(600), Some(600)),
+            (NONE, text, Some(600), Some(600)),
+            (NONE, thought, Some(600), Some(600)),
+            (NONE, called, Some(600), Some(600)),
+            (NONE, noted, Some(600), Some(600)),
+            (RAN, text, Some(100), None),
+            (CODE, text, Some(100), None),
+            (TOOL, text, Some(100), None),
+            (NONE, code, Some(100), None),
+            ("", result, Some(100), None),
+            ("", server, Some(100), None),
+            ("", future, Some(100), None),
+            (&format!("{RAN}{CALLS}"), code, Some(70), Some(70)),
         ] {
             let figures =
                 format!(r#"{{"input_tokens":50,"cache_read_input_tokens":550,"output_tokens":7{served}}}"#);
             let mut reader = reader(Framing::Document);
             reader.push(
-                format!(r#"{{"id":"m","model":"m","stop_reason":"end_turn","usage":{figures}}}"#).as_bytes(),
+                format!(
+                    r#"{{"id":"m","model":"m","content":[{text},{blocks}],"stop_reason":"end_turn","usage":{figures}}}"#
+                )
+                .as_bytes(),
             );
             let start = |usage: &str| {
                 format!(r#"{{"type":"message_start","message":{{"id":"m","model":"m","usage":{usage}}}}}"#)
             };
+            let blocks: Vec<serde_json::Value> = serde_json::from_str(&format!("[{text},{blocks}]")).unwrap();
+            let block =
+                |block| format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#);
+            let blocks: Vec<String> = blocks.iter().map(block).collect();
             let end = format!(
                 r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{figures}}}"#
             );
-            let stream =
-                |usage: &str| stream(&[&start(usage), &end, r#"{"type":"message_stop"}"#]).usage.unwrap();
+            let stream = |usage: &str| {
+                let start = start(usage);
+                let blocks = blocks.iter().map(String::as_str);
+                let events = [&*start].into_iter().chain(blocks).chain([&*end, r#"{"type":"message_stop"}"#]);
+                stream(&events.collect::<Vec<_>>()).usage.unwrap()
+            };
             let opened = stream(r#"{"input_tokens":40,"cache_read_input_tokens":60,"output_tokens":1}"#);
-            assert_eq!(opened.own_tokens(), streamed, "{figures}");
+            assert_eq!(opened.own_tokens(), streamed, "{figures} {blocks:?}");
             // Some servers state nothing at the beginning.
             let silent = stream(r#"{"input_tokens":0,"output_tokens":0}"#);
-            assert_eq!(silent.own_tokens(), whole, "{figures}");
+            assert_eq!(silent.own_tokens(), whole, "{figures} {blocks:?}");
             let usage = reader.finish().usage.unwrap();
-            assert_eq!(usage.own_tokens(), whole, "{figures}");
+            assert_eq!(usage.own_tokens(), whole, "{figures} {blocks:?}");
             // The billed prompt tokens are the sum of all calls.
             assert_eq!([usage, opened, silent].map(|usage| usage.tokens.prompt()), [600; 3], "{figures}");
         }
@@ -415,9 +473,9 @@ mod tests {
         const STARTS: &str = r#"{"type":"message_start","message":{"id":"m","model":"fable","usage":{"input_tokens":12,"cache_read_input_tokens":3,"output_tokens":1}}}"#;
         const ENDS: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":STATED}"#;
         let call = |input, output| Tokens { input, output, ..Tokens::default() };
-        let fable = |output| Extra { model: Some("fable".into()), tokens: call(15, output) };
+        let fable = |output| Extra { model: Some("fable".into()), tokens: call(95, output) };
         let declines = |output: u64| {
-            format!(r#"{{"type":"message","model":"fable","input_tokens":15,"output_tokens":{output}}},"#)
+            format!(r#"{{"type":"message","model":"fable","input_tokens":95,"output_tokens":{output}}},"#)
         };
         let earlier = r#"{"type":"message","model":"opus","input_tokens":8,"output_tokens":2},"#;
         for (before, expected) in [

@@ -4,7 +4,6 @@
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::conversation::{Conversation, PartId};
-use crate::json::scan;
 use crate::protocol::body::Object;
 
 /// The type of such a block, and the stop reason of an answer that consists of one.
@@ -16,14 +15,6 @@ const SEALS: [&str; 2] = ["signature", "encrypted_content"];
 pub(super) fn seals(block: &Object<'_>) -> Vec<u128> {
     let seals = SEALS.into_iter().filter_map(|name| block.text(name)).filter(|seal| !seal.is_empty());
     seals.map(|seal| xxh3_128(seal.as_bytes())).collect()
-}
-
-/// The [`seals`] of the summaries in an answer that is a single document.
-pub(super) fn sealed(answer: &[u8]) -> Vec<u128> {
-    let Ok(answer) = Object::of(answer) else { return Vec::new() };
-    let content = answer.get("content").and_then(|list| scan::items(answer.bytes, list.span).ok());
-    let blocks = content.into_iter().flatten().filter_map(|item| Object::read(answer.bytes, item).ok());
-    blocks.filter(|block| block.says("type", KIND)).flat_map(|block| seals(&block)).collect()
 }
 
 /// The [`seals`] of the summary that a history begins with.

@@ -13,7 +13,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{self, Charge, Partial, Reasoning, Tier};
+use crate::usage::{self, Charge, Own, Partial, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Completion::default())
@@ -51,6 +51,9 @@ impl Completion {
         }
         for choice in choices {
             self.usage.unpriced.extend(charges(choice));
+            if !executed_tools(choice).is_empty() {
+                self.usage.own = Some(Own::Unknown);
+            }
             if let Some(stop) = text(choice, &["finish_reason"]) {
                 self.answer.complete = true;
                 self.answer.stop = Some(DIALECT.stop(stop));
@@ -132,15 +135,24 @@ impl AnswerVisitor for Completion {
 
 /// Charges for tools that the provider ran, as a choice shows them by cited pages and by Groq's list of tools.
 fn charges(choice: &Value<'_>) -> impl Iterator<Item = Charge> + use<> {
-    let message = choice.get("message").or_else(|| choice.get("delta"));
-    let list = |key| message.and_then(|message| message.get(key)).map(Value::items).unwrap_or_default();
-    let cites = list("annotations")
+    let cites = listed(choice, "annotations")
         .iter()
         .any(|annotation| text(annotation, &["type"]).as_deref() == Some("url_citation"));
     let is_own = |tool: &Value<'_>| !text(tool, &["type"]).is_some_and(|kind| openai::is_mcp(&kind));
-    let has_run = list("executed_tools").iter().any(is_own);
+    let has_run = executed_tools(choice).iter().any(is_own);
     let shown = [(cites, Charge::WebSearch), (has_run, Charge::ServerTools)];
     shown.into_iter().filter_map(|(is_shown, charge)| is_shown.then_some(charge))
+}
+
+/// The tools that Groq ran for a choice. The figures are then a sum over several calls of the model.
+fn executed_tools<'v>(choice: &'v Value<'v>) -> &'v [Value<'v>] {
+    listed(choice, "executed_tools")
+}
+
+/// A list in the message of a choice.
+fn listed<'v>(choice: &'v Value<'v>, key: &str) -> &'v [Value<'v>] {
+    let message = choice.get("message").or_else(|| choice.get("delta"));
+    message.and_then(|message| message.get(key)).map(Value::items).unwrap_or_default()
 }
 
 /// Whether a member is null, given the bytes after its name.
@@ -198,6 +210,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         reasoning: reasoning.map(if is_beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
+        own: openai::has_run_tools(figures).then_some(Own::Unknown),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..counts(prompt, cached, written, output)
@@ -222,7 +235,8 @@ fn sum(one: &Partial, other: Partial) -> Partial {
         (one, other) => one.or(other),
     };
     // Each total includes the same prompt, so totals cannot be added.
-    Partial { output: both(one.output, other.output), total: None, reasoning, ..other }
+    let own = one.own.or(other.own);
+    Partial { output: both(one.output, other.output), total: None, reasoning, own, ..other }
 }
 
 /// The figures in llama.cpp's timings, which its server sends at the end of a stream even if usage was not asked for.
@@ -680,6 +694,35 @@ mod tests {
             let searches = if text.contains("web_search_requests") { 2 } else { 0 };
             assert_eq!((&*usage.unpriced, usage.web_searches), (expected, searches), "{text}");
             assert_eq!(usage.provider_cost, cost.map(|usd| Money::from_usd_str(usd).unwrap()), "{text}");
+        }
+    }
+
+    /// If the provider's own tools ran, the figures are a sum over several calls of the model.
+    #[test]
+    fn sums_over_server_tool_calls_are_not_the_prompt_size() {
+        for (message, counts, expected) in [
+            (r#"{"content":"x"}"#, "", Some(600)),
+            (r#"{"content":"x","executed_tools":[]}"#, r#","num_server_side_tools_used":0"#, Some(600)),
+            (r#"{"tool_calls":[{}]}"#, r#","server_tool_use":{"web_search_requests":0}"#, Some(600)),
+            (r#"{"content":"x","executed_tools":[{"type":"search"}]}"#, "", None),
+            (r#"{"content":"x","executed_tools":[{"type":"mcp"}]}"#, "", None),
+            ("{}", r#","num_server_side_tools_used":5"#, None),
+            ("{}", r#","server_side_tool_usage":{"web_search":5}"#, None),
+            ("{}", r#","server_side_tool_usage_details":{"web_search_calls":0,"mcp_calls":1}"#, None),
+            ("{}", r#","server_tool_use":{"web_search_requests":2}"#, None),
+            ("{}", r#","server_tool_use_details":{"tool_calls_executed":1}"#, None),
+        ] {
+            let figures = format!(r#""usage":{{"prompt_tokens":600,"completion_tokens":5{counts}}}"#);
+            let choice = |name: &str| format!(r#""choices":[{{"index":0,"{name}":{message}}}]"#);
+            let whole = format!(r#"{{"id":"c",{},{figures}}}"#, choice("message"));
+            let stream = format!(
+                "data: {{\"id\":\"c\",\"choices\":[]}}\n\ndata: {{{}}}\n\ndata: {{\"choices\":[],{figures}}}\n\n",
+                choice("delta")
+            );
+            for (framing, text) in [(Framing::Document, whole), (Framing::Events, stream)] {
+                let usage = answer(framing, &text).usage.unwrap();
+                assert_eq!((usage.own_tokens(), usage.tokens.prompt()), (expected, 600), "{text}");
+            }
         }
     }
 

@@ -1,10 +1,12 @@
 //! Reads the usage and the end of answers.
 //!
 //! An answer that is not streamed is the response itself. In a stream, some events carry the whole response; the last
-//! one has the usage and is the only end mark.
+//! one has the usage and is the only end mark. The server of `ChatGPT` leaves out the items there, so that only the
+//! events of their own have them.
 //!
 //! If the provider's own tools ran, the figures are a sum over all calls of the model, each of which read the prompt
 //! again: see <https://community.openai.com/t/massive-input-token-inflation-50x-with-o3-web-search/1317167>.
+//! Which tools a provider runs is not known, but which items do not come from them is.
 
 use memchr::memmem;
 
@@ -17,14 +19,27 @@ use crate::usage::{Charge, Own, Partial, Reasoning, Tier};
 /// The events that end a stream, without the `"response.` that they begin with.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
 
-/// Types of items after which the model was called again within the same answer.
-const PROVIDER_CALLS: &[&str] = &[
-    "web_search_call",
-    "file_search_call",
-    "code_interpreter_call",
-    "image_generation_call",
-    "mcp_call",
-    "program_output",
+/// The event with a whole item of a stream, written in the same way.
+const ITEM_DONE: &[u8] = b"output_item.done\"";
+
+/// Types of items that one call of the model yields, or that the provider adds before it: what the model writes, and
+/// calls that the client answers. With any other the provider itself may have answered a call, and have called the
+/// model again.
+const OF_ONE_CALL: &[&str] = &[
+    "message",
+    "reasoning",
+    "compaction",
+    "compaction_summary",
+    "context_compaction",
+    "function_call",
+    "custom_tool_call",
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+    "computer_call",
+    "program",
+    "mcp_list_tools",
+    "mcp_approval_request",
 ];
 
 /// The `object` of a compacted history.
@@ -38,6 +53,10 @@ pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
 struct Responses {
     answer: Answer,
     usage: Partial,
+    /// The charges that items show.
+    charges: Vec<Charge>,
+    /// Whether the provider's own tools ran.
+    has_run_tools: bool,
 }
 
 impl Responses {
@@ -61,14 +80,19 @@ impl Responses {
             _ => {}
         }
         reader::take_error(&mut self.answer, response);
+        let items = response.get("output").map(Value::items).unwrap_or_default();
+        if !items.is_empty() {
+            self.charges.clear();
+        }
+        // A compacted history repeats items of the history.
+        if text(response, &["object"]).as_deref() != Some(COMPACTION) {
+            for item in items {
+                self.item(item);
+            }
+        }
         if let Some(figures) = response.get("usage").filter(|figures| figures.is_object()) {
             self.usage.fold(usage(figures));
             self.usage.tier = text(response, &["service_tier"]).map(|tier| Tier::from_wire(&tier));
-            let charges: Vec<Charge> = charges(response).collect();
-            let searches = charges.iter().filter(|charge| **charge == Charge::WebSearch);
-            self.usage.searches_shown = Some(searches.count() as u64);
-            self.usage.unpriced.extend(charges);
-            self.usage.own = has_run_tools(response).then_some(Own::Unknown);
             self.usage.web_searches = count(response, &["tool_usage", "web_search", "num_requests"]);
         }
         let changes = response.get("input_transformations").map(Value::items).unwrap_or_default();
@@ -77,13 +101,19 @@ impl Responses {
         self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(removed.len() as u32);
         self.answer.reasoning_unbound = self.answer.reasoning_unbound.max(unbound as u32);
     }
+
+    /// Reads an item of the output. A stream shows each twice, unless its last event leaves them out.
+    fn item(&mut self, item: &Value<'_>) {
+        self.charges.extend(charge(item));
+        self.has_run_tools |= is_of_own_tool(item);
+    }
 }
 
 impl AnswerVisitor for Responses {
     fn is_relevant(&self, event: &[u8]) -> bool {
         let ends = |at: usize| {
             let rest = &event[at + b"\"response.".len()..];
-            ENDINGS.iter().any(|ending| rest.starts_with(ending))
+            ENDINGS.iter().chain([&ITEM_DONE]).any(|ending| rest.starts_with(ending))
         };
         self.answer.id.is_none()
             || memmem::find_iter(event, b"\"response.").any(ends)
@@ -93,11 +123,18 @@ impl AnswerVisitor for Responses {
     fn event(&mut self, event: &Value<'_>) {
         match event.get("response") {
             Some(response) => self.response(response),
-            None if text(event, &["type"]).as_deref() == Some("error") => {
-                self.answer.error = reader::error(event).or_else(|| text(event, &["message"]));
-                self.answer.error_words = refusal::error_text(event);
-            }
-            None => {}
+            None => match text(event, &["type"]).as_deref() {
+                Some("error") => {
+                    self.answer.error = reader::error(event).or_else(|| text(event, &["message"]));
+                    self.answer.error_words = refusal::error_text(event);
+                }
+                Some("response.output_item.done") => {
+                    if let Some(item) = event.get("item") {
+                        self.item(item);
+                    }
+                }
+                _ => {}
+            },
         }
     }
 
@@ -112,32 +149,38 @@ impl AnswerVisitor for Responses {
     }
 
     fn answer(&mut self) -> Answer {
+        let searches = self.charges.iter().filter(|charge| **charge == Charge::WebSearch);
+        self.usage.searches_shown = Some(searches.count() as u64);
+        self.usage.unpriced.append(&mut self.charges);
+        if self.has_run_tools {
+            self.usage.own = Some(Own::Unknown);
+        }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
 }
 
-/// The provider's own actions that it charges for separately.
-fn charges(response: &Value<'_>) -> impl Iterator<Item = Charge> {
-    let items = response.get("output").map(Value::items).unwrap_or_default();
-    items.iter().filter_map(|item| match item.get("type")?.as_str()? {
+/// What the provider charges for separately, if an item shows such an action of its own.
+fn charge(item: &Value<'_>) -> Option<Charge> {
+    match item.get("type")?.as_str()? {
         "web_search_call" => is_search(item).then_some(Charge::WebSearch),
         "file_search_call" => Some(Charge::FileSearch),
-        "code_interpreter_call" => Some(Charge::CodeExecution),
+        // A shell that the client runs has no output in an answer.
+        "code_interpreter_call" | "shell_call_output" => Some(Charge::CodeExecution),
         "image_generation_call" => Some(Charge::ImageGeneration),
         _ => None,
-    })
+    }
 }
 
-/// Whether the provider's own tools ran. Its tool search has the same type of item as a client's.
-fn has_run_tools(response: &Value<'_>) -> bool {
-    let mut items = response.get("output").map(Value::items).unwrap_or_default().iter();
-    items.any(|item| {
-        let kind = text(item, &["type"]);
-        let is_own = || text(item, &["execution"]).as_deref() == Some("server");
-        kind.is_some_and(|kind| {
-            PROVIDER_CALLS.contains(&&*kind) || (kind == "tool_search_output" && is_own())
-        })
-    })
+/// Whether an item may come from a tool that the provider ran. Its tool search has the same types of items as a
+/// client's. An item without a type is a message.
+fn is_of_own_tool(item: &Value<'_>) -> bool {
+    match item.get("type").and_then(Value::as_str) {
+        Some("tool_search_call" | "tool_search_output") => {
+            text(item, &["execution"]).as_deref() == Some("server")
+        }
+        Some(kind) => !OF_ONE_CALL.contains(&kind),
+        None => false,
+    }
 }
 
 /// Whether a call is a search. Opening a page, or searching in it, is not charged for.
@@ -175,6 +218,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
+        own: openai::has_run_tools(figures).then_some(Own::Unknown),
         audio_input: detail("audio_tokens"),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
         ..Partial::from_inclusive(
@@ -261,24 +305,79 @@ mod tests {
         }
     }
 
-    /// If the provider's own tools ran, the size of the prompt itself is unknown.
+    /// A completed response with these items, in all forms: as a document, and as streams whose last event alone has
+    /// the items, repeats them, or leaves them out.
+    fn forms(items: &str, rest: &str) -> [(Framing, String); 4] {
+        let whole = response("completed", &format!(r#","output":[{items}]{rest}"#));
+        let ends = stream("response.completed", &whole);
+        let without = stream("response.completed", &response("completed", &format!(r#","output":[]{rest}"#)));
+        let items: Vec<serde_json::Value> = serde_json::from_str(&format!("[{items}]")).unwrap();
+        let event = |word: &str, item| {
+            format!(
+                "data: {{\"type\":\"response.output_item.{word}\",\"output_index\":0,\"item\":{item}}}\n\n"
+            )
+        };
+        let events: String = items.iter().map(|item| event("added", item) + &event("done", item)).collect();
+        let (twice, apart) = (events.clone() + &ends, events + &without);
+        let streams = [ends, twice, apart].map(|stream| (Framing::Events, stream));
+        let [ends, twice, apart] = streams;
+        [(Framing::Document, whole), ends, twice, apart]
+    }
+
+    /// If the provider's own tools ran, the size of the prompt itself is unknown. They did if an item shows it that is
+    /// not known to come from a single call of the model.
     #[test]
     fn sums_over_server_tool_calls_are_not_the_prompt_size() {
         for (output, expected) in [
             ("", Some(5000)),
             (r#"{"type":"message","content":[]}"#, Some(5000)),
+            (r#"{"role":"assistant","content":[]}"#, Some(5000)),
+            (r#"{"type":"reasoning"},{"type":"compaction"}"#, Some(5000)),
             (r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#, Some(5000)),
+            (r#"{"type":"custom_tool_call","call_id":"c","name":"f","input":"x"}"#, Some(5000)),
+            (r#"{"type":"shell_call","call_id":"c","action":{}},{"type":"local_shell_call"}"#, Some(5000)),
+            (r#"{"type":"apply_patch_call"},{"type":"computer_call"}"#, Some(5000)),
             (r#"{"type":"tool_search_output","call_id":"c","execution":"client","tools":[]}"#, Some(5000)),
-            (r#"{"type":"mcp_list_tools","tools":[]}"#, Some(5000)),
+            (r#"{"type":"mcp_list_tools","tools":[]},{"type":"mcp_approval_request"}"#, Some(5000)),
             (r#"{"type":"web_search_call","id":"w","status":"completed"},{"type":"message"}"#, None),
             (r#"{"type":"reasoning"},{"type":"code_interpreter_call"}"#, None),
             (r#"{"type":"mcp_call","output":"x"}"#, None),
             (r#"{"type":"tool_search_output","call_id":null,"execution":"server","tools":[]}"#, None),
+            (r#"{"type":"shell_call","call_id":"c"},{"type":"shell_call_output","call_id":"c"}"#, None),
+            (r#"{"type":"function_call","call_id":"c"},{"type":"function_call_output","call_id":"c"}"#, None),
+            (r#"{"type":"x_search_call"},{"type":"message"}"#, None),
+            (r#"{"type":"openrouter:web_search"}"#, None),
         ] {
-            let response = response("completed", &format!(r#","output":[{output}],"usage":{FIGURES}"#));
-            let stream = stream("response.completed", &response);
-            for (framing, text) in [(Framing::Document, &response), (Framing::Events, &stream)] {
-                let usage = answer(framing, text).usage.unwrap();
+            for (framing, text) in forms(output, &format!(r#","usage":{FIGURES}"#)) {
+                let usage = answer(framing, &text).usage.unwrap();
+                assert_eq!((usage.own_tokens(), usage.tokens), (expected, TOKENS), "{text}");
+            }
+        }
+        let listed = r#"{"type":"function_call_output","output":"x"},{"type":"web_search_call"},{"type":"compaction"}"#;
+        let compacted =
+            format!(r#"{{"object":"response.compaction","output":[{listed}],"usage":{FIGURES}}}"#);
+        let usage = answer(Framing::Document, &compacted).usage.unwrap();
+        assert_eq!((usage.own_tokens(), usage.unpriced), (Some(5000), vec![]));
+    }
+
+    /// xAI's own tools look like those of the client, but are counted.
+    #[test]
+    fn counted_server_tools_make_the_figures_a_sum() {
+        const CALL: &str =
+            r#"{"type":"custom_tool_call","call_id":"c","name":"x_keyword_search","input":"{}"}"#;
+        for (counts, expected) in [
+            ("", Some(5000)),
+            (
+                r#","num_server_side_tools_used":0,"server_side_tool_usage_details":{"mcp_calls":0}"#,
+                Some(5000),
+            ),
+            (r#","num_server_side_tools_used":2"#, None),
+            (r#","server_side_tool_usage_details":{"web_search_calls":0,"mcp_calls":2}"#, None),
+            (r#","server_tool_use_details":{"tool_calls_requested":3,"tool_calls_executed":3}"#, None),
+        ] {
+            let figures = FIGURES.replacen(r#","total_tokens""#, &format!(r#"{counts},"total_tokens""#), 1);
+            for (framing, text) in forms(CALL, &format!(r#","usage":{figures}"#)) {
+                let usage = answer(framing, &text).usage.unwrap();
                 assert_eq!((usage.own_tokens(), usage.tokens), (expected, TOKENS), "{text}");
             }
         }
@@ -376,10 +475,10 @@ mod tests {
         let acts = |action: &str| format!(r#"web_search_call","action":{{"type":"{action}"}},"of":""#);
         let with = |items: &[&str], more: &str| {
             let items: Vec<String> = items.iter().map(|kind| item(kind)).collect();
-            response("completed", &format!(r#","output":[{}],"usage":{FIGURES}{more}"#, items.join(",")))
+            forms(&items.join(","), &format!(r#","usage":{FIGURES}{more}"#))
         };
         let counted = r#","tool_usage":{"web_search":{"num_requests":2}}"#;
-        for (response, searches, expected) in [
+        for (forms, searches, expected) in [
             (with(&["message", "reasoning", "mcp_call"], ""), [0, 0], &[][..]),
             (with(&["web_search_call", "message", "web_search_call"], ""), [0, 2], &[Charge::WebSearch]),
             (with(&["web_search_call"], counted), [2, 0], &[]),
@@ -390,10 +489,12 @@ mod tests {
                 [2, 0],
                 &[Charge::FileSearch, Charge::CodeExecution, Charge::ImageGeneration],
             ),
+            // The shell is the client's, unless the answer has its output.
+            (with(&["shell_call"], ""), [0, 0], &[]),
+            (with(&["shell_call", "shell_call_output"], ""), [0, 0], &[Charge::CodeExecution]),
         ] {
-            let stream = stream("response.completed", &response);
-            for (framing, text) in [(Framing::Document, &response), (Framing::Events, &stream)] {
-                let usage = answer(framing, text).usage.unwrap();
+            for (framing, text) in forms {
+                let usage = answer(framing, &text).usage.unwrap();
                 let found = [usage.web_searches, usage.searches_shown];
                 assert_eq!((found, &*usage.unpriced), (searches, expected), "{text}");
             }
