@@ -1,7 +1,7 @@
 //! Compares what conversations and days have spent with their limits.
 //!
 //! Spending is summed up in memory as records are made. What is not in memory is read from the store. Without a limit
-//! nothing is kept and nothing is read. A request of unknown price counts towards limits in tokens only.
+//! nothing is kept and nothing is read. A request of unknown cost counts towards limits in tokens only.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,7 +117,10 @@ impl Budget {
         let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
         let more = Spent { picodollars: cost, tokens };
         if let Some(model) = self.newly_unpriced(record) {
-            tracing::warn!(model, "the price of a model is not known: budgets in dollars do not count it");
+            tracing::warn!(
+                model,
+                "the cost of a model's answer is not known: budgets in dollars do not count it"
+            );
         }
         if self.settings.day != Limits::default() {
             on_day(&|account| self.add(account, more, self.settings.day, DAY_KEYS, "today"));
@@ -130,8 +133,8 @@ impl Budget {
         }
     }
 
-    /// The model of a record that cannot count towards a limit in dollars because its price is unknown. Returns each
-    /// model once, then `None`.
+    /// The model of a record that cannot count towards a limit in dollars because its price is unknown, or which of its
+    /// prices applies. Returns each model once, then `None`.
     fn newly_unpriced<'r>(&self, record: &'r Record) -> Option<&'r str> {
         let in_dollars =
             [self.settings.day, self.settings.conversation].iter().any(|limits| limits.usd.is_some());

@@ -86,7 +86,8 @@ pub struct Record {
     /// Whether they leave out the length of the answer, although it did not break off, so that `tokens.output` means
     /// nothing.
     pub output_is_unknown: bool,
-    /// What it cost; null if the price or the usage, whether of the prompt or of the output, is unknown.
+    /// What it cost; null if the price or the usage, whether of the prompt or of the output, is unknown, or if the
+    /// price depends on the length of a prompt of which only the sum with others is known.
     pub cost: Option<Cost>,
     /// What the provider charges for beside tokens and no price is known for: `grounding`, `web_search`, `file_search`,
     /// `code_execution`, `image_generation`, `server_tools`. The cost does not include these, and is then a lower

@@ -101,6 +101,9 @@ pub struct Usage {
     pub geo: Geo,
     /// Prompt tokens of the last model call, where server-side tools made several and `tokens` is their sum.
     pub last_prompt: Option<u64>,
+    /// Prompt tokens of the largest of these calls, if each is reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_prompt: Option<u64>,
     /// The part of `tokens.input` that does not belong to the request: results of tools that the provider ran.
     pub beside_prompt: u64,
     /// The part of `tokens.cache_write_5m` whose time to live the provider did not state.
@@ -156,7 +159,18 @@ impl Usage {
         self.last_prompt.unwrap_or_else(|| self.tokens.prompt())
     }
 
-    /// How much of that belongs to the request, without what the provider added.
+    /// The largest prompt of a model call, which is what long-context thresholds are compared with. If only the first
+    /// call is reported, that call's: the others are longer by the results of tools. `None` if none is reported; it is
+    /// then smaller than the sum in `tokens`.
+    pub fn largest_prompt(&self) -> Option<u64> {
+        match (self.largest_prompt, self.own) {
+            (None, Own::All) => Some(self.context_tokens()),
+            (None, Own::Some(tokens)) => Some(tokens),
+            (largest, _) => largest,
+        }
+    }
+
+    /// How much of the context window belongs to the request, without what the provider added.
     pub fn asked_tokens(&self) -> u64 {
         self.context_tokens().saturating_sub(self.beside_prompt)
     }
@@ -346,6 +360,21 @@ mod tests {
         ] {
             let usage = Usage { tokens, last_prompt, beside_prompt, own, ..Usage::default() };
             assert_eq!(usage.own_tokens(), expected, "{last_prompt:?} {own:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_prompt_is_that_of_a_single_call() {
+        let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
+        for (last_prompt, largest_prompt, own, expected) in [
+            (None, None, Own::All, Some(1000)),
+            (Some(400), None, Own::All, Some(400)),
+            (Some(400), Some(600), Own::All, Some(600)),
+            (None, None, Own::Some(70), Some(70)),
+            (None, None, Own::Unknown, None),
+        ] {
+            let usage = Usage { tokens, last_prompt, largest_prompt, own, ..Usage::default() };
+            assert_eq!(usage.largest_prompt(), expected, "{usage:?}");
         }
     }
 

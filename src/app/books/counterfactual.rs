@@ -7,7 +7,7 @@ use super::Ended;
 use super::lacking::Lacking;
 use crate::ledger::{Counterfactual, Record};
 use crate::usage::cache_model::CacheUse;
-use crate::usage::{self, Catalogue, Tokens, Usage};
+use crate::usage::{self, Catalogue, Own, Tokens, Usage};
 
 /// How the caches would serve each form of the prompt.
 pub(super) struct Uses {
@@ -115,13 +115,39 @@ fn is_too_long(ended: &Ended, real: &Usage, untouched: &Usage, prices: &Catalogu
     let model = ended.record.model.as_deref().unwrap_or_default();
     let listed = || prices.find(model, ended.vendor).and_then(|priced| priced.price.context_window);
     let window = ended.window.or_else(listed);
-    let is_longer = |window| (real.context_tokens()..untouched.context_tokens()).contains(&window);
+    let prompt = |usage: &Usage| usage.largest_prompt().unwrap_or_else(|| usage.tokens.prompt());
+    let is_longer = |window| (prompt(real)..prompt(untouched)).contains(&window);
     ended.record.attempt > 0 || window.is_some_and(is_longer)
 }
 
 /// The usage as it would have been with these tokens.
 fn with_tokens(real: &Usage, tokens: Tokens) -> Usage {
     let share = tokens.prompt() as f64 / real.tokens.prompt().max(1) as f64;
-    let last_prompt = real.last_prompt.map(|last| (last as f64 * share).round() as u64);
-    Usage { tokens, last_prompt, ..real.clone() }
+    let scaled = |prompt: u64| (prompt as f64 * share).round() as u64;
+    let (last_prompt, largest_prompt) = (real.last_prompt.map(scaled), real.largest_prompt.map(scaled));
+    let own = match real.own {
+        Own::Some(prompt) => Own::Some(scaled(prompt)),
+        own => own,
+    };
+    Usage { tokens, last_prompt, largest_prompt, own, ..real.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What single calls of an answer have read, as far as it is known.
+    #[test]
+    fn prompts_of_single_calls_grow_with_their_sum() {
+        let tokens = |input| Tokens { input, output: 9, ..Tokens::default() };
+        for (own, expected) in
+            [(Own::Some(100), Own::Some(150)), (Own::All, Own::All), (Own::Unknown, Own::Unknown)]
+        {
+            let (last_prompt, largest_prompt) = (Some(200), Some(300));
+            let real = Usage { tokens: tokens(600), own, last_prompt, largest_prompt, ..Usage::default() };
+            let other = with_tokens(&real, tokens(900));
+            assert_eq!((other.own, other.tokens), (expected, tokens(900)));
+            assert_eq!((other.last_prompt, other.largest_prompt), (Some(300), Some(450)));
+        }
+    }
 }

@@ -177,6 +177,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         reasoning: count(figures, &["output_tokens_details", "thinking_tokens"]).map(Reasoning::Inside),
         web_searches: count(figures, &["server_tool_use", "web_search_requests"]),
         last_prompt: own_calls(steps(figures)).last().and_then(prompt),
+        largest_prompt: own_calls(steps(figures)).filter_map(prompt).max(),
         tier: word("service_tier").map(Tier::from_wire),
         speed: word("speed").map(Speed::from_wire),
         geo: word("inference_geo").map(Geo::from_wire),
@@ -393,6 +394,7 @@ mod tests {
             assert_eq!(silent.own_tokens(), whole, "{figures} {blocks:?}");
             let usage = reader.finish().usage.unwrap();
             assert_eq!(usage.own_tokens(), whole, "{figures} {blocks:?}");
+            assert_eq!(usage.largest_prompt(), if served.contains("iterations") { Some(90) } else { whole });
             // The billed prompt tokens are the sum of all calls.
             assert_eq!([usage, opened, silent].map(|usage| usage.tokens.prompt()), [600; 3], "{figures}");
         }
@@ -495,6 +497,7 @@ mod tests {
                 let usage = answer.usage.unwrap();
                 assert_eq!((answer.model.as_deref(), usage.tokens), (Some("opus"), call(20, 5)), "{before}");
                 assert_eq!((&*usage.extra, usage.last_prompt), (expected, Some(18)), "{before}");
+                assert_eq!(usage.largest_prompt, Some(18), "{before}");
             }
         }
     }

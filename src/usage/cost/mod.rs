@@ -73,8 +73,9 @@ pub struct Bill {
 /// What `usage` costs at `price`, extra calls of the same model included.
 ///
 /// `None` if it is not known how long the prompt or the output was, or the price does not say: a service tier or fast
-/// mode it does not list, searches without a price, or an extra call of another model ([`bill`] looks those up). Where
-/// inference bound to a region has no factor, there is no surcharge.
+/// mode it does not list, searches without a price, or an extra call of another model ([`bill`] looks those up). `None`
+/// as well if only the sum of several prompts is known, and long prompts have a price of their own that one of them may
+/// have reached. Where inference bound to a region has no factor, there is no surcharge.
 ///
 /// Rates that the price does not list: cache reads and short writes are plain input; long writes, where short
 /// ones carry a surcharge, are twice the input rate for an hour and two and a half times for twelve;
@@ -115,7 +116,12 @@ fn cost_with(
     if usage.output_is_unknown {
         return None;
     }
-    let schedule = Schedule::of(usage, price, usage.context_tokens())?;
+    let prompt = match usage.largest_prompt() {
+        Some(prompt) => prompt,
+        // No prompt is larger than all of them together.
+        None => Some(usage.tokens.prompt()).filter(|sum| price.long_context(*sum).is_none())?,
+    };
+    let schedule = Schedule::of(usage, price, prompt)?;
     let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
     lines.input += schedule.audio_surcharge(usage, price)?;
     let (searches, each) = match usage.web_searches {
@@ -153,8 +159,8 @@ struct Schedule<'a> {
 
 impl<'a> Schedule<'a> {
     /// The rates for a call whose prompt has `prompt` tokens, which is what thresholds are compared with; if
-    /// server-side tools made several calls, the largest of their prompts. `None` if the price does not list the tier
-    /// or the speed, or if the length of the prompt is unknown.
+    /// server-side tools made several calls, for the largest of their prompts. `None` if the price does not list the
+    /// tier or the speed, or if the length of the prompt is unknown.
     fn of(usage: &Usage, price: &'a Price, prompt: u64) -> Option<Self> {
         if usage.prompt_is_unknown {
             return None;

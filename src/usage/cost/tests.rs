@@ -6,7 +6,7 @@ use super::*;
 use crate::usage::catalogue::Stated;
 use crate::usage::partial::{Partial, Reasoning};
 use crate::usage::rate::Rate;
-use crate::usage::tokens::{Extra, Tier};
+use crate::usage::tokens::{Extra, Own, Tier};
 
 fn rate(text: &str) -> Rate {
     Rate::from_usd_per_million_str(text).unwrap()
@@ -118,6 +118,35 @@ fn long_prompts_pay_more_for_every_token() {
     let usage = Usage { last_prompt: Some(60_000), ..used(summed) };
     assert_eq!(embedded(&usage, "claude-haiku-5-5").as_deref(), Some("0.012"));
     assert_eq!(embedded(&used(summed), "claude-haiku-5-5").as_deref(), Some("0.06"));
+}
+
+/// If server-side tools ran, the tokens are a sum: what counts is the largest of the prompts, not that sum. If no
+/// prompt is known, and one of them may have been long, the cost is unknown.
+#[test]
+fn sums_over_several_calls_are_not_long_prompts() {
+    let sum = |input| used(Tokens { input, ..Tokens::default() });
+    let largest =
+        |last, largest| Usage { last_prompt: Some(last), largest_prompt: Some(largest), ..sum(120_000) };
+    let own = |own, tokens| Usage { own, ..sum(tokens) };
+    let long = Tokens { input: 100_001, ..Tokens::default() };
+    for (model, usage, expected) in [
+        ("claude-haiku-5-5", largest(60_000, 60_000), Some("0.012")),
+        ("claude-haiku-5-5", largest(9_000, 100_001), Some("0.06")),
+        ("claude-haiku-5-5", own(Own::Some(60_000), 120_000), Some("0.012")),
+        ("claude-haiku-5-5", own(Own::Some(100_001), 120_000), Some("0.06")),
+        ("claude-haiku-5-5", own(Own::Unknown, 100_000), Some("0.01")),
+        ("claude-haiku-5-5", own(Own::Unknown, 100_001), None),
+        // One price for prompts of any length.
+        ("claude-opus-5-5", own(Own::Unknown, 1_000_000), Some("4")),
+        // A call on the side is compared by itself.
+        (
+            "claude-haiku-5-5",
+            Usage { extra: vec![Extra { model: None, tokens: long }], ..own(Own::Unknown, 0) },
+            Some("0.0500005"),
+        ),
+    ] {
+        assert_eq!(embedded(&usage, model).as_deref(), expected, "{model} {usage:?}");
+    }
 }
 
 #[test]

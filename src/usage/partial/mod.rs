@@ -43,6 +43,8 @@ pub struct Partial {
     pub searches_shown: Option<u64>,
     /// Prompt tokens of the last model call, see [`Usage::last_prompt`].
     pub last_prompt: Option<u64>,
+    /// Prompt tokens of the largest model call, see [`Usage::largest_prompt`].
+    pub largest_prompt: Option<u64>,
     /// Which of the prompt's tokens are the request's own, see [`Usage::own`].
     pub own: Option<Own>,
     /// The service tier.
@@ -133,6 +135,7 @@ impl Partial {
         last(&mut self.web_searches, newer.web_searches);
         last(&mut self.searches_shown, newer.searches_shown);
         last(&mut self.last_prompt, newer.last_prompt);
+        last(&mut self.largest_prompt, newer.largest_prompt);
         last(&mut self.own, newer.own);
         last(&mut self.tier, newer.tier);
         last(&mut self.speed, newer.speed);
@@ -207,6 +210,7 @@ impl Partial {
                 speed: self.speed.unwrap_or_default(),
                 geo: self.geo.unwrap_or_default(),
                 last_prompt: self.last_prompt,
+                largest_prompt: self.largest_prompt,
                 beside_prompt,
                 prompt_is_cut: self.prompt_is_cut,
                 cache_write_untold: tokens.cache_write_5m
