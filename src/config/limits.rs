@@ -18,7 +18,8 @@ pub struct Limits {
     /// given more time, so that it is sent in that form again; to find out, every request is read for at most ten times
     /// as long.
     pub rewrite_timeout: Duration,
-    /// How long requests in flight may take to finish after a shutdown was requested.
+    /// How long requests in flight may take to finish after a shutdown was requested. By default less than the ten
+    /// seconds after which Docker kills a container, so that the records of those that are cut are still written.
     pub drain_timeout: Duration,
     /// Memory for indexes of messages seen before; 0 for none.
     pub memo: ByteSize,
@@ -45,7 +46,7 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Limits {
         idle_timeout: section.within("idle_timeout", SECOND..=24 * HOUR, HOUR / 4),
         max_connections: section.within("max_connections", 1..=1_000_000, 1024),
         rewrite_timeout: section.within("rewrite_timeout", SECOND / 1000..=60 * SECOND, 2 * SECOND),
-        drain_timeout: section.within("drain_timeout", Duration::ZERO..=HOUR, 10 * SECOND),
+        drain_timeout: section.within("drain_timeout", Duration::ZERO..=HOUR, 8 * SECOND),
         memo: section.within("memo", ByteSize::new(0)..=mebibytes(64 << 10), mebibytes(16)),
         queue: section.within("queue", 1..=1_000_000, 16384),
         workers: section.within("workers", 0..=1024, 0),

@@ -1,6 +1,7 @@
 //! What files mean, and what is reported for wrong ones. The shipped file has tests of its own.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::shape::settings::Keep;
@@ -152,6 +153,13 @@ fn response_timeout_defaults_to_one_and_a_half_idle_timeouts() {
         assert_eq!(got, [idle, response], "{set}");
     }
     assert_eq!(good("").upstreams.named("gemini").map(|it| it.timeouts.response.as_secs()), Some(900));
+}
+
+/// Docker and Podman kill ten seconds after they have asked for a stop.
+#[test]
+fn a_stop_leaves_time_for_the_records_before_a_container_is_killed() {
+    let grace = Duration::from_secs(10);
+    assert!(good("").limits.drain_timeout + Duration::from_secs(2) <= grace);
 }
 
 #[test]
