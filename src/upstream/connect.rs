@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, Uri};
 use hyper::client::conn::{http1, http2};
 use hyper_rustls::MaybeHttpsStream;
-use hyper_util::client::legacy::connect::{Connection as _, HttpConnector};
+use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
@@ -16,6 +16,7 @@ use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
 use super::loop_check;
 use super::proxy::Proxy;
 use super::resend::RequestBody;
+use super::resolver::{Resolver, Tcp};
 use super::route::Route;
 use super::write_first::{Signals, WriteFirst};
 use super::{SendError, Upstream};
@@ -53,7 +54,7 @@ pub(super) enum Connected<B: RequestBody> {
 impl Connector {
     pub(super) fn new(upstream: &Upstream) -> Result<Self, SendError> {
         let timeout = upstream.timeouts().connect;
-        let mut tcp = HttpConnector::new();
+        let mut tcp = Tcp::new_with_resolver(Resolver::new());
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEP_ALIVE));

@@ -15,6 +15,7 @@ mod loop_check;
 mod pool;
 mod proxy;
 mod resend;
+mod resolver;
 mod route;
 mod tls;
 mod tunnel;

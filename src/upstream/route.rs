@@ -3,32 +3,32 @@
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, Uri};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::SocksV5;
 use tower_service::Service;
 
 use super::connect::NewStream;
 use super::proxy::{Kind, Proxy, with_default_port};
+use super::resolver::Tcp;
 use super::tunnel::Tunnel;
 use super::{BoxError, TlsError, Upstream};
 
 /// Why a SOCKS proxy did not connect.
-type Refusal = <SocksV5<HttpConnector> as Service<Uri>>::Error;
+type Refusal = <SocksV5<Tcp> as Service<Uri>>::Error;
 
 /// The way to one upstream.
 #[derive(Clone)]
 pub(super) enum Route {
-    Direct(HttpsConnector<HttpConnector>),
+    Direct(HttpsConnector<Tcp>),
     /// Through an HTTP proxy at this address, which forwards requests with absolute URLs. Each request also carries
     /// these header fields (the credentials for the proxy).
-    Forwarded(HttpConnector, Uri, HeaderMap),
+    Forwarded(Tcp, Uri, HeaderMap),
     /// Through an HTTP proxy, by `CONNECT`.
     Tunnelled(HttpsConnector<Tunnel>),
-    Socks(HttpsConnector<SocksV5<HttpConnector>>),
+    Socks(HttpsConnector<SocksV5<Tcp>>),
 }
 
 impl Route {
-    pub(super) fn to(upstream: &Upstream, tcp: HttpConnector) -> Result<Self, TlsError> {
+    pub(super) fn to(upstream: &Upstream, tcp: Tcp) -> Result<Self, TlsError> {
         let Some((address, kind)) = upstream.proxy().map(Proxy::parts) else {
             return Ok(Self::Direct(HttpsConnector::from((tcp, upstream.tls()?))));
         };

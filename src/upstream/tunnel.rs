@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{HeaderValue, StatusCode, Uri};
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::BoxError;
+use super::resolver::Tcp;
 
 /// The longest head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
@@ -21,7 +21,7 @@ const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// Makes connections through one proxy.
 #[derive(Clone)]
 pub(super) struct Tunnel {
-    tcp: HttpConnector,
+    tcp: Tcp,
     proxy: Uri,
     /// The value of `Proxy-Authorization`.
     authorization: Option<HeaderValue>,
@@ -39,7 +39,7 @@ enum Refusal {
 }
 
 impl Tunnel {
-    pub(super) fn new(tcp: HttpConnector, proxy: Uri, authorization: Option<HeaderValue>) -> Self {
+    pub(super) fn new(tcp: Tcp, proxy: Uri, authorization: Option<HeaderValue>) -> Self {
         Self { tcp, proxy, authorization }
     }
 }
