@@ -299,10 +299,12 @@ impl Gateway for Sidecar {
         let protocol = self.core.routes.spoken(head);
         let at_fault = match fault.at_fault {
             Party::Client => protocol::AtFault::Client,
-            Party::Upstream => protocol::AtFault::Upstream,
+            Party::Upstream | Party::Proxy | Party::Network | Party::Way | Party::Tls => {
+                protocol::AtFault::Upstream
+            }
             Party::Gateway => protocol::AtFault::Gateway,
         };
-        let message = format!("plimsoll: {} ({} at fault)", fault.message, at_fault.as_str());
+        let message = format!("plimsoll: {} ({} at fault)", fault.message, fault.at_fault.as_str());
         let body =
             protocol.fault(&protocol::Fault { status: fault.status.as_u16(), at_fault, message: &message });
         Refusal { content_type: HeaderValue::from_static("application/json"), body: body.into() }

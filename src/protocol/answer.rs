@@ -100,21 +100,10 @@ pub trait AnswerReader: Send {
 pub enum AtFault {
     /// The caller: the request is wrong.
     Client,
-    /// The provider, or the network on the way to it.
+    /// The provider, or what is on the way to it.
     Upstream,
     /// The gateway itself.
     Gateway,
-}
-
-impl AtFault {
-    /// Its name in sentences.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Upstream => "upstream",
-            Self::Gateway => "gateway",
-        }
-    }
 }
 
 /// An error of the gateway's own.

@@ -15,6 +15,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::deadline::Deadline;
+pub use crate::upstream::Party;
 use crate::upstream::Upstream;
 
 /// Decides where requests go and what becomes of their bodies.
@@ -245,17 +246,6 @@ pub struct Fault {
     pub at_fault: Party,
     /// One sentence for the caller, without a final period.
     pub message: Cow<'static, str>,
-}
-
-/// The parties to an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Party {
-    /// The agent.
-    Client,
-    /// The provider.
-    Upstream,
-    /// This program.
-    Gateway,
 }
 
 /// The body of an answer that the gateway gives itself.

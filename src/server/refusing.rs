@@ -55,7 +55,7 @@ impl<G: Gateway> Handler<G> {
         let (status, why) = (fault.status.as_u16(), &fault.message);
         match fault.at_fault {
             Party::Client => tracing::debug!(status, %why, "refused"),
-            Party::Upstream | Party::Gateway => tracing::warn!(status, %why, "not answered"),
+            _ => tracing::warn!(status, %why, "not answered"),
         }
         let worded = guard(&self.stats, || self.gateway.refuse(head, fault));
         worded.unwrap_or_else(|| Refusal {
@@ -76,21 +76,22 @@ impl<G: Gateway> Handler<G> {
 /// The fault to report for a request that got no answer.
 pub(super) fn describe(error: &SendError, target: &Target) -> Fault {
     let upstream = &target.upstream;
-    let (status, at_fault) = match error {
-        SendError::Tls(_) => (StatusCode::BAD_GATEWAY, Party::Gateway),
-        SendError::Loop | SendError::ProxyLoop(_) => (StatusCode::LOOP_DETECTED, Party::Gateway),
-        SendError::Descriptors => (StatusCode::SERVICE_UNAVAILABLE, Party::Gateway),
-        SendError::Address => (StatusCode::URI_TOO_LONG, Party::Client),
-        SendError::Stalled => (StatusCode::REQUEST_TIMEOUT, Party::Client),
+    let status = match error {
+        SendError::Loop | SendError::ProxyLoop(_) => StatusCode::LOOP_DETECTED,
+        SendError::Descriptors => StatusCode::SERVICE_UNAVAILABLE,
+        SendError::Address => StatusCode::URI_TOO_LONG,
+        SendError::Stalled => StatusCode::REQUEST_TIMEOUT,
         SendError::TimedOut | SendError::Unreached | SendError::ProxyTimedOut(_) => {
-            (StatusCode::GATEWAY_TIMEOUT, Party::Upstream)
+            StatusCode::GATEWAY_TIMEOUT
         }
-        SendError::Connect(_)
+        SendError::Tls(_)
+        | SendError::Connect(_)
         | SendError::Broken(_)
         | SendError::Unread(_)
         | SendError::Encoded(_)
-        | SendError::RequestBody => (StatusCode::BAD_GATEWAY, Party::Upstream),
+        | SendError::RequestBody => StatusCode::BAD_GATEWAY,
     };
+    let at_fault = error.at_fault(upstream.is_proxied());
     let message = format!("upstream `{}` ({}): {error}", upstream.name(), upstream.base_url());
     Fault { status, at_fault, message: message.into() }
 }

@@ -11,6 +11,7 @@ use rustls::{CertificateError, InvalidMessage};
 
 use super::answer::AnswerBody;
 use super::answer_timeout::{Clock, Paced};
+use super::cause::{Cause, Party, as_io, as_tls};
 use super::pool::Pool;
 use super::proxy::Proxy;
 use super::resend::RequestBody;
@@ -65,13 +66,13 @@ pub enum SendError {
     Descriptors,
     /// The connection could not be made.
     #[error("cannot connect: {0}")]
-    Connect(String),
+    Connect(Cause),
     /// The connection broke before the head of an answer.
     #[error("the connection broke before an answer: {0}")]
-    Broken(String),
+    Broken(Cause),
     /// Like [`Self::Broken`], for a request that was not written or that the upstream reports as not processed.
     #[error("the connection broke before an answer: {0}")]
-    Unread(String),
+    Unread(Cause),
     /// The answer has a transfer coding that cannot be expressed in the client's version of HTTP.
     #[error(
         "its answer came with `Transfer-Encoding: {0}`, and the client speaks a version of HTTP that has none"
@@ -153,6 +154,17 @@ impl SendError {
         }
     }
 
+    /// Who is at fault, if the upstream is reached through a proxy or not.
+    pub const fn at_fault(&self, is_proxied: bool) -> Party {
+        match self {
+            Self::Tls(_) | Self::Loop | Self::ProxyLoop(_) | Self::Descriptors => Party::Gateway,
+            Self::Address | Self::Stalled | Self::RequestBody => Party::Client,
+            Self::TimedOut | Self::Unreached | Self::ProxyTimedOut(_) => Party::Way,
+            Self::Connect(cause) | Self::Broken(cause) | Self::Unread(cause) => cause.at_fault(is_proxied),
+            Self::Encoded(_) => Party::Upstream,
+        }
+    }
+
     /// The error as it is reported for a request that no upstream has worked on.
     pub(super) fn unread(self) -> Self {
         match self {
@@ -164,12 +176,13 @@ impl SendError {
 
     /// The error to report for a connection that could not be made.
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
-        let cause = root_cause(error);
-        match hint(cause) {
-            _ if is_timeout(cause) => Self::Unreached,
-            _ if is_exhaustion(cause) => Self::Descriptors,
-            Some(hint) => Self::Connect(format!("{cause}; {hint}")),
-            None => Self::Connect(cause.to_string()),
+        let error = root_cause(error);
+        let cause = Cause::of(error);
+        match hint(error) {
+            _ if is_timeout(error) => Self::Unreached,
+            _ if is_exhaustion(error) => Self::Descriptors,
+            Some(hint) => Self::Connect(cause.reworded(|cause| format!("{cause}; {hint}"))),
+            None => Self::Connect(cause),
         }
     }
 
@@ -178,7 +191,7 @@ impl SendError {
     pub(super) fn through(self, proxy: Option<&Proxy>) -> Self {
         match (self, proxy) {
             (Self::Connect(cause), Some(proxy)) => {
-                Self::Connect(format!("through the proxy {proxy}: {cause}"))
+                Self::Connect(cause.reworded(|cause| format!("through the proxy {proxy}: {cause}")))
             }
             (Self::Unreached, Some(proxy)) => Self::ProxyTimedOut(Box::new(proxy.clone())),
             (Self::Loop, Some(proxy)) => Self::ProxyLoop(Box::new(proxy.clone())),
@@ -191,14 +204,15 @@ impl SendError {
         let cause = root_cause(error);
         match error.is_user() {
             true => Self::RequestBody,
-            false if is_timeout(cause) => Self::TimedOut,
-            false => Self::Broken(cause.to_string()),
+            // The first is an unanswered ping.
+            false if error.is_timeout() || is_timeout(cause) => Self::TimedOut,
+            false => Self::Broken(Cause::of(cause)),
         }
     }
 }
 
 fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    as_io(error).is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
 /// Whether the process or the system has reached its limit of open files.
@@ -209,11 +223,7 @@ fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
 
 /// A hint for a failed TLS handshake, if there is one for its cause.
 fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
-    if let Some(error) = error.downcast_ref::<io::Error>() {
-        // The cause is wrapped in one or two I/O errors.
-        return hint(error.get_ref()?);
-    }
-    match error.downcast_ref::<rustls::Error>()? {
+    match as_tls(error)? {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(UNKNOWN_ISSUER_HINT),
         // The verifier has an error of its own for this, which rustls passes on only as `Other`.
         rustls::Error::InvalidCertificate(CertificateError::Other(other))
@@ -237,6 +247,12 @@ pub fn root_cause<'e>(error: &'e (dyn StdError + 'static)) -> &'e (dyn StdError 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use http_body_util::Empty;
+    use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -254,5 +270,20 @@ mod tests {
         ] {
             assert_eq!(SendError::from_connecting(&Outer(cause)).to_string(), expected);
         }
+    }
+    /// The upstream is gone, or the network is: nothing tells.
+    #[tokio::test(start_paused = true)]
+    async fn an_unanswered_ping_is_a_timeout() {
+        let (stream, _silent) = tokio::io::duplex(1 << 16);
+        let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Duration::from_secs(30))
+            .handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let request = Request::builder().uri("http://api.test/").body(Empty::<Bytes>::new()).unwrap();
+        let error = SendError::from_sending(&sender.send_request(request).await.unwrap_err());
+        assert!(matches!(error, SendError::TimedOut), "{error:?}");
     }
 }

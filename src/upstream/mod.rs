@@ -6,6 +6,7 @@
 mod answer;
 mod answer_timeout;
 mod base_url;
+mod cause;
 mod client;
 mod connect;
 mod head;
@@ -33,6 +34,7 @@ use http::HeaderMap;
 pub use self::answer::{AnswerBody, AnswerError};
 pub use self::answer_timeout::Paced;
 pub use self::base_url::{BaseUrl, BaseUrlError};
+pub use self::cause::{Cause, Party};
 pub use self::client::{Clients, SendError, root_cause};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::RequestBody;
@@ -111,6 +113,11 @@ impl Upstream {
     /// How long to wait for it.
     pub fn timeouts(&self) -> &Timeouts {
         &self.settings.timeouts
+    }
+
+    /// Whether it is reached through a proxy.
+    pub fn is_proxied(&self) -> bool {
+        self.proxy().is_some()
     }
 
     fn proxy(&self) -> Option<&Proxy> {

@@ -29,13 +29,25 @@ pub(super) struct Tunnel {
 
 /// Why a proxy that was reached made no connection.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum Refusal {
+pub(super) enum Refusal {
     #[error("it answered {0}")]
     Status(StatusCode),
     #[error("its answer is not one of HTTP")]
     NotHttp,
     #[error("its answer is too long")]
     TooLong,
+}
+
+impl Refusal {
+    /// Whether the proxy may have refused because it cannot reach the upstream.
+    pub(super) fn may_be_of_the_upstream(&self) -> bool {
+        matches!(
+            self,
+            Self::Status(
+                StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
+            )
+        )
+    }
 }
 
 impl Tunnel {

@@ -243,6 +243,20 @@ async fn an_upstream_that_cannot_be_reached_is_named() {
     assert_eq!(proxy.stats.upstream_failures.value(), 1);
 }
 
+/// A label of more than 63 bytes is in no name, so no name server is asked.
+#[tokio::test]
+async fn a_name_that_cannot_be_looked_up_is_not_the_upstreams_fault() {
+    let url = format!("http://{}.test", "x".repeat(64));
+    let proxy = Proxy::start(TestGateway::forwarding(&url));
+    let mut client = proxy.client().await;
+    client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
+    let (head, body) = client.message().await;
+    let body = String::from_utf8(body).unwrap();
+    assert!(head.starts_with("HTTP/1.1 502 Bad Gateway\r\n"), "{head}");
+    let expected = "cannot connect: failed to lookup address information: ";
+    assert!(body.starts_with("/x Network: ") && body.contains(expected), "{body}");
+}
+
 #[tokio::test]
 async fn an_upstream_that_hangs_up_before_answering_is_not_asked_again() {
     let (_proxy, upstream, mut client) = stage().await;
@@ -280,8 +294,9 @@ async fn an_upstream_that_does_not_answer_in_time_is_given_up() {
     let proxy = Proxy::start(impatient(&upstream, timeouts));
     let mut client = proxy.client().await;
     client.send("GET /x HTTP/1.1\r\nhost: me\r\n\r\n").await;
-    let (head, _) = client.message().await;
+    let (head, body) = client.message().await;
     assert!(head.starts_with("HTTP/1.1 504 Gateway Timeout\r\n"), "{head}");
+    assert!(body.starts_with(b"/x Way: "), "{}", body.escape_ascii());
 }
 
 #[tokio::test]

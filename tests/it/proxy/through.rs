@@ -33,11 +33,11 @@ fn plain(url: &str) -> Settings {
 }
 
 /// What the client receives if the proxy does not connect.
-async fn told(client: &mut Peer, status: u16, proxy: &str, says: &str) {
+async fn told(client: &mut Peer, status: u16, at_fault: &str, proxy: &str, says: &str) {
     let (head, body) = client.message().await;
     assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
     let body = String::from_utf8(body).unwrap();
-    assert!(body.starts_with("/v1/x Upstream: "), "{body}");
+    assert!(body.starts_with(&format!("/v1/x {at_fault}: ")), "{body}");
     assert!(body.contains(&format!("through the proxy {proxy}")) && body.contains(says), "{body}");
     assert!(!body.contains("secret"), "{body}");
 }
@@ -154,15 +154,16 @@ async fn socks_proxies_connect_by_name() {
 
 #[tokio::test]
 async fn proxies_that_do_not_connect_are_named() {
-    for (answer, says) in [
+    for (answer, at_fault, says) in [
         (
             "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 99999\r\n\r\nWho",
+            "Proxy",
             "it answered 407 Proxy Authentication Required",
         ),
-        ("HTTP/1.1 403 Forbidden\r\n\r\n", "it answered 403 Forbidden"),
-        ("HTTP/1.1 503 No DNS\r\n\r\n", "it answered 503 Service Unavailable"),
-        ("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{28}", "not one of HTTP"),
-        ("", "unexpected end of file"),
+        ("HTTP/1.1 403 Forbidden\r\n\r\n", "Proxy", "it answered 403 Forbidden"),
+        ("HTTP/1.1 503 No DNS\r\n\r\n", "Way", "it answered 503 Service Unavailable"),
+        ("\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{28}", "Proxy", "not one of HTTP"),
+        ("", "Way", "unexpected end of file"),
     ] {
         let proxy = TestUpstream::bind().await;
         let address = proxy.url().replace("http://", "http://me:secret@");
@@ -172,7 +173,7 @@ async fn proxies_that_do_not_connect_are_named() {
         server.head().await;
         server.send(answer).await;
         drop(server);
-        told(&mut client, 502, &proxy.url(), says).await;
+        told(&mut client, 502, at_fault, &proxy.url(), says).await;
     }
 }
 
@@ -197,7 +198,7 @@ async fn socks_proxies_that_do_not_connect_are_named() {
         if answers.len() == 1 {
             stream.shutdown().await.unwrap();
         }
-        told(&mut client, 502, &format!("socks5h://{address}"), says).await;
+        told(&mut client, 502, "Way", &format!("socks5h://{address}"), says).await;
     }
 }
 
@@ -210,7 +211,7 @@ async fn proxies_that_are_not_there_are_named() {
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let proxy = format!("{scheme}://{}", socket.local_addr().unwrap());
             let (_gateway, mut client) = asked(plain(upstream), &proxy).await;
-            told(&mut client, 502, &proxy, "Connection refused").await;
+            told(&mut client, 502, "Proxy", &proxy, "Connection refused").await;
         }
     }
 }
@@ -252,6 +253,6 @@ async fn proxies_that_say_nothing_are_named() {
         let mut settings = plain("https://api.test");
         settings.timeouts.connect = Duration::from_millis(50);
         let (_gateway, mut client) = asked(settings, &proxy).await;
-        told(&mut client, 504, &proxy, "no answer in time").await;
+        told(&mut client, 504, "Way", &proxy, "no answer in time").await;
     }
 }

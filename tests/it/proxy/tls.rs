@@ -121,7 +121,7 @@ async fn echo(request: Request<Incoming>, host: String) -> Result<Response<Full<
 #[tokio::test]
 async fn strangers_are_not_trusted() {
     for (ca_file, at_fault, says) in [
-        (None, "Upstream", "UnknownIssuer; if whoever has signed that is to be trusted, "),
+        (None, "Tls", "UnknownIssuer; if whoever has signed that is to be trusted, "),
         (Some(file("missing.pem")), "Gateway", "cannot use `ca_file` /"),
         (Some(file("server.key")), "Gateway", "no certificate in it"),
     ] {
@@ -146,9 +146,9 @@ async fn strangers_are_not_trusted() {
 /// A server that does not speak TLS, and a certificate as `openssl req -x509` makes it by default.
 #[tokio::test]
 async fn what_to_do_about_certificates_and_plain_servers_is_said() {
-    for (is_plain, says) in [
-        (true, "`http://` may be meant"),
-        (false, "that certificate is an authority's, which no server may show as its own: "),
+    for (is_plain, at_fault, says) in [
+        (true, "Tls", "`http://` may be meant"),
+        (false, "Upstream", "that certificate is an authority's, which no server may show as its own: "),
     ] {
         let (listener, settings) = listen().await;
         let settings = Settings { ca_file: Some(file("self-signed.pem")), ..settings };
@@ -169,6 +169,6 @@ async fn what_to_do_about_certificates_and_plain_servers_is_said() {
         let (head, body) = client.message().await;
         let body = String::from_utf8(body).unwrap();
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
-        assert!(body.contains(says), "{body}");
+        assert!(body.starts_with(&format!("/v1/x {at_fault}: ")) && body.contains(says), "{body}");
     }
 }
