@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Request, Response};
 use rustix::io::Errno;
-use rustls::{CertificateError, InvalidMessage};
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::answer::AnswerBody;
 use super::answer_timeout::{Clock, Paced};
-use super::cause::{Cause, Party, as_io, as_tls};
+use super::cause::{Cause, Party, as_io, as_tls, is_unsupported};
 use super::pool::Pool;
 use super::proxy::Proxy;
 use super::resend::RequestBody;
@@ -24,6 +24,14 @@ const UNKNOWN_ISSUER_HINT: &str = "if whoever has signed that is to be trusted, 
 /// Hint for a server that presents the certificate of an authority (CA) as its own.
 const AUTHORITY_HINT: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
                          server, or make one that is none (`openssl req -x509 -addext basicConstraints=critical,CA:FALSE`)";
+
+/// Hint for a certificate that cannot be checked here.
+const UNSUPPORTED_HINT: &str = "not supported are certificates with a P-521 or RSA-PSS key, or signed by one, and ECDSA \
+                        signatures with SHA-512";
+
+/// Hint for a server that ends the handshake because it has nothing to offer that is supported here.
+const NOTHING_IN_COMMON_HINT: &str = "the server takes nothing of what is offered: its certificate may have a P-521 or \
+                        RSA-PSS key, which are not supported, or it knows only old versions or ciphers of TLS";
 
 /// Hint for a server that does not speak TLS.
 const NO_TLS_HINT: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
@@ -231,6 +239,8 @@ fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
         {
             Some(AUTHORITY_HINT)
         }
+        rustls::Error::InvalidCertificate(error) if is_unsupported(error) => Some(UNSUPPORTED_HINT),
+        rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) => Some(NOTHING_IN_COMMON_HINT),
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS_HINT),
         _ => None,
     }
@@ -261,7 +271,18 @@ mod tests {
 
     #[test]
     fn connection_errors_are_worded_by_their_cause() {
+        let tls = |error: rustls::Error| io::Error::other(io::Error::other(error));
+        let unsupported = CertificateError::UnsupportedSignatureAlgorithmContext {
+            signature_algorithm_id: Vec::new(),
+            supported_algorithms: Vec::new(),
+        };
+        let refused = rustls::Error::AlertReceived(AlertDescription::HandshakeFailure);
         for (cause, expected) in [
+            (tls(refused.clone()), &*format!("cannot connect: {refused}; {NOTHING_IN_COMMON_HINT}")),
+            (
+                tls(unsupported.clone().into()),
+                &format!("cannot connect: {}; {UNSUPPORTED_HINT}", rustls::Error::from(unsupported)),
+            ),
             (io::Error::from(Errno::MFILE), "too many open files for one more connection"),
             (io::Error::from(Errno::NFILE), "too many open files for one more connection"),
             (io::ErrorKind::TimedOut.into(), "no answer in time"),
