@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::SystemTime;
 
+use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 
 use super::file_identity::FileIdentity;
 use super::outputs::create_private;
 use crate::conversation::Digest;
 
-/// The most files that are kept open.
-const MAX_OPEN: usize = 64;
+/// The most files that are kept open; fewer if the process may have few.
+const MAX_OPEN: u64 = 64;
 
 /// The most bytes that are written at once, unless a single line has more.
 const MAX_WRITE: usize = 64 << 10;
@@ -35,11 +36,12 @@ const SEARCHED_LEN: u64 = 64 << 10;
 pub(super) struct Logs {
     dir: PathBuf,
     open: HashMap<String, (File, FileIdentity)>,
+    max_open: usize,
 }
 
 impl Logs {
     pub(super) fn new(dir: PathBuf) -> Self {
-        Self { dir, open: HashMap::new() }
+        Self { dir, open: HashMap::new(), max_open: max_open(getrlimit(Resource::Nofile).maximum) }
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -74,7 +76,7 @@ impl Logs {
             self.open.remove(name);
         }
         if !self.open.contains_key(name) {
-            if self.open.len() >= MAX_OPEN {
+            if self.open.len() >= self.max_open {
                 self.open.clear();
             }
             let path = self.dir.join(name);
@@ -96,6 +98,11 @@ impl Logs {
         }
         Ok(file)
     }
+}
+
+/// The most files to keep open where a process may have `limit` open files, most of which connections need.
+fn max_open(limit: Option<u64>) -> usize {
+    limit.map_or(MAX_OPEN, |limit| (limit / 16).clamp(1, MAX_OPEN)) as usize
 }
 
 /// Why only some of the lines were appended.
@@ -263,6 +270,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn few_logs_are_kept_open_where_few_files_may_be() {
+        for (limit, expected) in
+            [(None, 64), (Some(1 << 20), 64), (Some(1024), 64), (Some(128), 8), (Some(8), 1)]
+        {
+            assert_eq!(max_open(limit), expected, "{limit:?}");
+        }
+    }
 
     #[test]
     fn log_file_names_are_safe_and_distinct() {
