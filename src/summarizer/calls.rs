@@ -35,7 +35,7 @@ impl Calls {
     /// Records the answer to the call in progress.
     pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: &Purse) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
-let Booked { answer, model, usage, bill, min_cost } = reply.booked(&job.call, &purse.prices);
+        let Booked { answer, model, usage, bill, min_cost } = reply.booked(&job.call, &purse.prices);
         if let Some(min_cost) = min_cost {
             purse.spend(min_cost);
         }

@@ -39,7 +39,7 @@ enum Source<B: RequestBody> {
     /// A connection that is polled here.
     Http1 { connection: Box<Http1Connection<B>>, pool: Arc<Pool<B>> },
     /// A stream of a connection that has a task of its own.
-    Http2(#[expect(dead_code, reason = "held to count the stream as open until it is dropped")] Stream),
+    Http2(Stream),
 }
 
 impl<B: RequestBody> AnswerBody<B> {
@@ -72,10 +72,10 @@ impl<B: RequestBody> AnswerBody<B> {
 
     /// Lets go of the source, because the answer has ended. A connection that can be reused goes back to its pool.
     fn release(&mut self) {
-        if let Some(Source::Http1 { mut connection, pool }) = self.source.take()
-            && connection.park()
-        {
-            pool.give_back(connection);
+        match self.source.take() {
+            Some(Source::Http1 { connection, pool }) => pool.give_back(connection),
+            Some(Source::Http2(mut stream)) => stream.record_answer(),
+            None => {}
         }
     }
 }

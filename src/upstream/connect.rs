@@ -18,6 +18,7 @@ use super::proxy::Proxy;
 use super::resend::RequestBody;
 use super::resolver::{Resolver, Tcp};
 use super::route::Route;
+use super::way::Way;
 use super::write_first::{Signals, WriteFirst};
 use super::{SendError, Upstream};
 
@@ -27,9 +28,12 @@ const MAX_HEADERS: usize = 256;
 const MAX_HEADER_BYTES: u32 = 64 * 1024;
 /// How long an HTTP/2 connection with open streams may be silent before it is sent a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long the upstream may take to answer the ping.
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How long the upstream may take to answer the ping. The network may be away for a while: what was lost is sent again
+/// only after up to twice as long.
+const PING_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a connection may be silent before the system checks it, how often it then does, and how often in vain until
+/// the connection is given up. A network that is away for two minutes must not cost an answer.
+const TCP_KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(15), 8);
 
 /// A new byte stream to an upstream.
 pub(super) type NewStream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -57,7 +61,10 @@ impl Connector {
         let mut tcp = Tcp::new_with_resolver(Resolver::new());
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(TCP_KEEP_ALIVE));
+        let (idle, interval, retries) = TCP_KEEP_ALIVE;
+        tcp.set_keepalive(Some(idle));
+        tcp.set_keepalive_interval(Some(interval));
+        tcp.set_keepalive_retries(Some(retries));
         // hyper-util divides it among the addresses of a name, so that a dead first one leaves time for the second.
         tcp.set_connect_timeout(Some(timeout));
         let (route, proxy) = (Route::to(upstream, tcp)?, upstream.proxy().cloned());
@@ -88,8 +95,16 @@ impl Connector {
     }
 }
 
+/// The TCP connection below a stream.
+pub(super) fn tcp_of(stream: &NewStream) -> &TcpStream {
+    match stream {
+        MaybeHttpsStream::Http(tcp) => tcp.inner(),
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner(),
+    }
+}
+
 async fn http1<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendError> {
-    let signals = Signals::default();
+    let (signals, way) = (Signals::default(), Way::of(tcp_of(&stream)));
     let (sender, connection) = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_HEADERS)
@@ -100,11 +115,11 @@ async fn http1<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendEr
         .handshake(WriteFirst::new(stream, signals.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, signals))))
+    Ok(Connected::Http1(Box::new(Http1Connection::new(sender, connection, signals, way))))
 }
 
 async fn http2<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendError> {
-    let executor = TokioExecutor::new();
+    let (executor, way) = (TokioExecutor::new(), Way::of(tcp_of(&stream)));
     let (sender, connection) = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
         .max_header_list_size(MAX_HEADER_BYTES)
@@ -115,7 +130,7 @@ async fn http2<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendEr
         .handshake(stream)
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http2(Box::new(Http2Connection::start(sender, connection, &executor))))
+    Ok(Connected::Http2(Box::new(Http2Connection::start(sender, connection, way, &executor))))
 }
 
 #[cfg(test)]
@@ -182,6 +197,62 @@ mod tests {
                 let expected = (503, Bytes::from_static(b"busy"));
                 assert_eq!(asked(BUSY, body, then).await, expected, "{} bytes, {then:?}", body.len());
             }
+        }
+    }
+
+    /// Both ends of a connection that was made from this address of the machine. Left to itself, the system would take
+    /// 127.0.0.1.
+    async fn leaving_from(local: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((local.parse::<std::net::Ipv4Addr>().unwrap(), 0).into()).unwrap();
+        let client = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+        (client, listener.accept().await.unwrap().0)
+    }
+
+    const REST: Duration = Duration::from_secs(5);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kept_connection_that_would_leave_from_another_address_today_is_not_open() {
+        for (local, is_open) in [("127.0.0.1", true), ("127.0.0.2", false)] {
+            let (client, mut server) = leaving_from(local).await;
+            let mut connection = connected(client).await;
+            server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            assert_eq!(send(&mut connection, b"{}").await, (200, Bytes::from_static(b"ok")));
+            assert!(connection.end_exchange() && connection.check_open(), "{local}: just used");
+            tokio::time::advance(REST).await;
+            assert_eq!(connection.check_open(), is_open, "{local}");
+
+            let (client, _server) = leaving_from(local).await;
+            let shared = shared(client).await;
+            assert!(shared.slot(Duration::MAX).is_some(), "{local}: just made");
+            tokio::time::advance(REST).await;
+            assert_eq!(shared.slot(Duration::MAX).is_some(), is_open, "{local}");
+            assert_eq!(shared.is_usable(), is_open, "{local}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shared_connection_on_which_requests_are_given_up_unanswered_takes_no_more() {
+        for (is_answered, rest, is_usable) in
+            [(false, Duration::ZERO, true), (true, REST, true), (false, REST, false)]
+        {
+            let (client, _server) = leaving_from("127.0.0.1").await;
+            let shared = shared(client).await;
+            let (_sender, mut stream) = shared.take_slot();
+            if is_answered {
+                stream.record_answer();
+            }
+            tokio::time::advance(rest).await;
+            drop(stream);
+            assert_eq!(shared.is_usable(), is_usable, "{is_answered} {rest:?}");
+        }
+    }
+
+    async fn shared(tcp: TcpStream) -> Box<Http2Connection<Full<Bytes>>> {
+        match http2(MaybeHttpsStream::Http(TokioIo::new(tcp))).await {
+            Ok(Connected::Http2(connection)) => connection,
+            _ => panic!("no connection"),
         }
     }
 

@@ -19,6 +19,7 @@ use hyper::client::conn::http1::{Connection, SendRequest};
 
 use super::connect::Stream;
 use super::resend::RequestBody;
+use super::way::Way;
 use super::write_first::Signals;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -37,6 +38,7 @@ pub(super) struct Http1Connection<B: RequestBody> {
     signals: Signals,
     /// How long the upstream keeps an idle connection, if it said so.
     keep_alive: Option<Duration>,
+    way: Way,
 }
 
 /// Passes wake-ups on to the task that uses the connection, except those that the task causes itself while it polls.
@@ -50,10 +52,15 @@ struct Bell {
 }
 
 impl<B: RequestBody> Http1Connection<B> {
-    pub(super) fn new(sender: SendRequest<B>, connection: Connection<Stream, B>, signals: Signals) -> Self {
+    pub(super) fn new(
+        sender: SendRequest<B>,
+        connection: Connection<Stream, B>,
+        signals: Signals,
+        way: Way,
+    ) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, connection: Some(connection), bell, waker, signals, keep_alive: None }
+        Self { sender, connection: Some(connection), bell, waker, signals, keep_alive: None, way }
     }
 
     /// Sends `request` and waits for the head of the answer.
@@ -86,6 +93,12 @@ impl<B: RequestBody> Http1Connection<B> {
         self.poll_with(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
     }
 
+    /// Ends an exchange: an answer has come to its end just now. Returns whether another request can be sent.
+    pub(super) fn end_exchange(&mut self) -> bool {
+        self.way.record();
+        self.park()
+    }
+
     /// Detaches the connection from the task that used it, which is not woken any more, and polls it once. Returns
     /// whether another request can be sent.
     pub(super) fn park(&mut self) -> bool {
@@ -94,8 +107,12 @@ impl<B: RequestBody> Http1Connection<B> {
         self.connection.is_some() && self.sender.is_ready()
     }
 
-    /// Like [`Self::park`], but also asks the system whether the upstream has closed the connection.
+    /// Like [`Self::park`], but also asks the system whether the upstream has closed the connection, and whether there
+    /// is still a way to it.
     pub(super) fn check_open(&mut self) -> bool {
+        if !self.way.is_open() {
+            return false;
+        }
         self.signals.expect_silence(true);
         let is_open = self.park();
         // Bytes that arrive from here on are a response.

@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::connect::NewStream;
 use super::resend::RequestBody;
+use super::way::Way;
 
 /// The most streams on one connection; fewer if the upstream allows fewer.
 const MAX_STREAMS: u32 = 64;
@@ -36,16 +37,20 @@ pub(super) struct Http2Connection<B: RequestBody> {
 /// A connection that a task drives; `None` once it has ended.
 type Driven<B> = Mutex<Option<Connection<NewStream, B, TokioExecutor>>>;
 
-#[derive(Default)]
 struct State {
     streams: AtomicUsize,
     is_retired: AtomicBool,
     /// When a stream was last closed.
     left_at: Mutex<Option<Instant>>,
+    way: Mutex<Way>,
 }
 
 /// Counts a stream for as long as it is open.
-pub(super) struct Stream(Arc<State>);
+pub(super) struct Stream {
+    state: Arc<State>,
+    /// Whether an answer has begun.
+    is_answered: bool,
+}
 
 /// Room for one stream on a connection: the sender for a request, and a guard to keep while the stream is open.
 pub(super) type Slot<B> = (SendRequest<B>, Stream);
@@ -55,11 +60,18 @@ impl<B: RequestBody> Http2Connection<B> {
     pub(super) fn start(
         sender: SendRequest<B>,
         connection: Connection<NewStream, B, TokioExecutor>,
+        way: Way,
         executor: &TokioExecutor,
     ) -> Self {
         let driven = Arc::new(Mutex::new(Some(connection)));
         executor.execute(drive(Arc::clone(&driven)));
-        Self { sender, connection: driven, state: Arc::default() }
+        let state = State {
+            streams: AtomicUsize::default(),
+            is_retired: AtomicBool::default(),
+            left_at: Mutex::default(),
+            way: Mutex::new(way),
+        };
+        Self { sender, connection: driven, state: Arc::new(state) }
     }
 
     /// Whether the connection may be given further streams, now or later.
@@ -68,16 +80,24 @@ impl<B: RequestBody> Http2Connection<B> {
     }
 
     /// Room for one more stream. `None` if there is no room, or if the connection has had no streams for `keep_alive`:
-    /// it may be dead by then, which might show only when no answer comes.
+    /// it may be dead by then, which might show only when no answer comes. A connection without a way to its other end
+    /// takes no further streams.
     pub(super) fn slot(&self, keep_alive: Duration) -> Option<Slot<B>> {
         let has_room = self.state.streams.load(Ordering::Relaxed) < self.max_streams();
-        (has_room && self.is_usable() && !self.has_idled(keep_alive)).then(|| self.take_slot())
+        if !has_room || !self.is_usable() || self.has_idled(keep_alive) {
+            return None;
+        }
+        if !self.state.way().is_open() {
+            self.state.retire();
+            return None;
+        }
+        Some(self.take_slot())
     }
 
     /// Room for one more stream on a connection that has no streams yet. Nothing is checked.
     pub(super) fn take_slot(&self) -> Slot<B> {
         self.state.streams.fetch_add(1, Ordering::Relaxed);
-        (self.sender.clone(), Stream(Arc::clone(&self.state)))
+        (self.sender.clone(), Stream { state: Arc::clone(&self.state), is_answered: false })
     }
 
     /// Whether the connection has had no streams for at least `time`.
@@ -111,16 +131,38 @@ async fn drive<B: RequestBody>(driven: Arc<Driven<B>>) {
     }
 }
 
+impl State {
+    /// Lets the connection take no further streams.
+    fn retire(&self) {
+        self.is_retired.store(true, Ordering::Relaxed);
+    }
+
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Stream {
     /// Lets its connection take no further streams. Open ones go on.
     pub(super) fn retire_connection(&self) {
-        self.0.is_retired.store(true, Ordering::Relaxed);
+        self.state.retire();
+    }
+
+    /// Records that its answer has begun, or ended, just now.
+    pub(super) fn record_answer(&mut self) {
+        self.is_answered = true;
+        self.state.way().record();
     }
 }
 
 impl Drop for Stream {
+    /// A request that was given up without an answer, while nothing else came either, may be given up because the
+    /// connection is dead: the next one is sent on another.
     fn drop(&mut self) {
-        *self.0.left_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_answered && self.state.way().is_silent() {
+            self.state.retire();
+        }
+        *self.state.left_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.state.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }

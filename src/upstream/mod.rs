@@ -20,6 +20,7 @@ mod resolver;
 mod route;
 mod tls;
 mod tunnel;
+mod way;
 mod write_first;
 
 use std::error::Error;

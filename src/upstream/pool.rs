@@ -110,10 +110,11 @@ impl<B: RequestBody> Pool<B> {
         }
     }
 
-    /// Keeps `connection`, which is ready for another request.
-    pub(super) fn give_back(&self, connection: Box<Http1Connection<B>>) {
+    /// Ends the exchange on `connection`, and keeps it if it can take another request.
+    pub(super) fn give_back(&self, mut connection: Box<Http1Connection<B>>) {
+        let is_open = connection.end_exchange();
         let mut kept = self.kept();
-        if kept.idle.len() < MAX_IDLE {
+        if is_open && kept.idle.len() < MAX_IDLE {
             kept.idle.push(Idle { connection, since: Instant::now() });
         }
     }
@@ -146,7 +147,7 @@ impl<B: RequestBody> Pool<B> {
     }
 
     async fn send_on_http2(
-        (mut sender, stream): Slot<B>,
+        (mut sender, mut stream): Slot<B>,
         mut request: Box<Request<B>>,
         address: &Uri,
     ) -> Result<Response<AnswerBody<B>>, Failed<B>> {
@@ -155,7 +156,10 @@ impl<B: RequestBody> Pool<B> {
         // HTTP/2 sends the host as `:authority`, from the address.
         let host = request.headers_mut().remove(HOST);
         let error = match sender.try_send_request(*request).await {
-            Ok(response) => return Ok(response.map(|body| AnswerBody::from_stream(body, stream))),
+            Ok(response) => {
+                stream.record_answer();
+                return Ok(response.map(|body| AnswerBody::from_stream(body, stream)));
+            }
             Err(error) => error,
         };
         let mut failed = Failed::unless_written(error);

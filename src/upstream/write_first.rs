@@ -19,11 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::net::TcpStream;
 
-use super::connect::NewStream;
+use super::connect::{NewStream, tcp_of};
 use super::head::Head;
 
 /// A stream that is written to before it is read from, and whose writes succeed even after the peer has closed.
@@ -118,11 +116,7 @@ impl Signals {
 
 impl Socket for NewStream {
     fn socket(&self) -> BorrowedFd<'_> {
-        let tcp: &TokioIo<TcpStream> = match self {
-            Self::Http(tcp) => tcp,
-            Self::Https(tls) => tls.inner().get_ref().0.inner(),
-        };
-        tcp.inner().as_fd()
+        tcp_of(self).as_fd()
     }
 }
 
