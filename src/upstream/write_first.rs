@@ -7,6 +7,9 @@
 //!    answer, or fails in the same way.
 //! 3. Before a kept connection is used again, the socket itself is polled ([`Signals::expect_silence`]), because the
 //!    runtime learns that it was closed only when it next waits for events.
+//! 4. The end of the stream without TLS's own end (`close_notify`), which many servers omit, is an end like that of a
+//!    stream without TLS. hyper reports every answer as broken that says how long it is and has not come to its end; an
+//!    answer that ends with the connection is accepted by other clients, too (RFC 9112, 9.8 leaves that open).
 //!
 //! Once a request is being written, the next bytes to be read are the head of its response, which [`Head`] rewrites.
 
@@ -142,6 +145,9 @@ impl<S: Read + Socket + Unpin> Read for WriteFirst<S> {
         } else {
             Pin::new(&mut *stream).poll_read(cx, buffer)
         };
+        if matches!(&polled, Poll::Ready(Err(error)) if error.kind() == ErrorKind::UnexpectedEof) {
+            return Poll::Ready(Ok(()));
+        }
         if polled.is_pending() && signals.expects_silence() && is_readable(stream.socket()) {
             // A read of no bytes is the end.
             return Poll::Ready(Ok(()));

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Proxy;
 use super::gateway::TestGateway;
-use super::wire::within;
+use super::wire::{header, within};
 
 const ASK: &str = "POST /v1/x HTTP/1.1\r\nHost: me\r\nX-Key: k\r\nContent-Length: 2\r\n\r\n{}";
 
@@ -81,6 +81,75 @@ async fn http_1_goes_through() {
             }
         }
     }
+}
+
+/// Only an answer that does not say how long it is ends with the connection.
+#[tokio::test]
+async fn answers_end_where_the_server_closes_without_an_end_of_tls() {
+    for (fields, sent, expected) in [
+        ("", "data: x\n\n", Some("data: x\n\n")),
+        ("connection: close\r\n", "", Some("")),
+        ("content-length: 2\r\n", "ok", Some("ok")),
+        ("content-length: 3\r\n", "ok", None),
+        ("transfer-encoding: chunked\r\n", "2\r\nok\r\n0\r\n\r\n", Some("ok")),
+        ("transfer-encoding: chunked\r\n", "2\r\nok\r\n", None),
+        ("transfer-encoding: chunked\r\n", "3\r\nok", None),
+    ] {
+        let (listener, settings) = listen().await;
+        let proxy = Proxy::start(TestGateway::with_upstream(settings));
+        let mut client = proxy.client().await;
+        client.send(ASK).await;
+        within(async {
+            let mut stream =
+                acceptor(&["http/1.1"]).accept(listener.accept().await.unwrap().0).await.unwrap();
+            let mut received = Vec::new();
+            while !received.ends_with(b"\r\n\r\n{}") {
+                stream.read_buf(&mut received).await.unwrap();
+            }
+            let answer = format!("HTTP/1.1 200 OK\r\n{fields}\r\n{sent}");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            // The stream is dropped without a shutdown, which would send `close_notify`.
+        })
+        .await;
+        let head = client.head().await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{fields} {head}");
+        let is_counted = header(&head, "content-length").is_some();
+        match (expected, is_counted) {
+            (Some(body), true) => client.expect(body).await,
+            (Some(body), false) => assert_eq!(client.chunked().await, body.as_bytes(), "{fields}"),
+            (None, true) => {
+                assert_eq!(client.bytes(sent.len()).await, sent.as_bytes());
+                client.closed().await;
+            }
+            (None, false) => {
+                assert_eq!(client.chunk().await, b"ok");
+                client.closed().await;
+            }
+        }
+        assert_eq!(proxy.stats.upstream_breaks.value(), u64::from(expected.is_none()), "{fields} {sent}");
+    }
+}
+
+/// An interrupted head is no answer.
+#[tokio::test]
+async fn heads_do_not_end_where_the_server_closes_without_an_end_of_tls() {
+    let (listener, settings) = listen().await;
+    let proxy = Proxy::start(TestGateway::with_upstream(settings));
+    let mut client = proxy.client().await;
+    client.send(ASK).await;
+    within(async {
+        let mut stream = acceptor(&[]).accept(listener.accept().await.unwrap().0).await.unwrap();
+        let mut received = Vec::new();
+        while !received.ends_with(b"\r\n\r\n{}") {
+            stream.read_buf(&mut received).await.unwrap();
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
+        stream.flush().await.unwrap();
+    })
+    .await;
+    let head = client.head().await;
+    assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
 }
 
 #[tokio::test]
