@@ -49,6 +49,7 @@ impl Request<'_> {
             min_prefix_tokens: kind.min_prefix_tokens(),
             caches_without_marks: kind.is_automatic(),
             outlook: self.track.lineage.outlook(place.cache),
+            debt: self.track.lineage.debt(place.cache),
             keeps_outputs: self.core.full_texts.are_kept(),
             max_output: Price::most_output(price, self.conversation.max_output),
             counted_output: self

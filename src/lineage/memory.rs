@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::conversation::{Chain, Digest, Hashed};
-use crate::planner::{Applied, Expected, Fate, Findings, Splice, Standing, Wager};
+use crate::planner::{Applied, Debt, Expected, Fate, Findings, Splice, Staked, Standing};
 use crate::store::{Recent, Thread};
 
 use super::ends::LastWords;
@@ -84,8 +84,10 @@ pub struct Memory {
     noted: Recent<String, i64>,
     /// How many messages of a history were sent to a model that binds its reasoning.
     bound: Recent<Chain, usize, Hashed>,
-    /// First stakes of a sender's threads that are not won, and made up for by none that is, by cache.
-    wagers: Recent<Chain, u32, Hashed>,
+    /// What a sender's threads have lost by marking their histories, by cache.
+    debts: Recent<Chain, Debt, Hashed>,
+    /// What requests that have not ended do to a debt.
+    staked: Recent<Chain, Staked, Hashed>,
     /// What the last request of a history should read from a cache.
     expected: Recent<Chain, Expected, Hashed>,
     /// What was found of that, by cache.
@@ -106,7 +108,8 @@ impl Memory {
             departures: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
             bound: Recent::of_entries(HISTORIES),
-            wagers: Recent::of_entries(THREADS),
+            debts: Recent::of_entries(THREADS),
+            staked: Recent::of_entries(THREADS),
             expected: Recent::of_entries(THREADS),
             findings: Recent::of_entries(THREADS),
         }
@@ -199,15 +202,20 @@ impl Memory {
         }
     }
 
-    /// What has become of the first stake of a thread of a sender's. A short talk that is gone on with once wins back
-    /// what some two others have lost.
-    pub(super) fn wager(&self, cache: Chain, wager: Wager) {
-        let lost = self.wagers(cache);
-        let lost = match wager {
-            Wager::Placed => lost.saturating_add(1),
-            Wager::Won => lost.saturating_sub(2),
-        };
-        self.wagers.insert(cache, lost);
+    /// Counts what a request that leaves may lose. It replaces an earlier attempt of the request that has not ended.
+    pub(super) fn stake(&self, cache: Chain, request: Chain, staked: Option<Staked>) {
+        self.settle(cache, request, Debt::refused);
+        if let Some(staked) = staked {
+            self.debts.insert(cache, self.debt(cache).left(&staked));
+            self.staked.insert(request, staked);
+        }
+    }
+
+    /// Counts what has become of the stake of a request.
+    pub(super) fn settle(&self, cache: Chain, request: Chain, settled: fn(Debt, &Staked) -> Debt) {
+        if let Some(staked) = self.staked.remove(&request) {
+            self.debts.insert(cache, settled(self.debt(cache), &staked));
+        }
     }
 
     /// Remembers what a request should read from a cache.
@@ -237,8 +245,8 @@ impl Memory {
         self.bound.get(&chain).unwrap_or_default()
     }
 
-    pub(super) fn wagers(&self, cache: Chain) -> u32 {
-        self.wagers.get(&cache).unwrap_or_default()
+    pub(super) fn debt(&self, cache: Chain) -> Debt {
+        self.debts.get(&cache).unwrap_or_default()
     }
 
     pub(super) fn keep_noted(&self, thread: &str, now_ms: i64) {

@@ -306,10 +306,8 @@ impl Lineage {
     /// Keeps what a plan leaves for the next request, and for the next one that branches at the same point.
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();
-        // A retry stakes nothing new.
-        if let Some(wager) = standing.take_wager().filter(|_| place.relation != Relation::Retry) {
-            self.memory.wager(place.cache, wager);
-        }
+        let staked = standing.take_staked();
+        self.memory.stake(place.cache, place.request_key(), staked);
         self.expect(place, standing.expected());
         let departed =
             (place.ending() == Ending::Branches).then(|| standing.departed(first_part_behind(place.sent)));

@@ -3,11 +3,8 @@
 
 use super::{Lineage, Place};
 use crate::conversation::{Chain, Digest};
-use crate::planner::{Expected, Fate, Found, Outlook};
+use crate::planner::{Debt, Expected, Fate, Found, Outlook};
 
-/// First stakes of a sender's threads that may be lost. Those of agents that work side by side are made at the same
-/// time and won; those of a batch of short talks are not.
-const MOST_WAGERS: u32 = 3;
 /// After a rest, the number of misses that lead to the next rest. It is 1 because each of many short conversations is
 /// another try.
 const TRIES: u32 = 1;
@@ -20,14 +17,11 @@ pub fn cache(root: Chain, upstream: &str, model: Option<&str>) -> Chain {
 }
 
 impl Lineage {
-    /// What to expect when a thread of a sender is the first to write something to the provider's cache: whether too
-    /// many of the first stakes were for nothing, and whether what should have been read was there.
+    /// What to expect when a thread of a sender is the first to write something to the provider's cache.
     pub fn outlook(&self, cache: Chain) -> Outlook {
         let findings = self.memory.findings(cache);
         if findings.rests() {
             Outlook::SeldomKept
-        } else if self.memory.wagers(cache) >= MOST_WAGERS {
-            Outlook::SeldomGoesOn
         } else if findings.is_kept() {
             Outlook::Kept
         } else {
@@ -35,9 +29,22 @@ impl Lineage {
         }
     }
 
+    /// What the threads of a sender have lost by marking their histories in this cache.
+    pub fn debt(&self, cache: Chain) -> Debt {
+        self.memory.debt(cache)
+    }
+
     /// Records what became of a request that has ended.
     pub fn ended(&self, place: &Place, fate: Fate) {
         let cache = place.cache;
+        let settled = match fate {
+            // Nothing was there, although writes are reported.
+            Fate::Told { read: 0, written: 1.. } => Debt::unread,
+            // Not every server reports usage, so an unknown fate mostly is an answer.
+            Fate::Billed | Fate::Told { .. } | Fate::Unknown => Debt::billed,
+            Fate::Refused => Debt::refused,
+        };
+        self.memory.settle(cache, place.request_key(), settled);
         if let Fate::Told { read, written } = fate
             && let Some(expected) = self.memory.take_expected(place.request_key())
         {
@@ -67,7 +74,7 @@ impl Lineage {
 impl Place {
     /// The key of the request. It includes the cache, since the same history may be sent to another one at the same
     /// time.
-    fn request_key(&self) -> Chain {
+    pub(super) fn request_key(&self) -> Chain {
         self.head().then(self.cache.0)
     }
 }

@@ -1,10 +1,11 @@
 //! Where to mark a request for the provider's cache.
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
+use crate::strategy::debt::{Held, Staked, Write};
 use crate::strategy::findings::{Expected, Outlook};
 use crate::strategy::gate::Rates;
 use crate::strategy::history::Item;
-use crate::strategy::marks::{self, CacheClock, Chosen, Stake, Tried};
+use crate::strategy::marks::{self, CacheClock, Chosen, Entries, Stake, Tried};
 
 use super::{Ending, Facts, Outcome, Policy, Standing};
 
@@ -144,12 +145,12 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     let gone_on = request.sent < conversation.messages.len();
     let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
-    let before = *standing.kept.stake();
-    let mut stake = before;
+    let mut stake = *standing.kept.stake();
     stake.goes_to(facts.cache, facts.outlook);
     if gone_on {
         stake.goes_on(facts.prelude.key, clock, rates);
     }
+    stake.held = stake.held.and_then(|held| held.read(facts.prelude.key, clock));
 
     let sizes = Sizes::of(conversation, facts, standing);
     let by_client = sizes.by_client;
@@ -168,25 +169,57 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     // A request that may write nothing does not mark the entry either.
     let (known, entry) = if waits && readable.is_some() { (None, None) } else { (known, readable) };
     let read = entry.and(readable_bytes).unwrap_or(0.0);
-    let Written { bytes: written, end } = sizes.written(entry, end, allowed.unwrap_or(0.0));
+    let mut written = sizes.written(entry, end, allowed.unwrap_or(0.0));
+    let end = written.end;
+    let before = stake.held;
+    let staked = staked(request, before.as_ref(), known, &written, standing.kept.entries());
+    if let Some((write, end)) = staked.written.zip(end) {
+        stake.held = write.is_held.then(|| Held::after(before, write, end, facts.prelude.key, facts.now_ms));
+        if write.is_held {
+            written = Written { bytes: 0.0, end: None };
+        } else {
+            let read = entry.map(|entry| standing.kept.entries().shares(entry)).unwrap_or_default();
+            standing.kept.entries_mut().writes(read.with(write));
+        }
+    }
 
-    stake.book(read, written, rates);
+    stake.book(read, written.bytes, rates);
     if gone_on {
         stake.note(Tried {
             at_ms: facts.now_ms,
             prelude: facts.prelude.key,
             after_pause,
             is_whole: entry.is_none() && (waits || end.is_some()),
-            held: waits,
         });
     }
     *standing.kept.stake_mut() = stake;
-    standing.kept.set_wager(before.wager(&stake, entry.is_some(), gone_on, clock));
+    standing.kept.set_staked(staked);
     let entries = standing.kept.entries();
     let tokens = entry.and_then(|entry| entries.tokens(entry));
     let expected = Expected { bytes: read, before: by_client, tokens, least: entries.least(), rates };
     standing.kept.expect(Some(expected).filter(|_| read > 0.0));
-    Reach { entry: known, end }
+    Reach { entry: known, end: written.end }
+}
+
+/// What a request that marks `known` and wants to write `wanted` does to its sender's debt. It would read what its
+/// thread has `held` back.
+fn staked(
+    request: &Anchored<'_>,
+    held: Option<&Held>,
+    known: Option<PartId>,
+    wanted: &Written,
+    entries: &Entries,
+) -> Staked {
+    let Anchored { facts, rates, .. } = *request;
+    let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
+    let read_at = |end: Option<PartId>| end.map(|end| entries.read_at(end, clock)).unwrap_or_default();
+    let missed = held.map(Held::shares).unwrap_or_default();
+    let written = Write::of(wanted.bytes, held);
+    let staked = Staked { read: read_at(known.max(wanted.end)), missed, written, rates };
+    if facts.debt.holds(&staked) {
+        return Staked { read: read_at(known), written: written.map(|write| write.held(held)), ..staked };
+    }
+    staked
 }
 
 /// How many bytes a request may write, given the size of the entry that it can read. `None`: it should write nothing,
@@ -194,8 +227,7 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
 fn allowance(request: &Anchored<'_>, stake: &Stake, entry_bytes: Option<f64>) -> Option<f64> {
     let Anchored { facts, rates, after_pause, .. } = *request;
     let is_doubtful = facts.outlook == Outlook::SeldomKept;
-    let is_first = facts.outlook == Outlook::SeldomGoesOn && stake.is_untouched();
-    let is_vain = is_doubtful || is_first || stake.is_vain(after_pause);
+    let is_vain = is_doubtful || stake.is_vain(after_pause);
     // An entry that was missing before, for this thread and for others, is most likely still missing.
     let is_missing = entry_bytes.is_none() || (is_doubtful && stake.missing_in.is_some());
     if is_vain && is_missing && rates.write > 1.0 {

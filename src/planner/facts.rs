@@ -2,6 +2,7 @@
 
 use crate::conversation::Prelude;
 use crate::strategy::clear;
+use crate::strategy::debt::Debt;
 use crate::strategy::findings::Outlook;
 use crate::strategy::gate::Rates;
 use crate::usage::Binding;
@@ -52,6 +53,8 @@ pub struct Facts {
     pub caches_without_marks: bool,
     /// The odds that the first entry which a thread of this sender writes is read again.
     pub outlook: Outlook,
+    /// What the sender's threads have lost by marking their histories.
+    pub debt: Debt,
     /// How the model's reasoning is bound to what precedes it, if it is. Then a history with reasoning is changed only
     /// if it must be or if the change is free, and the reasoning is removed with it.
     pub bound: Option<Binding>,
@@ -100,6 +103,7 @@ impl Default for Facts {
             min_prefix_tokens: 0,
             caches_without_marks: false,
             outlook: Outlook::Fair,
+            debt: Debt::default(),
             bound: None,
             reads_reasoning: false,
             overflow: None,

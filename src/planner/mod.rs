@@ -52,8 +52,8 @@ pub use splice::{Layout, Splice};
 pub use standing::{Fate, Standing};
 pub use transcript::left_out;
 
+pub use crate::strategy::debt::{Debt, Staked};
 pub use crate::strategy::findings::{Expected, Findings, Found, Outlook};
-pub use crate::strategy::marks::Wager;
 
 /// The user's settings for planning.
 #[derive(Debug, Clone, Default)]

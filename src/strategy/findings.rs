@@ -11,8 +11,6 @@ pub enum Outlook {
     /// Nothing speaks against it.
     #[default]
     Fair,
-    /// Few of the threads made another request.
-    SeldomGoesOn,
     /// The entries that they wrote were not found again.
     SeldomKept,
     /// Some of the entries that they wrote were found again.

@@ -9,13 +9,14 @@
 //! request will come to read it, so what may be spent on this is limited:
 //!
 //! - the *stake* of a thread is what its marks have cost beyond plain input, less what reading has saved;
-//! - a thread's *wager* is its first write: won once a request reads it, lost if none comes;
-//! - a request is *held* if it could have written and, to limit the loss, did not;
+//! - a write is *held* if a request could have made it and, because of what its sender's threads have lost
+//!   ([`super::debt`]), did not;
 //! - a thread *rests*, that is writes nothing new for some requests, after entries were not found again
 //!   ([`Findings`]).
 
 use crate::conversation::{Conversation, Hold, Marks, Part, PartId, PartKind};
 
+use super::debt::{Held, Shares};
 use super::findings::{Expected, Findings, Found, Outlook};
 use super::gate::{MOST_LOSS, Rates};
 
@@ -56,7 +57,7 @@ pub struct CacheClock {
 
 impl CacheClock {
     /// Whether less than the lifetime of an entry has passed since this time, in milliseconds since 1970.
-    fn is_within(self, at_ms: u64) -> bool {
+    pub(super) fn is_within(self, at_ms: u64) -> bool {
         self.now_ms.saturating_sub(at_ms) < self.ttl_ms
     }
 }
@@ -70,6 +71,8 @@ pub struct Entries {
     prelude: u64,
     /// The last part that the last request marked.
     last: Option<PartId>,
+    /// What the next entry that is new will consist of.
+    fresh: Shares,
     /// The key of a prelude, and the fewest tokens that were reported for a request with it.
     least: Option<(u64, u64)>,
 }
@@ -84,6 +87,8 @@ struct Entry {
     prelude: u64,
     /// Its tokens, if the provider has reported them.
     tokens: Option<u64>,
+    /// What the gateway has written of it, as far as is known.
+    shares: Shares,
 }
 
 /// Whether an entry that was last used at `at_ms` has not expired at `now_ms`, with a margin. `ttl_ms` is how long the
@@ -112,14 +117,36 @@ impl Entries {
         found.filter(there).map(|entry| entry.part).max()
     }
 
+    /// What a request that marks this part reads of what the gateway has written, if the provider keeps entries to the
+    /// end of their lifetime.
+    pub fn read_at(&self, part: PartId, clock: CacheClock) -> Shares {
+        let of_prelude = self.all.iter().filter(|entry| entry.prelude == self.prelude);
+        let found = of_prelude.filter(|entry| entry.part <= part && clock.is_within(entry.at_ms));
+        found.max_by_key(|entry| entry.part).map(|entry| entry.shares).unwrap_or_default()
+    }
+
+    /// What the gateway has written of the entry that ends with this part, as far as is known.
+    pub fn shares(&self, part: PartId) -> Shares {
+        let found = self.all.iter().find(|entry| entry.is(part, self.prelude));
+        found.map(|entry| entry.shares).unwrap_or_default()
+    }
+
+    /// Sets what the last mark of the present request writes together with what it reads, if it makes an entry.
+    pub fn writes(&mut self, shares: Shares) {
+        self.fresh = shares;
+    }
+
     /// Records that a request with these marks was sent.
     pub fn sent(&mut self, marks: impl Iterator<Item = PartId>, now_ms: u64) {
-        self.last = None;
+        let marks: Vec<PartId> = marks.collect();
+        self.last = marks.iter().copied().max();
+        let fresh = std::mem::take(&mut self.fresh);
         for part in marks {
-            let tokens = self.tokens(part);
-            self.all.retain(|entry| !entry.is(part, self.prelude));
-            self.all.push(Entry { part, at_ms: now_ms, prelude: self.prelude, tokens });
-            self.last = self.last.max(Some(part));
+            let known = self.all.iter().position(|entry| entry.is(part, self.prelude));
+            let known = known.map(|at| self.all.remove(at));
+            let shares = if Some(part) == self.last { fresh } else { Shares::default() };
+            let made = Entry { part, at_ms: now_ms, prelude: self.prelude, tokens: None, shares };
+            self.all.push(known.map_or(made, |known| Entry { at_ms: now_ms, ..known }));
         }
         if let Some(excess) = self.all.len().checked_sub(MOST_ENTRIES) {
             self.all.drain(..excess);
@@ -166,15 +193,6 @@ impl Entries {
     }
 }
 
-/// What became of a thread's first write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wager {
-    /// It was made. It is lost unless another request of the thread follows.
-    Placed,
-    /// It was read, or would have been had the request that could have made it not been held.
-    Won,
-}
-
 /// What marking the history has cost a thread whose client does not mark it. Amounts are in bytes of plain input, that
 /// is in what sending one byte without any cache costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -196,6 +214,8 @@ pub struct Stake {
     pub findings: Findings,
     /// The cache in which most of what the last request should have read was missing, if any.
     pub missing_in: Option<u64>,
+    /// The writes that were held back.
+    pub held: Option<Held>,
 }
 
 /// How many requests are remembered: a client that alternates between two or three sets of tools continues from one
@@ -213,8 +233,6 @@ pub struct Tried {
     pub after_pause: bool,
     /// Whether none of the history could be read, so that all of it was written, or nothing.
     pub is_whole: bool,
-    /// Whether nothing was written although it could have been.
-    pub held: bool,
 }
 
 /// After a rest a thread tries twice: if the provider has several caches, the second try may reach the one that the
@@ -331,17 +349,9 @@ impl Stake {
         !self.findings.rests()
     }
 
-    /// What a request shows about the thread's first write, if anything. `after` is the stake after that request;
-    /// `reads`: the request reads an entry; `gone_on`: it continues the history, and is not a retry.
-    pub fn wager(&self, after: &Self, reads: bool, gone_on: bool, clock: CacheClock) -> Option<Wager> {
-        // The last request wrote nothing; had it written, this one would read it.
-        let would_read = |last: Tried| last.held && clock.is_within(last.at_ms);
-        let would_win = self.is_untouched() && gone_on && self.tried[0].is_some_and(would_read);
-        let wins = reads && self.spent > 0.0;
-        if would_win || wins {
-            return Some(Wager::Won);
-        }
-        (self.is_untouched() && after.spent > 0.0).then_some(Wager::Placed)
+    /// Everything from this part on has changed: nothing would have read what was held up to there or farther.
+    pub fn cut(&mut self, part: PartId) {
+        self.held = self.held.filter(|held| held.is_before(part));
     }
 
     /// Books the bytes that a request reads and writes.
@@ -527,7 +537,7 @@ mod tests {
                 stake.goes_on(prelude, CacheClock { now_ms, ttl_ms: 300_000 }, Rates::USUAL);
                 let reads = written.iter().any(|(other, at)| *other == prelude && now_ms - at < 300_000);
                 let held = stake.is_vain(after_pause) && !reads;
-                stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads, held });
+                stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads });
                 found.push(if reads {
                     'r'
                 } else if held {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`clear`] | which old tool results may be cleared, and in what order |
 //! | [`compaction`] | whether the client compacts the history itself |
+//! | [`debt`] | what marks have cost a sender's threads |
 //! | [`doom`] | whether the agent repeats itself |
 //! | [`estimate`] | how many tokens known agents estimate a prompt to have |
 //! | [`findings`] | what was found in the provider's cache |
@@ -20,6 +21,7 @@
 
 pub mod clear;
 pub mod compaction;
+pub mod debt;
 pub mod doom;
 pub mod estimate;
 pub mod findings;

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::lineage::cache;
-use crate::planner::{Expected, Fate, Outlook};
+use crate::planner::{Debt, Expected, Fate, Outlook, Staked};
+use crate::strategy::debt::{Shares, Write};
 use crate::strategy::gate::Rates;
 
 /// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same
@@ -45,4 +46,72 @@ fn misses_during_a_rest_do_not_prolong_the_next() {
     assert_eq!(desk.lineage.outlook(place.cache), Outlook::SeldomKept);
     desk.lineage.expect(&place, None);
     assert_eq!(desk.lineage.outlook(place.cache), Outlook::Fair);
+}
+
+/// What requests write counts when they leave, and is taken back if they are refused. What they read counts once they
+/// are billed, unless nothing was there. A request that is made again before it has ended has one stake.
+#[test]
+fn stakes_are_settled_when_requests_end() {
+    use Fate::{Billed, Refused, Unknown};
+    let (told, missing) = (Fate::Told { read: 9, written: 9 }, Fate::Told { read: 0, written: 9 });
+    let written = Write::of(9_000.0, None);
+    let nothing =
+        Staked { read: Shares::default(), missed: Shares::default(), written: None, rates: Rates::USUAL };
+    let writes = Staked { written, ..nothing };
+    let reads = Staked { read: Shares::default().with(written.unwrap()), ..nothing };
+    // Requests by their upstream, and their fates once all have left; and the writes and the reads that count at
+    // either upstream.
+    for (name, requests, expected) in [
+        ("under way", &[("a", "u a u", writes, None)][..], [(1, 0), (0, 0)]),
+        ("billed", &[("a", "u a u", writes, Some(Billed))], [(1, 0), (0, 0)]),
+        ("refused", &[("a", "u a u", writes, Some(Refused))], [(0, 0), (0, 0)]),
+        (
+            "unknown",
+            &[("a", "u a u", writes, Some(Unknown)), ("a", "u", reads, Some(Unknown))],
+            [(1, 1), (0, 0)],
+        ),
+        ("read", &[("a", "u a u", writes, None), ("a", "u", reads, Some(told))], [(1, 1), (0, 0)]),
+        ("not there", &[("a", "u a u", writes, None), ("a", "u", reads, Some(missing))], [(1, 0), (0, 0)]),
+        (
+            "read, but refused",
+            &[("a", "u a u", writes, None), ("a", "u", reads, Some(Refused))],
+            [(1, 0), (0, 0)],
+        ),
+        (
+            "at once",
+            &[("a", "u a u", writes, Some(Billed)), ("a", "u a u", writes, Some(Billed))],
+            [(1, 0), (0, 0)],
+        ),
+        ("two that differ", &[("a", "u a u", writes, None), ("a", "u a u2", writes, None)], [(2, 0), (0, 0)]),
+        ("two caches", &[("a", "u a u", writes, None), ("b", "u a u", writes, None)], [(1, 0), (1, 0)]),
+    ] {
+        let desk = Desk::new();
+        let named = |upstream: &str| cache(desk.root, upstream, Some("m"));
+        let places: Vec<_> = requests
+            .iter()
+            .map(|(upstream, messages, staked, _)| {
+                let place = Place { cache: named(upstream), ..desk.place(&session("s"), &talk(messages)) };
+                desk.lineage.memory.stake(place.cache, place.request_key(), Some(*staked));
+                place
+            })
+            .collect();
+        for (place, (.., fate)) in places.iter().zip(requests) {
+            if let Some(fate) = fate {
+                desk.lineage.ended(place, *fate);
+            }
+        }
+        let debts = expected.map(|(left, read)| {
+            let debt = (0..left).fold(Debt::default(), |debt, _| debt.left(&writes));
+            (0..read).fold(debt, |debt, _| debt.billed(&reads))
+        });
+        assert_eq!(["a", "b"].map(|upstream| desk.lineage.debt(named(upstream))), debts, "{name}");
+    }
+    // The same once more after it has ended is another stake.
+    let desk = Desk::new();
+    let place = desk.place(&session("s"), &talk("u a u"));
+    for _ in 0..2 {
+        desk.lineage.memory.stake(place.cache, place.request_key(), Some(writes));
+        desk.lineage.ended(&place, Billed);
+    }
+    assert_eq!(desk.lineage.debt(place.cache), Debt::default().left(&writes).left(&writes));
 }

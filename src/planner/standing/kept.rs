@@ -3,8 +3,9 @@
 
 use super::Fate;
 use crate::conversation::PartId;
+use crate::strategy::debt::Staked;
 use crate::strategy::findings::Expected;
-use crate::strategy::marks::{self, Entries, Stake, Wager};
+use crate::strategy::marks::{self, Entries, Stake};
 
 /// The cached entries and what they have cost.
 #[derive(Debug, Clone, Default)]
@@ -16,8 +17,8 @@ pub(in crate::planner) struct Kept {
     seen_ms: u64,
     /// The value of `seen_ms` before the last request, until the fate of that request is known.
     seen_before_ms: Option<u64>,
-    /// The outcome of the thread's first stake, if this request decided it.
-    wager: Option<Wager>,
+    /// What this request does to its sender's debt.
+    staked: Option<Staked>,
     /// What the last request should have read from the cache, if anything.
     expected: Option<Expected>,
     /// Entries and stake before the last request, until its fate is known.
@@ -51,18 +52,18 @@ impl Kept {
         &mut self.stake
     }
 
-    pub(in crate::planner) fn set_wager(&mut self, wager: Option<Wager>) {
-        self.wager = wager;
+    pub(in crate::planner) fn set_staked(&mut self, staked: Staked) {
+        self.staked = Some(staked);
     }
 
-    /// Takes the outcome of the thread's first stake, if this request decided it.
-    pub(super) fn take_wager(&mut self) -> Option<Wager> {
-        self.wager.take()
+    /// Takes what this request does to its sender's debt.
+    pub(super) fn take_staked(&mut self) -> Option<Staked> {
+        self.staked.take()
     }
 
     /// Prepares for a request with this prelude.
     pub(super) fn begin_request(&mut self, prelude: u64) {
-        self.expected = None;
+        (self.expected, self.staked) = (None, None);
         self.entries.behind(prelude);
     }
 
@@ -165,8 +166,10 @@ impl Kept {
     /// Removes the entries that end with this part or later, because it has changed.
     pub(in crate::planner) fn cut(&mut self, part: PartId) {
         self.entries.cut(part);
-        if let Some((entries, _)) = &mut self.unbilled {
+        self.stake.cut(part);
+        if let Some((entries, stake)) = &mut self.unbilled {
             entries.cut(part);
+            stake.cut(part);
         }
     }
 

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use crate::conversation::{Conversation, MEDIA, Part, PartId, PartKind, Prelude, Role};
 use crate::json;
 use crate::strategy::clear::{self, Settings};
+use crate::strategy::debt::Staked;
 use crate::strategy::findings::Expected;
 use crate::strategy::gate::{Account, Rates};
-use crate::strategy::marks::Wager;
 use crate::strategy::window::{Growth, Reading, Velocity};
 use crate::strategy::{Action, History, Lines, history};
 
@@ -173,9 +173,9 @@ impl Standing {
         self.kept.settle(fate);
     }
 
-    /// Takes the outcome of the thread's first stake, if this request decided it.
-    pub fn take_wager(&mut self) -> Option<Wager> {
-        self.kept.take_wager()
+    /// Takes what this request does to its sender's debt.
+    pub fn take_staked(&mut self) -> Option<Staked> {
+        self.kept.take_staked()
     }
 
     /// What should be read from the cache with this request thanks to the gateway's marks.

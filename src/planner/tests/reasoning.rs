@@ -78,7 +78,7 @@ fn an_event_omits_reasoning_of_earlier_turns() {
     let (reads_all, bound) = (reads(None), reads(Some(Binding::Refused)));
     let uncached = Rates { read: 1.0, write: 1.0 };
     let narrow = |window| Facts { window: Some(window), ..reads_all };
-    for (reason, facts, short, expected) in [
+    for (reason, facts, short, expected) in vec![
         // The present turn's stay, whatever its length.
         (Reason::Eager, reads_all, "u 900~9 900~9", (&[0, 1][..], 0, 0)),
         (Reason::Eager, reads_all, "u 900~9 900~9 a u", (&[], 0, 2)),

@@ -177,3 +177,136 @@ fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
     let (worst, all) = shares(&requests, &|at| !(1..5).contains(&at));
     assert!(worst <= 1.151 && all <= 0.4, "{worst:.3} {all:.3}");
 }
+
+/// What small conversations win is not lost in large ones, nor what the first requests of each win in its last one.
+/// Conversations that do pay are written again.
+#[test]
+fn a_small_win_does_not_pay_for_a_large_loss() {
+    // The seconds before each request of a conversation, and the words of its messages, from the last request on the
+    // same ones: the words of the first, of the middle ones and of the last.
+    type Talk = (&'static [i64], [usize; 3]);
+    const DOCUMENT: Talk = (&[1, 1], [9_000, 100, 30]);
+    const CHAT: Talk = (&[1, 1, 1, 1], [900, 100, 30]);
+    const PASTE: Talk = (&[1, 1, 1, 1], [900, 100, 15_000]);
+    const SLOW: Talk = (&[5, 5, 400, 5, 400, 400], [3_000, 100, 30]);
+    const LONG: Talk = (&[1; 12], [900, 300, 300]);
+    const ENDS: Talk = (&[1, 1], [3_000, 100, 30]);
+    const GOES_ON: Talk = (&[1, 1, 1], [3_000, 100, 30]);
+    let requests = |talks: &[Talk]| {
+        let mut requests = Vec::new();
+        for (talk, (pauses, [first, middle, last])) in talks.iter().enumerate() {
+            for (at, pause) in pauses.iter().enumerate() {
+                let said = |message: usize| {
+                    let words = match message {
+                        0 => *first,
+                        _ if message == 2 * pauses.len() - 2 => *last,
+                        _ => *middle,
+                    };
+                    let role = ["user", "assistant"][message % 2];
+                    json!({"role": role, "content": format!("{talk} {message} {}", "words ".repeat(words))})
+                };
+                let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
+                requests.push((1_000 * pause, talk.to_string(), Bytes::from(body.to_string())));
+            }
+        }
+        requests
+    };
+    for (name, talks, most) in [
+        ("one chat after three documents", [DOCUMENT, DOCUMENT, DOCUMENT, CHAT].repeat(10), 1.02),
+        ("one chat after each document", [DOCUMENT, CHAT].repeat(20), 1.02),
+        ("the last request brings much", vec![PASTE; 30], 1.02),
+        ("the client pauses now and then", vec![SLOW; 30], 1.02),
+        ("every third goes on once", [ENDS, ENDS, GOES_ON].repeat(15), 1.03),
+        ("every fourth goes on once", [ENDS, ENDS, ENDS, GOES_ON].repeat(12), 1.02),
+        ("small chats alone", vec![CHAT; 30], 0.8),
+        ("long ones at the end", [vec![PASTE; 8], vec![LONG; 8]].concat(), 0.8),
+        ("documents between long ones", [LONG, DOCUMENT].repeat(8), 0.75),
+    ] {
+        let (worst, all) = shares(&requests(&talks), &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{name}: {worst:.3} {all:.3}");
+    }
+}
+
+/// A conversation by the seconds before each of its requests, and the words of each of its messages.
+fn talk(name: &str, pauses: &[i64], words: usize) -> Vec<(i64, String, Bytes)> {
+    let said = |message: usize| {
+        let role = ["user", "assistant"][message % 2];
+        json!({"role": role, "content": format!("{name} {message} {}", "words ".repeat(words))})
+    };
+    let request = |(at, pause): (usize, &i64)| {
+        let messages: Vec<Value> = (0..=2 * at).map(said).collect();
+        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
+        (1_000 * pause, name.to_owned(), Bytes::from(body.to_string()))
+    };
+    pauses.iter().enumerate().map(request).collect()
+}
+
+/// Reads count for as long as each renews what it reads, so that conversations that end do not keep slow ones from
+/// being written.
+#[test]
+fn slow_conversations_pay_for_short_ones() {
+    for (short, long, pause, most) in [
+        (5, 14, 5, 0.5),
+        (5, 14, 170, 0.5),
+        (5, 14, 290, 0.8),
+        (5, 14, 310, 1.01),
+        (2, 14, 170, 0.4),
+        (20, 8, 170, 0.9),
+    ] {
+        let round = |round: usize| {
+            let ending = (0..short).flat_map(move |at| talk(&format!("{round} {at}"), &[5, 5], 900));
+            ending.chain(talk(&format!("{round} long"), &vec![pause; long], 900)).collect::<Vec<_>>()
+        };
+        let requests: Vec<_> = (0..6).flat_map(round).collect();
+        let (worst, all) = shares(&requests, &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{short} {long} {pause}: {worst:.3} {all:.3}");
+    }
+}
+
+/// Small conversations that an agent has beside each step of a large one cost little, and do not keep it from being
+/// written.
+#[test]
+fn conversations_beside_each_step_do_not_keep_it_from_being_written() {
+    for (beside, words, most) in [(1, 300, 0.4), (2, 300, 0.4), (2, 900, 0.5), (3, 150, 0.4)] {
+        let round = |round: usize| {
+            let steps = talk(&format!("{round} main"), &[5; 14], 700).into_iter().enumerate();
+            let step = move |(at, step): (usize, (i64, String, Bytes))| {
+                let side = talk(&format!("{round} side {at}"), &[1, 1, 1][..beside], words);
+                std::iter::once(step).chain(side).collect::<Vec<_>>()
+            };
+            steps.flat_map(step).collect::<Vec<_>>()
+        };
+        let requests: Vec<_> = (0..4).flat_map(round).collect();
+        let (worst, all) = shares(&requests, &|_| true);
+        assert!(worst <= 1.151 && all <= most, "{beside} {words}: {worst:.3} {all:.3}");
+    }
+}
+
+/// What the provider refuses counts neither as lost nor as read.
+#[test]
+fn refused_requests_do_not_keep_later_ones_from_being_written() {
+    let tries = 4;
+    let again = |(pause, session, body): (i64, String, Bytes)| {
+        (0..tries).map(move |at| (if at == 0 { pause } else { 1_000 }, session.clone(), body.clone()))
+    };
+    let talks = (0..12).flat_map(|at| talk(&at.to_string(), &[5; 6], 900));
+    let requests: Vec<_> = talks.flat_map(again).collect();
+    let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
+    assert!(worst <= 1.151 && all <= 0.52, "{worst:.3} {all:.3}");
+}
+
+/// The same conversation again is another stake.
+#[test]
+fn conversations_that_are_repeated_lose_a_few_stakes() {
+    for sessions in [1, 40] {
+        let again = |at: usize| {
+            let session = (at % sessions).to_string();
+            let requests = talk("", &[600, 5], 900).into_iter();
+            requests.map(move |(pause, _, body)| (pause, session.clone(), body))
+        };
+        let requests: Vec<_> = (0..40).flat_map(again).collect();
+        let (worst, all) = shares(&requests, &|_| true);
+        assert!(worst <= 1.151 && all <= 1.02, "{sessions}: {worst:.3} {all:.3}");
+    }
+}
