@@ -345,6 +345,7 @@ pub fn upstream(upstream: &config::Upstream, proxies: &Variables, listeners: &[S
     settings.headers.clone_from(&upstream.headers);
     settings.timeouts = upstream.timeouts;
     settings.ca_file.clone_from(&upstream.ca_file);
+    settings.http2 = upstream.http2;
     // An unusable proxy in the environment is ignored.
     settings.proxy = upstream.proxy(proxies, listeners).unwrap_or_default();
     settings.listeners = listeners.to_vec();

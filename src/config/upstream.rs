@@ -43,6 +43,8 @@ pub struct Upstream {
     pub ca_file: Option<PathBuf>,
     /// Which proxy connections to it use.
     pub proxy: Proxied,
+    /// Whether HTTP/2 is offered to it.
+    pub http2: bool,
 }
 
 /// Which proxy is used for an upstream.
@@ -86,6 +88,7 @@ impl Upstream {
             include_usage: false,
             ca_file: None,
             proxy: Proxied::default(),
+            http2: true,
         }
     }
 
@@ -142,6 +145,7 @@ impl Upstream {
             ("cache_marks", self.cache_marks != other.cache_marks),
             ("ca_file", self.ca_file != other.ca_file),
             ("proxy", self.proxy != other.proxy),
+            ("http2", self.http2 != other.http2),
         ];
         keys.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
     }
@@ -358,6 +362,7 @@ fn entry(
     let cache_key = section.optional("cache_key");
     let cache_marks = section.optional("cache_marks");
     let ca_file = ca_file(section);
+    let http2 = section.value("http2", true);
     let base_url = base_url.or_else(|| Some(built_in?.base_url.clone()))?;
     Some(Upstream {
         name: name.to_owned(),
@@ -370,6 +375,7 @@ fn entry(
         include_usage,
         ca_file,
         proxy: proxy.unwrap_or_default(),
+        http2,
     })
 }
 

@@ -14,7 +14,7 @@ use super::answer_timeout::{Clock, Paced};
 use super::cause::{Cause, Party, as_io, as_tls, is_unsupported};
 use super::pool::Pool;
 use super::proxy::Proxy;
-use super::resend::RequestBody;
+use super::resend::{self, RequestBody};
 use super::{Id, TlsError, Upstream};
 
 /// Hint for a certificate whose authority is not trusted here.
@@ -35,6 +35,10 @@ const NOTHING_IN_COMMON_HINT: &str = "the server takes nothing of what is offere
 
 /// Hint for a server that does not speak TLS.
 const NO_TLS_HINT: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
+
+/// Hint for a server whose HTTP/2 cannot be used.
+const HTTP_1_HINT: &str = "its HTTP/2 cannot be used: from now on it is asked with HTTP/1.1, and from the start with \
+                           `http2 = false` for the upstream";
 
 /// One worker's connections to all upstreams.
 ///
@@ -214,6 +218,9 @@ impl SendError {
             true => Self::RequestBody,
             // The first is an unanswered ping.
             false if error.is_timeout() || is_timeout(cause) => Self::TimedOut,
+            false if resend::demands_http1(error) => {
+                Self::Broken(Cause::of(cause).reworded(|cause| format!("{cause}; {HTTP_1_HINT}")))
+            }
             false => Self::Broken(Cause::of(cause)),
         }
     }
@@ -227,6 +234,12 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
 fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
     let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
+}
+
+/// Whether the server has refused all versions of HTTP that were offered to it.
+pub(super) fn is_refused_offer(error: &(dyn StdError + 'static)) -> bool {
+    const REFUSED: rustls::Error = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
+    as_tls(root_cause(error)) == Some(&REFUSED)
 }
 
 /// A hint for a failed TLS handshake, if there is one for its cause.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
@@ -11,6 +12,7 @@ use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
+use super::client::is_refused_offer;
 use super::http1::Http1Connection;
 use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
 use super::loop_check;
@@ -18,9 +20,10 @@ use super::proxy::Proxy;
 use super::resend::RequestBody;
 use super::resolver::{Resolver, Tcp};
 use super::route::Route;
+use super::tls::Offer;
 use super::way::Way;
 use super::write_first::{Signals, WriteFirst};
-use super::{SendError, Upstream};
+use super::{BoxError, SendError, Upstream};
 
 /// The most header fields accepted in a response. hyper's default is 100.
 const MAX_HEADERS: usize = 256;
@@ -43,7 +46,12 @@ pub(super) type Stream = WriteFirst<NewStream>;
 /// Makes connections to one upstream.
 #[derive(Clone)]
 pub(super) struct Connector {
+    /// The route by which the versions of HTTP are offered that the settings name.
     route: Route,
+    /// The route by which HTTP/1.1 alone is offered.
+    http1_route: Route,
+    /// Whether the upstream's HTTP/2 has turned out to be unusable. All its connectors share this.
+    lacks_http2: Arc<AtomicBool>,
     proxy: Option<Proxy>,
     listeners: Arc<[SocketAddr]>,
     timeout: Duration,
@@ -67,8 +75,25 @@ impl Connector {
         tcp.set_keepalive_retries(Some(retries));
         // hyper-util divides it among the addresses of a name, so that a dead first one leaves time for the second.
         tcp.set_connect_timeout(Some(timeout));
-        let (route, proxy) = (Route::to(upstream, tcp)?, upstream.proxy().cloned());
-        Ok(Self { route, proxy, listeners: upstream.settings.listeners.as_slice().into(), timeout })
+        let offer = if upstream.settings.http2 { Offer::Both } else { Offer::Http1 };
+        Ok(Self {
+            route: Route::to(upstream, tcp.clone(), offer)?,
+            http1_route: Route::to(upstream, tcp, Offer::Http1)?,
+            lacks_http2: Arc::clone(&upstream.lacks_http2),
+            proxy: upstream.proxy().cloned(),
+            listeners: upstream.settings.listeners.as_slice().into(),
+            timeout,
+        })
+    }
+
+    /// Whether HTTP/2 is not offered any more.
+    pub(super) fn lacks_http2(&self) -> bool {
+        self.lacks_http2.load(Ordering::Relaxed)
+    }
+
+    /// Offers HTTP/1.1 alone from now on. Returns whether this is new.
+    pub(super) fn give_up_http2(&self) -> bool {
+        !self.lacks_http2.swap(true, Ordering::Relaxed)
     }
 
     /// The header fields that requests carry for a forwarding proxy (see [`Route::Forwarded`]); `None` without one.
@@ -78,13 +103,26 @@ impl Connector {
 
     /// Connects to the scheme and authority of `address`.
     pub(super) async fn connect<B: RequestBody>(mut self, address: Uri) -> Result<Connected<B>, SendError> {
-        let stream = tokio::time::timeout(self.timeout, self.route.connect(address))
+        let stream = tokio::time::timeout(self.timeout, self.open(address))
             .await
             .map_err(|_elapsed| SendError::Unreached)
             .and_then(|made| made.map_err(|error| SendError::from_connecting(error.as_ref())))
             .and_then(|made| if self.is_loop(&made) { Err(SendError::Loop) } else { Ok(made) })
             .map_err(|error| error.through(self.proxy.as_ref()))?;
         if stream.connected().is_negotiated_h2() { http2(stream).await } else { http1(stream).await }
+    }
+
+    /// Makes the stream of a connection. HTTP/2 is offered once more to a server that speaks nothing else.
+    async fn open(&mut self, address: Uri) -> Result<NewStream, BoxError> {
+        if self.lacks_http2() {
+            match self.http1_route.connect(address.clone()).await {
+                Err(error) if is_refused_offer(error.as_ref()) => {
+                    self.lacks_http2.store(false, Ordering::Relaxed);
+                }
+                made => return made,
+            }
+        }
+        self.route.connect(address).await
     }
 
     /// Whether the connection leads to one of the gateway's own listeners. An encrypted one cannot: the gateway would

@@ -26,7 +26,7 @@ mod write_first;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ pub use self::cause::{Cause, Party};
 pub use self::client::{Clients, SendError, root_cause};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::RequestBody;
+use self::tls::Offer;
 pub use self::tls::{TlsError, check_ca_file};
 
 /// An error of any kind.
@@ -59,6 +60,8 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// The proxy that all connections to it go through.
     pub proxy: Option<Proxy>,
+    /// Whether HTTP/2 is offered to it. It is spoken only over TLS.
+    pub http2: bool,
     /// The gateway's own listeners. A connection that leads to one of them is not used.
     pub listeners: Vec<SocketAddr>,
 }
@@ -83,6 +86,8 @@ pub struct Upstream {
     settings: Settings,
     /// Made when the first `https` connection needs it: reading the platform's roots takes milliseconds.
     tls: OnceLock<Result<Arc<rustls::ClientConfig>, TlsError>>,
+    /// Whether its HTTP/2 has turned out to be unusable.
+    lacks_http2: Arc<AtomicBool>,
 }
 
 /// Identifies an upstream within the process. Names need not be unique.
@@ -93,7 +98,8 @@ impl Upstream {
     /// An upstream. Nothing is connected or read yet.
     pub fn new(settings: Settings) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: Id(NEXT.fetch_add(1, Ordering::Relaxed)), settings, tls: OnceLock::new() }
+        let id = Id(NEXT.fetch_add(1, Ordering::Relaxed));
+        Self { id, settings, tls: OnceLock::new(), lacks_http2: Arc::default() }
     }
 
     /// Its name in the configuration.
@@ -125,13 +131,13 @@ impl Upstream {
         self.settings.proxy.as_ref()
     }
 
-    fn tls(&self) -> Result<Arc<rustls::ClientConfig>, TlsError> {
+    fn tls(&self, offer: Offer) -> Result<Arc<rustls::ClientConfig>, TlsError> {
         let make = || match (self.base_url().is_https(), &self.settings.ca_file) {
             (false, _) => tls::without_roots(),
             (true, None) => tls::with_platform_roots(),
             (true, Some(file)) => tls::with_extra_roots(file),
         };
-        self.tls.get_or_init(make).clone()
+        Ok(tls::offering(offer, self.tls.get_or_init(make).clone()?))
     }
 }
 
@@ -145,6 +151,7 @@ impl Settings {
             timeouts: Timeouts::default(),
             ca_file: None,
             proxy: None,
+            http2: true,
             listeners: Vec::new(),
         }
     }

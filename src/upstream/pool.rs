@@ -89,7 +89,7 @@ impl<B: RequestBody> Pool<B> {
             };
             let sent = match carrier {
                 Carrier::Http1(connection) => self.send_on_http1(connection, request, &address).await,
-                Carrier::Http2(slot) => Self::send_on_http2(slot, request, &address).await,
+                Carrier::Http2(slot) => self.send_on_http2(slot, request, &address).await,
             };
             let failed = match sent {
                 Ok(response) => return Ok(response),
@@ -147,6 +147,7 @@ impl<B: RequestBody> Pool<B> {
     }
 
     async fn send_on_http2(
+        &self,
         (mut sender, mut stream): Slot<B>,
         mut request: Box<Request<B>>,
         address: &Uri,
@@ -163,6 +164,10 @@ impl<B: RequestBody> Pool<B> {
             Err(error) => error,
         };
         let mut failed = Failed::unless_written(error);
+        if resend::demands_http1(&failed.error) && self.connector.give_up_http2() {
+            let upstream = address.host().unwrap_or_default();
+            tracing::warn!(upstream, error = %failed.error, "HTTP/2 cannot be used, so HTTP/1.1 is");
+        }
         if resend::is_refusal(&failed.error) {
             stream.retire_connection();
             failed.again = copy.map(Again::Refused);
@@ -175,7 +180,7 @@ impl<B: RequestBody> Pool<B> {
     /// A kept connection that can take a request now.
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
-        kept.shared.retain(Http2Connection::is_usable);
+        kept.shared.retain(|shared| shared.is_usable() && !self.connector.lacks_http2());
         if let Some(slot) = kept.shared.iter().find_map(|shared| shared.slot(self.keep_alive)) {
             return Some(Carrier::Http2(slot));
         }

@@ -53,12 +53,24 @@ pub(super) fn is_break(error: &hyper::Error) -> bool {
 }
 
 /// Whether an HTTP/2 upstream says that it has not processed the request (RFC 9113, 8.7): by a `GOAWAY` with `NO_ERROR`
-/// whose last stream is an earlier one, or by `REFUSED_STREAM`.
+/// whose last stream is an earlier one, by `REFUSED_STREAM`, or by `HTTP_1_1_REQUIRED`.
 pub(super) fn is_refusal(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
         let is_closing = cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR);
-        let is_refused = cause.is_reset() && cause.reason() == Some(h2::Reason::REFUSED_STREAM);
+        let refuses = [h2::Reason::REFUSED_STREAM, h2::Reason::HTTP_1_1_REQUIRED].map(Some);
+        let is_refused = cause.is_reset() && refuses.contains(&cause.reason());
         cause.is_remote() && (is_closing || is_refused)
+    })
+}
+
+/// Whether an upstream must be asked with HTTP/1.1: it says so itself, or its HTTP/2 breaks the rules, for instance by
+/// header fields that only HTTP/1.1 has. In the second case it has processed the request.
+pub(super) fn demands_http1(error: &hyper::Error) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
+    cause.is_some_and(|cause| match cause.reason() {
+        Some(h2::Reason::HTTP_1_1_REQUIRED) => cause.is_remote(),
+        Some(h2::Reason::PROTOCOL_ERROR) => cause.is_library(),
+        _ => false,
     })
 }

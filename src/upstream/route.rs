@@ -9,6 +9,7 @@ use tower_service::Service;
 use super::connect::NewStream;
 use super::proxy::{Kind, Proxy, with_default_port};
 use super::resolver::Tcp;
+use super::tls::Offer;
 use super::tunnel::Tunnel;
 use super::{BoxError, TlsError, Upstream};
 
@@ -28,9 +29,9 @@ pub(super) enum Route {
 }
 
 impl Route {
-    pub(super) fn to(upstream: &Upstream, tcp: Tcp) -> Result<Self, TlsError> {
+    pub(super) fn to(upstream: &Upstream, tcp: Tcp, offer: Offer) -> Result<Self, TlsError> {
         let Some((address, kind)) = upstream.proxy().map(Proxy::parts) else {
-            return Ok(Self::Direct(HttpsConnector::from((tcp, upstream.tls()?))));
+            return Ok(Self::Direct(HttpsConnector::from((tcp, upstream.tls(offer)?))));
         };
         Ok(match kind {
             Kind::Http(auth) if !upstream.base_url().is_https() => {
@@ -39,7 +40,7 @@ impl Route {
             }
             Kind::Http(auth) => {
                 let tunnel = Tunnel::new(tcp, address.clone(), auth.clone());
-                Self::Tunnelled(HttpsConnector::from((tunnel, upstream.tls()?)))
+                Self::Tunnelled(HttpsConnector::from((tunnel, upstream.tls(offer)?)))
             }
             Kind::Socks(auth) => {
                 let socks = SocksV5::new(address.clone(), tcp);
@@ -47,7 +48,7 @@ impl Route {
                     Some((user, password)) => socks.with_auth(user.clone(), password.clone()),
                     None => socks,
                 };
-                Self::Socks(HttpsConnector::from((socks, upstream.tls()?)))
+                Self::Socks(HttpsConnector::from((socks, upstream.tls(offer)?)))
             }
         })
     }

@@ -1,4 +1,4 @@
-//! Sets up TLS towards upstreams: which authorities are trusted, which HTTP versions are offered.
+//! Sets up TLS towards upstreams: which authorities are trusted, which versions of HTTP are offered.
 //!
 //! The platform's certificates are read when the first encrypted connection needs them, never at start.
 
@@ -8,6 +8,8 @@ use std::sync::{Arc, OnceLock};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+
+const HTTP_1: &[u8] = b"http/1.1";
 
 /// Why no encrypted connection can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +28,15 @@ pub enum TlsError {
     /// The TLS library refused its own defaults.
     #[error("cannot set up TLS: {0}")]
     Library(String),
+}
+
+/// The versions of HTTP that are offered to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// HTTP/2 and HTTP/1.1.
+    Both,
+    /// HTTP/1.1 alone.
+    Http1,
 }
 
 /// A configuration for unencrypted connections. It trusts nobody, and nothing is read for it.
@@ -58,6 +69,18 @@ pub fn check_ca_file(file: &Path) -> Result<(), TlsError> {
     add_file(&mut RootCertStore::empty(), file)
 }
 
+/// The same configuration with this offer.
+pub(super) fn offering(offer: Offer, config: Arc<ClientConfig>) -> Arc<ClientConfig> {
+    match offer {
+        Offer::Both => config,
+        Offer::Http1 => {
+            let mut config = (*config).clone();
+            config.alpn_protocols = vec![HTTP_1.to_vec()];
+            Arc::new(config)
+        }
+    }
+}
+
 fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsError> {
     let unusable = |reason: String| TlsError::CaFile { path: file.to_owned(), reason };
     let certificates = CertificateDer::pem_file_iter(file)
@@ -88,6 +111,6 @@ fn config(roots: RootCertStore) -> Result<Arc<ClientConfig>, TlsError> {
         .map_err(|error| TlsError::Library(error.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), HTTP_1.to_vec()];
     Ok(Arc::new(config))
 }

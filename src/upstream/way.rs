@@ -21,9 +21,13 @@ pub(super) struct Way {
     heard: Moment,
 }
 
-/// A point in time on two clocks, of which the first stops while the machine sleeps.
+/// A point in time.
 #[derive(Clone, Copy)]
-struct Moment(Instant, SystemTime);
+struct Moment {
+    at: Instant,
+    /// The same on two clocks, of which the first stops while the machine sleeps.
+    clocks: (std::time::Instant, SystemTime),
+}
 
 impl Way {
     /// The way of a connection that was made just now.
@@ -39,7 +43,7 @@ impl Way {
 
     /// Whether nothing has come from the other end for a while.
     pub(super) fn is_silent(&self) -> bool {
-        self.heard.0.elapsed() >= SHORT
+        self.heard.at.elapsed() >= SHORT
     }
 
     /// Whether the connection may still work: the machine has not slept since the other end was last heard of, and a
@@ -73,12 +77,13 @@ impl Way {
 
 impl Moment {
     fn now() -> Self {
-        Self(Instant::now(), SystemTime::now())
+        Self { at: Instant::now(), clocks: (std::time::Instant::now(), SystemTime::now()) }
     }
 
     /// Whether the machine has slept since. A clock that was put forward looks the same.
     fn has_slept(self) -> bool {
-        self.1.elapsed().unwrap_or_default() > self.0.elapsed() + SHORT
+        let (awake, wall) = self.clocks;
+        wall.elapsed().unwrap_or_default() > awake.elapsed() + SHORT
     }
 }
 
@@ -103,9 +108,9 @@ mod tests {
             (HERE, "127.0.0.1:9", 30, 60, false),
         ] {
             let ends = Some((local.parse().unwrap(), peer.parse().unwrap()));
-            let (awake, real) = (Duration::from_secs(silent), Duration::from_secs(silent + slept));
-            let heard = Moment(Instant::now(), SystemTime::now() - real);
-            tokio::time::advance(awake).await;
+            let mut heard = Moment::now();
+            heard.clocks.1 -= Duration::from_secs(slept);
+            tokio::time::advance(Duration::from_secs(silent)).await;
             let mut way = Way { ends, heard };
             assert_eq!(way.is_open(), expected, "{local} {peer} {silent} s, slept {slept} s");
         }

@@ -217,6 +217,7 @@ fn settings_unused_with_a_single_upstream_are_reported() {
              upstream.gemini.response_timeout upstream.gemini.proxy upstream.own",
         ),
         ("upstream.openai.ca_file = '~/ca.pem'", "upstream.openai.ca_file"),
+        ("upstream.openai = { http2 = false }\nupstream.gemini.http2 = true", "upstream.openai.http2"),
     ] {
         assert_eq!(unused(text), expected, "{text}");
     }

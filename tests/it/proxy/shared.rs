@@ -237,6 +237,7 @@ const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 const ENHANCE_YOUR_CALM: u32 = 11;
+const HTTP_1_1_REQUIRED: u32 = 13;
 
 impl Refusal {
     fn frame(self) -> Vec<u8> {
@@ -426,5 +427,84 @@ async fn get_what_does_no_harm_once_more_when_a_connection_breaks() {
             let head = client.head().await;
             assert!(head.starts_with(expected), "{ask} {is_reset}: {head}");
         }
+    }
+}
+
+/// An answer with a field that HTTP/2 forbids: `:status: 200` of the static table, `connection: keep-alive`.
+const FORBIDDEN: &[u8] = b"\0\0\x18\x01\x05\0\0\0\x01\x88\0\x0aconnection\x0akeep-alive";
+
+/// Answers with `frames` on the first connection, where HTTP/2 is spoken.
+async fn answer_over_http2(listener: &TcpListener, frames: &[u8]) {
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut stream = acceptor(&["h2", "http/1.1"]).accept(stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    say(&mut stream, true, frames).await;
+    drop(stream.read_to_end(&mut Vec::new()).await);
+}
+
+/// Answers a request on a connection where HTTP/1.1 is spoken, although HTTP/2 is possible.
+async fn answer_over_http1(listener: &TcpListener) {
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut stream = acceptor(&["h2", "http/1.1"]).accept(stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let mut received = Vec::new();
+    while !received.ends_with(b"\r\n\r\n{}") {
+        assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+    drop(stream.read_to_end(&mut Vec::new()).await);
+}
+
+/// What the upstream has answered is not asked for again.
+#[tokio::test]
+async fn are_asked_with_http_1_once_they_break_the_rules() {
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    let required = Refusal::Reset(HTTP_1_1_REQUIRED).frame();
+    let (untouched, edited) = (Some(Preparing::Untouched), Some(Preparing::Edited("{}")));
+    for (preparing, frames, fails) in [
+        (untouched, FORBIDDEN, true),
+        (None, FORBIDDEN, true),
+        (untouched, &required, false),
+        (edited, &required, false),
+        (None, &required, true),
+        (untouched, &Refusal::GoAway(0, HTTP_1_1_REQUIRED).frame(), true),
+    ] {
+        let (listener, proxy) = staged(preparing).await;
+        let sent = frames.to_vec();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            answer_over_http2(&listener, &sent).await;
+            answer_over_http1(&listener).await;
+        });
+        let mut client = proxy.client().await;
+        client.send(POST).await;
+        let (mut head, body) = client.message().await;
+        if fails {
+            assert!(head.starts_with("HTTP/1.1 502 "), "{frames:?} {head}");
+            let body = String::from_utf8(body).unwrap();
+            assert!(body.contains("with `http2 = false` for the upstream"), "{frames:?} {body}");
+            client.send(POST).await;
+            (head, _) = client.message().await;
+        }
+        assert!(head.starts_with("HTTP/1.1 200 "), "{frames:?} {fails} {head}");
+    }
+}
+
+#[tokio::test]
+async fn are_asked_with_http_2_again_if_they_speak_nothing_else() {
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    let (listener, proxy) = staged(None).await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        answer_over_http2(&listener, FORBIDDEN).await;
+        let (stream, _) = listener.accept().await.unwrap();
+        assert!(acceptor(&["h2"]).accept(stream).await.is_err(), "HTTP/2 was offered");
+        serve(accept(&listener).await, Arc::new(Service::new(100, 1))).await;
+    });
+    let mut client = proxy.client().await;
+    for expected in ["HTTP/1.1 502 ", "HTTP/1.1 200 "] {
+        client.send(POST).await;
+        let (head, _) = client.message().await;
+        assert!(head.starts_with(expected), "{head}");
     }
 }

@@ -62,14 +62,19 @@ pub(super) async fn listen() -> (TcpListener, Settings) {
 #[tokio::test]
 async fn http_1_goes_through() {
     const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-    for protocols in [&["http/1.1"][..], &[]] {
-        let (listener, settings) = listen().await;
+    for (offers_http2, protocols) in
+        [(true, &["http/1.1"][..]), (true, &[]), (false, &["h2", "http/1.1"]), (false, &[])]
+    {
+        let (listener, mut settings) = listen().await;
+        settings.http2 = offers_http2;
         let expected = ASK.replace("me", &listener.local_addr().unwrap().to_string());
         let proxy = Proxy::start(TestGateway::with_upstream(settings));
         let mut client = proxy.client().await;
         client.send(ASK).await;
         let accept = async { acceptor(protocols).accept(listener.accept().await.unwrap().0).await.unwrap() };
         let mut stream = within(accept).await;
+        let chosen = (!protocols.is_empty()).then_some(&b"http/1.1"[..]);
+        assert_eq!(stream.get_ref().1.alpn_protocol(), chosen);
         for is_last in [false, true] {
             let mut received = vec![0; expected.len()];
             within(stream.read_exact(&mut received)).await.unwrap();
