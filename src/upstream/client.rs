@@ -275,6 +275,7 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Empty;
     use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -315,7 +316,8 @@ mod tests {
             .handshake(TokioIo::new(stream))
             .await
             .unwrap();
-        tokio::spawn(connection);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(connection);
         let request = Request::builder().uri("http://api.test/").body(Empty::<Bytes>::new()).unwrap();
         let error = SendError::from_sending(&sender.send_request(request).await.unwrap_err());
         assert!(matches!(error, SendError::TimedOut), "{error:?}");

@@ -1,13 +1,15 @@
 //! Looks up the names of servers.
 //!
 //! The system's resolver blocks a thread, for many seconds if no name server answers, and cannot be interrupted. Large
-//! bodies are read on the same threads. So a name is looked up once at a time in the whole process, however many
-//! connections wait for it, and only few names are looked up at a time.
+//! bodies are read on the same threads. So connections to one name share its lookup, and few lookups are under way at a
+//! time, in the whole process. One that began a while ago is not shared if it can be helped: it may be asking a name
+//! server of a network that this machine has left.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use std::{io, vec};
 
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -17,8 +19,12 @@ use tower_service::Service;
 
 use super::BoxError;
 
-/// The most names that are looked up at a time: half of the threads that a worker has for such work.
-const MAX_LOOKUPS: usize = 4;
+/// The most lookups at a time: some of the threads that a worker has for such work are left for other work.
+const MAX_LOOKUPS: usize = 6;
+/// The most lookups of one name at a time.
+const MAX_OF_ONE_NAME: usize = 2;
+/// How long others may join a lookup that has begun, unless the name is being looked up often enough.
+const JOINED_FOR: Duration = Duration::from_secs(2);
 /// How often a lookup that others began and could not finish is begun again.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -38,13 +44,23 @@ pub(super) struct LookupError {
     code: Option<i32>,
 }
 
-type Found = Result<Arc<[SocketAddr]>, LookupError>;
+type Found = Result<Vec<SocketAddr>, LookupError>;
+type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// The lookups of the process.
 struct Lookups {
     room: Arc<Semaphore>,
-    under_way: Mutex<Vec<(Box<str>, watch::Receiver<Option<Found>>)>>,
-    look_up: Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>,
+    joined_for: Duration,
+    /// The newest are at the end.
+    under_way: Mutex<Vec<UnderWay>>,
+    look_up: Box<LookUp>,
+}
+
+/// A lookup as others see it.
+struct UnderWay {
+    name: Box<str>,
+    since: Instant,
+    result: watch::Receiver<Option<Found>>,
 }
 
 /// A lookup under way, for as long as it can still have a result: not if the runtime ends that it runs on.
@@ -57,7 +73,7 @@ struct Lookup {
 impl Resolver {
     pub(super) fn new() -> Self {
         static LOOKUPS: LazyLock<Arc<Lookups>> =
-            LazyLock::new(|| Lookups::by(|name| Ok((name, 0).to_socket_addrs()?.collect())));
+            LazyLock::new(|| Lookups::by(JOINED_FOR, |name| Ok((name, 0).to_socket_addrs()?.collect())));
         Self(Arc::clone(&LOOKUPS))
     }
 }
@@ -75,7 +91,7 @@ impl Service<Name> for Resolver {
         let lookups = Arc::clone(&self.0);
         Box::pin(async move {
             let found = lookups.find(name.as_str()).await.map_err(LookupError::into_cause)?;
-            Ok(found.to_vec().into_iter())
+            Ok(found.into_iter())
         })
     }
 }
@@ -95,9 +111,12 @@ impl LookupError {
 }
 
 impl Lookups {
-    fn by(look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Arc<Self> {
+    fn by(
+        joined_for: Duration,
+        look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         let room = Arc::new(Semaphore::new(MAX_LOOKUPS));
-        Arc::new(Self { room, under_way: Mutex::default(), look_up: Box::new(look_up) })
+        Arc::new(Self { room, joined_for, under_way: Mutex::default(), look_up: Box::new(look_up) })
     }
 
     async fn find(self: &Arc<Self>, name: &str) -> Found {
@@ -112,21 +131,29 @@ impl Lookups {
         Err(LookupError::new("the lookup of its name was interrupted"))
     }
 
-    /// The coming result of the lookup of this name, which is begun if it is not under way.
+    /// The coming result of a lookup of this name, which is begun unless there is one to join.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it ends by itself, and a name has few; nothing depends on its end"
+    )]
     fn join(self: &Arc<Self>, name: &str) -> watch::Receiver<Option<Found>> {
         let mut under_way = self.under_way();
-        if let Some((_, result)) = under_way.iter().find(|(other, _)| **other == *name) {
-            return result.clone();
+        let mut same_name = under_way.iter().filter(|other| *other.name == *name);
+        let (count, newest) = (same_name.clone().count(), same_name.next_back());
+        if let Some(newest) = newest
+            && (count >= MAX_OF_ONE_NAME || newest.since.elapsed() < self.joined_for)
+        {
+            return newest.result.clone();
         }
         let (sender, result) = watch::channel(None);
-        under_way.push((name.into(), result.clone()));
+        under_way.push(UnderWay { name: name.into(), since: Instant::now(), result: result.clone() });
         // A runtime that is ending drops the lookup at once, which takes the lock.
         drop(under_way);
         tokio::spawn(Lookup { name: name.into(), result: sender, all: Arc::clone(self) }.run());
         result
     }
 
-    fn under_way(&self) -> MutexGuard<'_, Vec<(Box<str>, watch::Receiver<Option<Found>>)>> {
+    fn under_way(&self) -> MutexGuard<'_, Vec<UnderWay>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -138,7 +165,7 @@ impl Lookup {
         let permit = if is_local { None } else { Arc::clone(&self.all.room).acquire_owned().await.ok() };
         tokio::task::spawn_blocking(move || {
             let found = (self.all.look_up)(&self.name);
-            let found = found.map(Arc::from).map_err(|error| LookupError::of(&error));
+            let found = found.map_err(|error| LookupError::of(&error));
             self.result.send_replace(Some(found));
             drop(permit);
         });
@@ -147,14 +174,14 @@ impl Lookup {
 
 impl Drop for Lookup {
     fn drop(&mut self) {
-        self.all.under_way().retain(|(name, _)| *name != self.name);
+        let own = self.result.subscribe();
+        self.all.under_way().retain(|other| !other.result.same_channel(&own));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use rustix::io::Errno;
     use tokio::runtime::Builder;
@@ -167,41 +194,44 @@ mod tests {
 
     /// No name server answers, and the threads would not suffice for all.
     #[test]
-    fn pending_lookups_leave_threads_for_others() {
-        let runtime =
-            Builder::new_current_thread().enable_time().max_blocking_threads(MAX_LOOKUPS + 1).build();
-        let (answer, answers) = mpsc::channel();
-        let (asked, names) = mpsc::channel();
-        let answers = Mutex::new(answers);
-        let lookups = Lookups::by(move |name| {
-            asked.send(name.to_owned()).unwrap();
-            if name != "localhost" {
-                answers.lock().unwrap().recv().unwrap();
+    fn pending_lookups_are_few_and_leave_threads_for_others() {
+        const ASKED: [&str; 10] = ["a", "a", "b", "a", "c", "d", "e", "f", "g", "h"];
+        for (joined_for, of_a) in [(Duration::MAX, 1), (Duration::ZERO, 2)] {
+            let threads = MAX_LOOKUPS + 1;
+            let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(threads).build();
+            let (answer, answers) = mpsc::channel();
+            let (asked, names) = mpsc::channel();
+            let answers = Mutex::new(answers);
+            let lookups = Lookups::by(joined_for, move |name| {
+                asked.send(name.to_owned()).unwrap();
+                if name != "localhost" {
+                    answers.lock().unwrap().recv().unwrap();
+                }
+                if name == "c" { Err(io::Error::other("no such name")) } else { Ok(vec![HERE]) }
+            });
+            let found = runtime.unwrap().block_on(async {
+                let mut waiting = JoinSet::new();
+                for name in ASKED {
+                    let lookups = Arc::clone(&lookups);
+                    waiting.spawn(async move { (name, lookups.find(name).await) });
+                }
+                let local = tokio::time::timeout(Duration::from_secs(60), lookups.find("localhost")).await;
+                for _ in ASKED {
+                    answer.send(()).unwrap();
+                }
+                assert_eq!(local.unwrap(), Ok(vec![HERE]));
+                waiting.join_all().await
+            });
+            for (name, found) in &found {
+                let failed = Err(LookupError::new("no such name"));
+                assert_eq!(*found, if *name == "c" { failed } else { Ok(vec![HERE]) }, "{name}");
             }
-            if name == "c" { Err(io::Error::other("no such name")) } else { Ok(vec![HERE]) }
-        });
-        let found = runtime.unwrap().block_on(async {
-            let mut waiting = JoinSet::new();
-            for name in ["a", "a", "b", "a", "c", "d", "e", "f"] {
-                let lookups = Arc::clone(&lookups);
-                waiting.spawn(async move { (name, lookups.find(name).await) });
-            }
-            let local = tokio::time::timeout(Duration::from_secs(60), lookups.find("localhost")).await;
-            (0..6).for_each(|_| answer.send(()).unwrap());
-            let mut found = waiting.join_all().await;
-            found.sort_by_key(|(name, _)| *name);
-            assert_eq!(local.unwrap(), Ok(Arc::from([HERE])));
-            found
-        });
-        for (name, found) in &found {
-            let failed = Err(LookupError::new("no such name"));
-            assert_eq!(*found, if *name == "c" { failed } else { Ok(Arc::from([HERE])) }, "{name}");
+            assert_eq!(found.len(), ASKED.len());
+            drop(lookups);
+            let names: Vec<_> = names.iter().collect();
+            assert_eq!(names.iter().filter(|name| *name == "a").count(), of_a);
+            assert_eq!(names.len(), of_a + "bcdefgh".len() + 1);
         }
-        assert_eq!(found.len(), 8);
-        drop(lookups);
-        let mut names: Vec<_> = names.iter().collect();
-        names.sort();
-        assert_eq!(names, ["a", "b", "c", "d", "e", "f", "localhost"]);
     }
 
     #[test]
@@ -219,20 +249,20 @@ mod tests {
     #[test]
     fn a_lookup_whose_runtime_ends_is_begun_again() {
         let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
-        let lookups = Lookups::by(|_| Ok(vec![HERE]));
+        let lookups = Lookups::by(Duration::MAX, |_| Ok(vec![HERE]));
         let no_room = Arc::clone(&lookups.room).try_acquire_many_owned(MAX_LOOKUPS as u32).unwrap();
         let (first, second) = (runtime(), runtime());
         first.block_on(async {
             lookups.join("a");
         });
         let waiting = second.block_on(async {
-            let lookups = Arc::clone(&lookups);
-            let waiting = tokio::spawn(async move { lookups.find("a").await });
+            let (mut waiting, lookups) = (JoinSet::new(), Arc::clone(&lookups));
+            waiting.spawn(async move { lookups.find("a").await });
             tokio::task::yield_now().await;
             waiting
         });
         drop(first);
         drop(no_room);
-        assert_eq!(second.block_on(waiting).unwrap(), Ok(Arc::from([HERE])));
+        assert_eq!(second.block_on(waiting.join_all()), [Ok(vec![HERE])]);
     }
 }
