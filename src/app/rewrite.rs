@@ -322,7 +322,10 @@ impl<'a> Request<'a> {
                 let Outcome { event, level, recalls, .. } = outcome;
                 Ok(self.edited(place, edited, None, decided).with(event, level, recalls))
             }
-            Err(error @ CommitError::Raced) => Err(error),
+            Err(error @ CommitError::Raced) => {
+                self.track.lineage.withdraw_stake(&place);
+                Err(error)
+            }
             Err(error) => Ok(self.apply_stored(place, outcome, Some(error.to_string())).await),
         }
     }

@@ -202,9 +202,10 @@ impl Memory {
         }
     }
 
-    /// Counts what a request that leaves may lose. It replaces an earlier attempt of the request that has not ended.
+    /// Counts what a request that leaves may lose. A copy of it that has not ended, which is billed as well, counts as if
+    /// it read nothing.
     pub(super) fn stake(&self, cache: Chain, request: Chain, staked: Option<Staked>) {
-        self.settle(cache, request, Debt::refused);
+        self.settle(cache, request, Debt::unread);
         if let Some(staked) = staked {
             self.debts.insert(cache, self.debt(cache).left(&staked));
             self.staked.insert(request, staked);

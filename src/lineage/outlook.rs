@@ -34,6 +34,11 @@ impl Lineage {
         self.memory.debt(cache)
     }
 
+    /// Takes back what a request would have lost that does not leave, because it is planned again.
+    pub fn withdraw_stake(&self, place: &Place) {
+        self.memory.settle(place.cache, place.request_key(), Debt::refused);
+    }
+
     /// Records what became of a request that has ended.
     pub fn ended(&self, place: &Place, fate: Fate) {
         let cache = place.cache;

@@ -49,7 +49,7 @@ fn misses_during_a_rest_do_not_prolong_the_next() {
 }
 
 /// What requests write counts when they leave, and is taken back if they are refused. What they read counts once they
-/// are billed, unless nothing was there. A request that is made again before it has ended has one stake.
+/// are billed, unless nothing was there. A request that is made again before it has ended counts as often.
 #[test]
 fn stakes_are_settled_when_requests_end() {
     use Fate::{Billed, Refused, Unknown};
@@ -80,6 +80,11 @@ fn stakes_are_settled_when_requests_end() {
         (
             "at once",
             &[("a", "u a u", writes, Some(Billed)), ("a", "u a u", writes, Some(Billed))],
+            [(2, 0), (0, 0)],
+        ),
+        (
+            "at once, of which the second writes nothing",
+            &[("a", "u a u", writes, Some(Billed)), ("a", "u a u", nothing, Some(Billed))],
             [(1, 0), (0, 0)],
         ),
         ("two that differ", &[("a", "u a u", writes, None), ("a", "u a u2", writes, None)], [(2, 0), (0, 0)]),
@@ -106,12 +111,14 @@ fn stakes_are_settled_when_requests_end() {
         });
         assert_eq!(["a", "b"].map(|upstream| desk.lineage.debt(named(upstream))), debts, "{name}");
     }
-    // The same once more after it has ended is another stake.
+    // The same once more after it has ended is another stake; if it does not leave, there is none.
     let desk = Desk::new();
     let place = desk.place(&session("s"), &talk("u a u"));
     for _ in 0..2 {
         desk.lineage.memory.stake(place.cache, place.request_key(), Some(writes));
         desk.lineage.ended(&place, Billed);
     }
+    desk.lineage.memory.stake(place.cache, place.request_key(), Some(writes));
+    desk.lineage.withdraw_stake(&place);
     assert_eq!(desk.lineage.debt(place.cache), Debt::default().left(&writes).left(&writes));
 }
