@@ -20,7 +20,7 @@ use tower_service::Service;
 use super::BoxError;
 
 /// The most lookups at a time: some of the threads that a worker has for such work are left for other work.
-const MAX_LOOKUPS: usize = 6;
+const MAX_LOOKUPS: usize = 12;
 /// The most lookups of one name at a time.
 const MAX_OF_ONE_NAME: usize = 2;
 /// How long others may join a lookup that has begun, unless the name is being looked up often enough.
@@ -195,7 +195,8 @@ mod tests {
     /// No name server answers, and the threads would not suffice for all.
     #[test]
     fn pending_lookups_are_few_and_leave_threads_for_others() {
-        const ASKED: [&str; 10] = ["a", "a", "b", "a", "c", "d", "e", "f", "g", "h"];
+        const ASKED: [&str; 16] =
+            ["a", "a", "b", "a", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"];
         for (joined_for, of_a) in [(Duration::MAX, 1), (Duration::ZERO, 2)] {
             let threads = MAX_LOOKUPS + 1;
             let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(threads).build();
@@ -230,7 +231,7 @@ mod tests {
             drop(lookups);
             let names: Vec<_> = names.iter().collect();
             assert_eq!(names.iter().filter(|name| *name == "a").count(), of_a);
-            assert_eq!(names.len(), of_a + "bcdefgh".len() + 1);
+            assert_eq!(names.len(), of_a + "bcdefghijklmn".len() + 1);
         }
     }
 
