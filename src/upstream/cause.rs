@@ -12,8 +12,9 @@ use super::resolver::LookupError;
 use super::tunnel::Refusal;
 
 /// What this machine reports of itself and of its network, before anything could reach another one.
-const OF_THE_NETWORK: [Errno; 5] =
-    [Errno::NETUNREACH, Errno::NETDOWN, Errno::NETRESET, Errno::ACCESS, Errno::PERM];
+/// Linux calls an address whose packets are thrown away (a blackhole route) invalid.
+const OF_THE_NETWORK: [Errno; 6] =
+    [Errno::NETUNREACH, Errno::NETDOWN, Errno::NETRESET, Errno::ACCESS, Errno::PERM, Errno::INVAL];
 
 /// What is also reported if the other machine is off, or if it refused at one address and another address of its name
 /// could not be tried: only the last error is known.
@@ -145,9 +146,10 @@ mod tests {
     #[test]
     fn only_who_is_certain_to_be_at_fault_is_accused() {
         let invalid = |error| io::Error::other(rustls::Error::InvalidCertificate(error));
-        let cases: [(Box<dyn Error>, Party, Party); 13] = [
+        let cases: [(Box<dyn Error>, Party, Party); 14] = [
             (Box::new(LookupError::new("no such name")), Party::Network, Party::Network),
             (Box::new(io::Error::from(Errno::NETUNREACH)), Party::Network, Party::Network),
+            (Box::new(io::Error::from(Errno::INVAL)), Party::Network, Party::Network),
             (Box::new(io::Error::from(Errno::HOSTUNREACH)), Party::Way, Party::Way),
             (Box::new(io::Error::from(Errno::ADDRNOTAVAIL)), Party::Way, Party::Way),
             (Box::new(io::Error::from(Errno::CONNREFUSED)), Party::Upstream, Party::Proxy),
