@@ -204,6 +204,9 @@ impl<'a> Session<'a> {
         let edited = self.rewrite(&original, asked, thread, tally);
         if let Some(standing) = &mut thread.standing {
             standing.ended(if asked.answered { Fate::Billed } else { Fate::Refused });
+            if let Some(staked) = standing.take_staked().filter(|_| asked.answered) {
+                self.facts.debt = self.facts.debt.left(&staked).billed(&staked);
+            }
         }
         if asked.answered {
             let Asked { scale, output, now_ms, .. } = *asked;
