@@ -202,8 +202,8 @@ impl Memory {
         }
     }
 
-    /// Counts what a request that leaves may lose. A copy of it that has not ended, which is billed as well, counts as if
-    /// it read nothing.
+    /// Counts what a request that leaves may lose. A copy of it that has not ended, which is billed as well, counts as
+    /// if it read nothing.
     pub(super) fn stake(&self, cache: Chain, request: Chain, staked: Option<Staked>) {
         self.settle(cache, request, Debt::unread);
         if let Some(staked) = staked {

@@ -64,8 +64,8 @@ impl Backlog {
     }
 
     /// Puts records back before those that are newer. What could not be logged is stored once more, which changes
-    /// nothing, and then logged. Meanwhile it stays noted, since nothing else says that its log lacks it; but the note is
-    /// crossed out if the store fails before that.
+    /// nothing, and then logged. Meanwhile it stays noted, since nothing else says that its log lacks it; but the note
+    /// is crossed out if the store fails before that.
     pub(super) fn put_before(&mut self, rows: Vec<LedgerRow>) {
         self.rows.splice(0..0, rows);
     }
