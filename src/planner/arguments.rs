@@ -10,9 +10,9 @@ use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::ladder::{Need, Rung};
 
+use super::Recall;
 use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::event::{Before, Change};
-use super::{Policy, Recall};
 
 /// Bytes of the beginning that stay: a path, a command, the head of a patch.
 const KEPT_HEAD: usize = 200;
@@ -25,14 +25,8 @@ const RECENT_REQUESTS: u32 = 10;
 impl Before<'_> {
     /// Extends the change `cleared`, which clears results, by abridging the calls before message `end`, the oldest
     /// first, until enough is freed; `None` if no call is abridged.
-    pub(super) fn abridge_for(
-        &self,
-        need: &Need,
-        policy: &Policy,
-        recall: Recall<'_>,
-        cleared: Option<Change>,
-        end: usize,
-    ) -> Option<Change> {
+    pub(super) fn abridge_for(&self, need: &Need, cleared: Option<Change>, end: usize) -> Option<Change> {
+        let policy = self.policy;
         let clears = clear::allows(&policy.clear, Reason::Window);
         if !clears || !policy.ladder.enabled || policy.clear.arguments == clear::Arguments::Never {
             return None;
@@ -41,12 +35,12 @@ impl Before<'_> {
         let behind_all = PartId { message: self.conversation.messages.len() as u32, part: 0 };
         let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(behind_all);
         let before = change.event.freed_bytes;
-        for candidate in self.long_calls(&policy.clear, 0, no_rent) {
+        for candidate in self.long_calls(0, no_rent) {
             let part = self.history().items()[candidate.item].part;
             if change.event.freed_bytes >= need.wanted || part.message as usize >= end {
                 break;
             }
-            let Some((applied, save)) = decide(self.conversation, part, recall) else { continue };
+            let Some((applied, save)) = decide(self.conversation, part, self.recall) else { continue };
             change.event.freed_bytes += applied.decision.bytes_spared();
             change.event.abridged += 1;
             change.decided.push(applied);
@@ -61,22 +55,17 @@ impl Before<'_> {
     }
 
     /// The calls with long texts that an event may abridge to save money, if the settings allow it.
-    pub(super) fn old_arguments(&self, settings: &clear::Settings) -> Vec<Candidate> {
-        if settings.arguments != clear::Arguments::Always {
+    pub(super) fn old_arguments(&self) -> Vec<Candidate> {
+        if self.policy.clear.arguments != clear::Arguments::Always {
             return Vec::new();
         }
         let read = self.rates.read;
-        self.long_calls(settings, RECENT_REQUESTS, move |bytes, requests| read * bytes * requests)
+        self.long_calls(RECENT_REQUESTS, move |bytes, requests| read * bytes * requests)
     }
 
     /// The calls whose long texts are still sent and that were made at least `min_age` requests ago, in order.
     /// `rent(bytes, requests)` is the cost of bytes that were sent again with so many requests beyond that age.
-    fn long_calls(
-        &self,
-        settings: &clear::Settings,
-        min_age: u32,
-        rent: impl Fn(f64, f64) -> f64,
-    ) -> Vec<Candidate> {
+    fn long_calls(&self, min_age: u32, rent: impl Fn(f64, f64) -> f64) -> Vec<Candidate> {
         let (history, gone, tail) = (self.history(), self.cleared(), self.conversation.tail());
         let items = history.items().iter().enumerate();
         let long = items.filter(|(at, item)| item.long > 0 && !gone(*at));
@@ -85,7 +74,7 @@ impl Before<'_> {
             let age = history.step().checked_sub(item.step + min_age)?;
             let result = self.conversation.result_of(item.part)?;
             let is_sent = (result.message as usize) < self.sent.min(tail);
-            let may_go = is_sent && !settings.protected_tools.matches(tool);
+            let may_go = is_sent && !self.policy.clear.protected_tools.matches(tool);
             let rent = rent(item.long.into(), age.into());
             may_go.then_some(Candidate { item: at, frees: item.long, rent })
         });

@@ -66,15 +66,19 @@ impl Event {
 /// A request before its event.
 pub(super) struct Before<'a> {
     pub(super) conversation: &'a Conversation,
+    pub(super) policy: &'a Policy,
+    pub(super) facts: &'a Facts,
+    pub(super) recall: Recall<'a>,
     pub(super) standing: &'a Standing,
     pub(super) applied: &'a [Applied],
     /// The splice in force.
     pub(super) splice: Option<&'a Splice>,
+    /// The splice that is prepared, if any.
+    pub(super) ready: Option<&'a Splice>,
     /// Messages that were sent before; the rest must not be touched.
     pub(super) sent: usize,
     /// Messages up to the last one with bound reasoning.
     pub(super) bound: usize,
-    pub(super) facts: &'a Facts,
     /// The rates that apply to this prompt.
     pub(super) rates: Rates,
     /// Whether the provider reads up to the nearest cache entry in front of a cut, because a mark is free to reach it.
@@ -178,16 +182,17 @@ impl Before<'_> {
         (read as u64 + inserted).saturating_sub(spared)
     }
 
-    /// The event that applies a prepared splice, if that is possible and frees anything.
-    pub(super) fn splicing(&self, splice: Splice) -> Option<Change> {
+    /// The event that applies the prepared splice, if that is possible and frees anything.
+    pub(super) fn splicing(&self) -> Option<Change> {
+        let splice = self.ready?;
         if self.splice.is_some_and(|former| former.end() >= splice.end()) {
             return None;
         }
-        let event = self.event_of(&splice, Reason::Window, Rung::Ready);
+        let event = self.event_of(splice, Reason::Window, Rung::Ready);
         (event.freed_bytes > 0).then(|| Change {
             decided: Vec::new(),
             saves: Vec::new(),
-            splice: Some(splice),
+            splice: Some(splice.clone()),
             event,
         })
     }
@@ -257,21 +262,18 @@ impl Before<'_> {
 
     /// The event that clears results to save money, if one is due, or else the first part that the next one is expected
     /// to clear.
-    pub(super) fn clear_for_money(
-        &self,
-        policy: &Policy,
-        recall: Recall<'_>,
-    ) -> (Option<Change>, Option<PartId>) {
-        let Verdict { choice, next } = self.judge(&policy.clear);
+    pub(super) fn clear_for_money(&self) -> (Option<Change>, Option<PartId>) {
+        let Verdict { choice, next } = self.judge();
         let Some(mut choice) = choice else { return (None, next) };
-        let (decided, saves) = self.decisions(&mut choice, recall);
+        let (decided, saves) = self.decisions(&mut choice);
         let event = choice.event(&decided);
         let change = (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event });
         (change.and_then(|change| self.remove_bound_reasoning(change)), next)
     }
 
     /// What to clear now to save money, if anything.
-    fn judge(&self, clear: &clear::Settings) -> Verdict {
+    fn judge(&self) -> Verdict {
+        let clear = &self.policy.clear;
         if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
             return Verdict::default();
         }
@@ -280,38 +282,34 @@ impl Before<'_> {
             return Verdict::default();
         }
         let gone = self.cleared();
-        let candidates = self.candidates(clear, &gone);
-        if let Some(verdict) = self.clear_at_once(&candidates, clear, &gone) {
+        let candidates = self.candidates(&gone);
+        if let Some(verdict) = self.clear_at_once(&candidates, &gone) {
             return verdict;
         }
         let is_settled = self.history().step() >= clear.settle;
         if self.facts.bound.is_some() || !is_settled || !clear::allows(clear, Reason::BreakEven) {
             return Verdict::default();
         }
-        self.break_even(&candidates, clear, &gone)
+        self.break_even(&candidates, &gone)
     }
 
     /// What may be cleared to save money, in order of position.
-    fn candidates(&self, clear: &clear::Settings, gone: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
+    fn candidates(&self, gone: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
         let is_unbound = self.facts.bound.is_none();
-        let results = self.sent_before(clear::candidates(self.history(), gone, self.rates, clear));
-        let thoughts = self.old_reasoning(clear);
+        let results =
+            self.sent_before(clear::candidates(self.history(), gone, self.rates, &self.policy.clear));
+        let thoughts = self.old_reasoning();
         // Reasoning that is bound to a result is removed with it, and some models need their reasoning within a turn.
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
         let results = if is_unbound || is_at_rest() { results } else { Vec::new() };
-        let calls = if is_unbound { self.old_arguments(clear) } else { Vec::new() };
+        let calls = if is_unbound { self.old_arguments() } else { Vec::new() };
         let mut candidates: Vec<Candidate> = thoughts.into_iter().chain(results).chain(calls).collect();
         candidates.sort_by_key(|candidate| candidate.item);
         candidates
     }
 
     /// The verdict if a reason holds for which all candidates are cleared at once.
-    fn clear_at_once(
-        &self,
-        candidates: &[Candidate],
-        clear: &clear::Settings,
-        gone: &dyn Fn(usize) -> bool,
-    ) -> Option<Verdict> {
+    fn clear_at_once(&self, candidates: &[Candidate], gone: &dyn Fn(usize) -> bool) -> Option<Verdict> {
         let (facts, is_unbound) = (self.facts, self.facts.bound.is_none());
         let reasons = [
             (Reason::Cold, facts.cold),
@@ -319,11 +317,13 @@ impl Before<'_> {
             (Reason::Uncached, self.rates.is_uncached() && is_unbound),
             (Reason::Eager, is_unbound),
         ];
-        let due = reasons.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
+        let due = reasons
+            .into_iter()
+            .filter(|(reason, holds)| *holds && clear::allows(&self.policy.clear, *reason));
         for (reason, _) in due {
             let choice = match reason {
-                Reason::Uncached => self.choice(reason, candidates, gone, clear),
-                _ => self.choice(reason, &self.within_cache(candidates), gone, clear),
+                Reason::Uncached => self.choice(reason, candidates, gone),
+                _ => self.choice(reason, &self.within_cache(candidates), gone),
             };
             if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.pays_off(choice)) {
                 return Some(Verdict { choice, next: None });
@@ -333,13 +333,8 @@ impl Before<'_> {
     }
 
     /// The cut that pays, if there is one, and where the next one is expected.
-    fn break_even(
-        &self,
-        candidates: &[Candidate],
-        clear: &clear::Settings,
-        gone: &dyn Fn(usize) -> bool,
-    ) -> Verdict {
-        let rates = self.rates;
+    fn break_even(&self, candidates: &[Candidate], gone: &dyn Fn(usize) -> bool) -> Verdict {
+        let (clear, rates) = (&self.policy.clear, self.rates);
         let tails = self.tails(gone);
         let most = self.account().allowance(clear.most_loss);
         let images = self.images_among(candidates);
@@ -348,7 +343,7 @@ impl Before<'_> {
         let behind = |item: usize| tails[if images.is_some_and(|first| item <= first) { 0 } else { item }];
         let next = gate::nearest(candidates, behind, rates, most);
         Verdict {
-            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone, clear)),
+            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone)),
             next: next.map(|from| self.history().items()[candidates[from].item].part),
         }
     }
@@ -374,7 +369,6 @@ impl Before<'_> {
         reason: Reason,
         chosen: &[Candidate],
         gone: &dyn Fn(usize) -> bool,
-        clear: &clear::Settings,
     ) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let items = self.history().items();
@@ -382,7 +376,7 @@ impl Before<'_> {
             Some(result) => u64::from(result.tokens),
             None => u64::from(candidate.frees) / clear::BYTES_PER_TOKEN,
         };
-        let too_few = || chosen.iter().map(tokens).sum::<u64>() <= clear.minimum_tokens;
+        let too_few = || chosen.iter().map(tokens).sum::<u64>() <= self.policy.clear.minimum_tokens;
         if freed == 0 || (reason != Reason::Window && too_few()) {
             return None;
         }
@@ -396,7 +390,7 @@ impl Before<'_> {
 
     /// The decisions that carry out a choice, and the full texts to save. A part that cannot be cleared, or would not
     /// get shorter, is removed from the choice.
-    pub(super) fn decisions(&self, choice: &mut Choice, recall: Recall<'_>) -> (Vec<Applied>, Vec<Save>) {
+    pub(super) fn decisions(&self, choice: &mut Choice) -> (Vec<Applied>, Vec<Save>) {
         let sent = self.sent_sizes();
         let (mut decided, mut saves) = (Vec::new(), Vec::new());
         for (part, frees) in std::mem::take(&mut choice.parts) {
@@ -405,14 +399,14 @@ impl Before<'_> {
                 decided.extend(self.omit_old_reasoning());
                 choice.reasoning = (decided.len() - before) as u32;
             } else if arguments::is_call(self.conversation, part) {
-                let abridged = arguments::decide(self.conversation, part, recall);
+                let abridged = arguments::decide(self.conversation, part, self.recall);
                 let Some((applied, save)) = abridged else { continue };
                 choice.abridged += 1;
                 decided.push(applied);
                 saves.push(save);
             } else {
                 let bytes = sent.get(&part).copied();
-                let cleared = cleared::decide(self.conversation, part, bytes, recall);
+                let cleared = cleared::decide(self.conversation, part, bytes, self.recall);
                 let Some((applied, save)) = cleared else { continue };
                 decided.push(applied);
                 saves.extend(save);

@@ -82,12 +82,12 @@ struct PromptSize {
 
 impl Before<'_> {
     /// How full the window is.
-    pub(super) fn level(&self, settings: &window::Settings) -> Level {
+    pub(super) fn level(&self) -> Level {
         let size = self.prompt_size();
         let level = Level {
             prompt_tokens: size.tokens,
             least_tokens: size.least_tokens,
-            gauge: self.gauge(&size, settings),
+            gauge: self.gauge(&size),
             reading: None,
             growth: None,
             clearable_bytes: 0,
@@ -98,7 +98,7 @@ impl Before<'_> {
             patient: false,
             account: self.account(),
         };
-        Level { waits: self.waits(&level, settings), ..level }
+        Level { waits: self.waits(&level), ..level }
     }
 
     /// The estimated size of the prompt before its event.
@@ -121,7 +121,8 @@ impl Before<'_> {
 
     /// The prompt in the model's window. If the window is unknown but the provider has refused the prompt as too long,
     /// the window is taken to be as large as the prompt; otherwise `None`.
-    fn gauge(&self, size: &PromptSize, settings: &window::Settings) -> Option<Gauge> {
+    fn gauge(&self, size: &PromptSize) -> Option<Gauge> {
+        let settings = &self.policy.window;
         let known = settings.window(self.facts.window, self.facts.max_output);
         let refused = self.facts.overflow.map(|overflow| overflow.prompt.unwrap_or(size.tokens));
         let window = known.or(refused)?;
@@ -154,7 +155,8 @@ impl Before<'_> {
     /// Whether to wait for the provider to refuse the prompt as too long: much of it is only estimated from its bytes,
     /// and it may not have reached the trigger at all. Does not apply to a window that the user has set or that was
     /// guessed, nor to a count that the user has chosen, because the provider does not enforce those.
-    fn waits(&self, level: &Level, settings: &window::Settings) -> bool {
+    fn waits(&self, level: &Level) -> bool {
+        let settings = &self.policy.window;
         let may_refuse = self.facts.refuses && self.facts.overflow.is_none();
         if !may_refuse || settings.count != Estimate::Usage {
             return false;

@@ -12,29 +12,26 @@ use super::event::{Before, Change};
 use super::level::Level;
 use super::room::MAX_PLACES;
 use super::splice::Splice;
-use super::{Policy, Recall, transcript};
+use super::transcript;
 
 /// Bytes of text equivalent to the overhead of a message, which is about four tokens.
 const MESSAGE_OVERHEAD: u64 = 16;
 
 impl Before<'_> {
     /// The event that reduces the number of messages, if there are too many.
-    pub(super) fn thin_out(
-        &self,
-        ready: Option<&Splice>,
-        policy: &Policy,
-        level: &Level,
-        recall: Recall<'_>,
-    ) -> Option<Change> {
+    pub(super) fn thin_out(&self, level: &Level) -> Option<Change> {
         if level.defers || self.sent == 0 || self.sent >= self.conversation.messages.len() {
             return None;
         }
-        let most = policy.ladder.messages.filter(|most| policy.ladder.enabled && level.messages > *most);
-        let ready = ready.filter(|_| most.is_some() || level.is_crowded(&policy.window));
+        let ladder = &self.policy.ladder;
+        let most = ladder.messages.filter(|most| ladder.enabled && level.messages > *most);
+        if most.is_none() && !level.is_crowded(&self.policy.window) {
+            return None;
+        }
         let is_enough = |ready: &Splice| most.is_none_or(|most| self.messages_with(Some(ready)) <= most);
-        let splicing = || self.splicing(ready?.clone());
-        let dropping = || self.drop_oldest(most?, policy, recall);
-        let change = if ready.is_some_and(is_enough) {
+        let splicing = || self.splicing();
+        let dropping = || self.drop_oldest(most?);
+        let change = if self.ready.is_some_and(is_enough) {
             splicing().or_else(dropping)
         } else {
             dropping().or_else(splicing)
@@ -44,24 +41,24 @@ impl Before<'_> {
 
     /// The event that drops as few of the oldest messages as possible so that no more than `most` are left, or else as
     /// many as possible.
-    fn drop_oldest(&self, most: u32, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
-        let cuts = self.cuts(policy);
+    fn drop_oldest(&self, most: u32) -> Option<Change> {
+        let cuts = self.cuts();
         // A note replaces the dropped messages.
         let left = |cut: &Cut| (self.conversation.messages.len() - cut.count()) as u32 + 1;
         let enough = cuts.iter().filter(|cut| left(cut) <= most).take(MAX_PLACES);
         let mut places = enough.chain(cuts.iter().rev().take(MAX_PLACES));
-        let (splice, save) = places.find_map(|cut| self.note_that_fits(cut, recall))?;
+        let (splice, save) = places.find_map(|cut| self.note_that_fits(cut))?;
         let event = self.event_of(&splice, Reason::Window, Rung::Turns);
         Some(Change { decided: Vec::new(), saves: save.into_iter().collect(), splice: Some(splice), event })
     }
 
     /// The longest of several notes at this cut that is shorter than the messages it replaces, which may be short.
-    fn note_that_fits(&self, cut: &Cut, recall: Recall<'_>) -> Option<(Splice, Option<Save>)> {
+    fn note_that_fits(&self, cut: &Cut) -> Option<(Splice, Option<Save>)> {
         let shorter = |noted: &(Splice, Option<Save>)| self.is_shorter(&noted.0);
-        let whole = self.note(cut, recall, usize::MAX).filter(shorter);
-        let short = || self.splice_with(cut, recall, transcript::short_note).filter(shorter);
+        let whole = self.note(cut, usize::MAX).filter(shorter);
+        let short = || self.splice_with(cut, transcript::short_note).filter(shorter);
         let bare = || {
-            let noted = self.splice_with(cut, recall, |messages, _| transcript::short_note(messages, None));
+            let noted = self.splice_with(cut, |messages, _| transcript::short_note(messages, None));
             noted.filter(shorter)
         };
         whole.or_else(short).or_else(bare)

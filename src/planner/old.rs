@@ -11,13 +11,14 @@ use crate::strategy::system::Expected;
 use super::event::{Before, Change, Derived};
 use super::level::Level;
 use super::standing::{Known, Standing, Terms};
-use super::{Ending, Facts, Outcome, Past, Policy, Recall, Splice, anchors, reasoning};
+use super::{Ending, Facts, Outcome, Past, Policy, Recall, anchors, reasoning};
 
 /// A request, and what is known of it.
 struct Request<'a> {
     conversation: &'a Conversation,
     policy: &'a Policy,
     facts: &'a Facts,
+    recall: Recall<'a>,
     /// The client's marks, if the provider caches by marks.
     marks: Option<&'a Marks>,
     terms: Terms<'a>,
@@ -60,10 +61,11 @@ pub(super) fn decide(
     let marks = conversation.marks.as_ref().filter(|_| !facts.caches_without_marks);
     let cached = policy.marks.marks || marks.is_none_or(Marks::are_in_history);
     let terms = Terms { rates: facts.rates(cached), settings: &policy.clear };
-    let request = Request { conversation, policy, facts, marks, terms, sent: past.sent, ending: past.ending };
+    let request =
+        Request { conversation, policy, facts, recall, marks, terms, sent: past.sent, ending: past.ending };
     let mut standing = past.standing.take().unwrap_or_default();
     request.update_standing(outcome, &mut standing);
-    let due = request.before(&past, outcome, &standing).due(past.ready.as_ref(), policy, recall);
+    let due = request.before(&past, outcome, &standing).due();
     let Due { mut level, event, cut, needs_summary } = due;
     level.reading = standing.measure_velocity(level.prompt_tokens);
     level.growth = standing.growth();
@@ -93,17 +95,20 @@ impl Request<'_> {
     }
 
     /// The request before its event.
-    fn before<'b>(&'b self, past: &Past<'_>, outcome: &'b Outcome, standing: &'b Standing) -> Before<'b> {
-        let Self { conversation, policy, facts, marks, terms, sent, .. } = *self;
+    fn before<'b>(&'b self, past: &'b Past<'_>, outcome: &'b Outcome, standing: &'b Standing) -> Before<'b> {
+        let Self { conversation, policy, facts, recall, marks, terms, sent, .. } = *self;
         let has_frame = outcome.split.is_some() || marks.is_none_or(Marks::are_before_messages);
         Before {
             conversation,
+            policy,
+            facts,
+            recall,
             standing,
             applied: &outcome.applied,
             splice: outcome.splice.as_deref(),
+            ready: past.ready.as_ref(),
             sent,
             bound: reasoning::bound(conversation, past.bound),
-            facts,
             rates: terms.rates,
             anchored: policy.marks.anchors && marks.is_some_and(|marks| marks.free() > 0),
             // Without marks in the history, no entry is lost.
@@ -184,21 +189,21 @@ impl Request<'_> {
 
 impl Before<'_> {
     /// The event that is due: to make room, or else to save money.
-    fn due(&self, ready: Option<&Splice>, policy: &Policy, recall: Recall<'_>) -> Due {
-        let mut level = self.level(&policy.window);
-        level.patient = self.is_patient(policy);
-        level.clearable_bytes = self.clearable_bytes(policy, &level);
+    fn due(&self) -> Due {
+        let mut level = self.level();
+        level.patient = self.is_patient();
+        level.clearable_bytes = self.clearable_bytes(&level);
         let may_change = !self.facts.compacting || self.facts.overflow.is_some();
-        let room = self.make_room(ready, policy, &level, recall);
-        level.can_wait = room.as_ref().is_some_and(|change| self.may_wait(change, policy, &level));
+        let room = self.make_room(&level);
+        level.can_wait = room.as_ref().is_some_and(|change| self.may_wait(change, &level));
         let room = room.filter(|_| !level.can_wait);
-        let room = room.or_else(|| self.thin_out(ready, policy, &level, recall));
+        let room = room.or_else(|| self.thin_out(&level));
         let (change, next) = match room.filter(|_| may_change) {
             Some(change) => (Some(change), None),
-            None if may_change && !level.defers => self.clear_for_money(policy, recall),
+            None if may_change && !level.defers => self.clear_for_money(),
             None => (None, None),
         };
-        let needs_summary = may_change && self.needs_summary(change.as_ref(), policy, &level);
+        let needs_summary = may_change && self.needs_summary(change.as_ref(), &level);
         let cut = change.as_ref().map_or(next, |change| Some(change.first()));
         let event = change.map(|mut change| {
             let uncached_from = self.uncached_from(&mut change);
@@ -221,10 +226,11 @@ fn cut_sent_results(
     let terms = Terms { rates: facts.rates(false), settings: &policy.clear };
     // Everything in the body is new, even if the same body was sent before and refused.
     let past = Past { sent: 0, ..past };
-    let request = Request { conversation, policy, facts, marks: None, terms, sent: 0, ending: past.ending };
+    let request =
+        Request { conversation, policy, facts, recall, marks: None, terms, sent: 0, ending: past.ending };
     let standing = Standing::default();
     let before = request.before(&past, outcome, &standing);
-    if let Some(change) = before.cut_without_history(overflow, policy, recall) {
+    if let Some(change) = before.cut_without_history(overflow) {
         outcome.put(change);
     }
 }

@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 
 use crate::conversation::{Conversation, Digest, Part, PartId, PartKind, Role};
+use crate::strategy::Item;
 use crate::strategy::gate::{Candidate, Reason};
-use crate::strategy::{Item, clear};
 use crate::usage::Binding;
 
 use super::Outcome;
@@ -83,8 +83,8 @@ impl Before<'_> {
 
     /// The reasoning of earlier turns that is still sent, as a single candidate for removal. Its rent is what reading
     /// it has cost since those turns were over.
-    pub(super) fn old_reasoning(&self, settings: &clear::Settings) -> Option<Candidate> {
-        if !self.facts.reads_reasoning || !settings.reasoning {
+    pub(super) fn old_reasoning(&self) -> Option<Candidate> {
+        if !self.facts.reads_reasoning || !self.policy.clear.reasoning {
             return None;
         }
         let history = self.history();
@@ -99,12 +99,8 @@ impl Before<'_> {
     }
 
     /// The same, if reasoning is bound to nothing and `may` holds for every message with such reasoning.
-    pub(super) fn unbound_reasoning(
-        &self,
-        settings: &clear::Settings,
-        may: impl Fn(usize) -> bool,
-    ) -> Option<Candidate> {
-        let thoughts = self.old_reasoning(settings).filter(|_| self.facts.bound.is_none())?;
+    pub(super) fn unbound_reasoning(&self, may: impl Fn(usize) -> bool) -> Option<Candidate> {
+        let thoughts = self.old_reasoning().filter(|_| self.facts.bound.is_none())?;
         self.past_thoughts().all(|id| may(id.message as usize)).then_some(thoughts)
     }
 

@@ -17,7 +17,7 @@ use super::event::{Before, Change, Choice, Event};
 use super::level::Level;
 use super::shortening::Shortened;
 use super::splice::{Layout, NOTE, Splice};
-use super::{Overflow, Policy, Recall, transcript};
+use super::{Overflow, transcript};
 
 /// The share of the usable window that counts as the newest messages. Their results are cleared only if there is no
 /// other way to make room.
@@ -104,29 +104,24 @@ impl<'a> Scope<'a> {
 impl Before<'_> {
     /// The event that makes room, if the window demands it: the first way that frees enough, or else the one that frees
     /// most if that much helps.
-    pub(super) fn make_room(
-        &self,
-        ready: Option<&Splice>,
-        policy: &Policy,
-        level: &Level,
-        recall: Recall<'_>,
-    ) -> Option<Change> {
-        let Some(need) = self.need(policy, level) else { return self.clear_early(policy, level, recall) };
+    pub(super) fn make_room(&self, level: &Level) -> Option<Change> {
+        let Some(need) = self.need(level) else { return self.clear_early(level) };
         let (old, all) = (Scope::before(self.newest_from(level)), Scope::ALL);
-        let clear = |scope| self.clear_for(need.wanted, policy, recall, scope);
+        let clear = |scope| self.clear_for(need.wanted, scope);
         // No message is dropped while a better way may still come, or while the prompt may be shorter than estimated.
-        let is_late = |gauge: Gauge| gauge.prompt as f64 >= gauge.share(policy.ladder.from, &policy.window);
+        let is_late =
+            |gauge: Gauge| gauge.prompt as f64 >= gauge.share(self.policy.ladder.from, &self.policy.window);
         let may_drop = self.facts.overflow.is_some() || (!level.waits && level.gauge.is_some_and(is_late));
         let mut best: Option<Change> = None;
         for way in Way::ALL.into_iter().filter(|way| may_drop || !way.drops()) {
             let change = match way {
                 Way::ClearOld => clear(old),
-                Way::Ready => ready.and_then(|ready| self.splicing(ready.clone())),
+                Way::Ready => self.splicing(),
                 Way::ClearAll => clear(all),
-                Way::Abridge => self.abridge_for(&need, policy, recall, clear(all), old.end),
-                Way::DropTurns => self.drop_for(Rung::Turns, &need, policy, recall),
-                Way::DropHalf => self.drop_for(Rung::Half, &need, policy, recall),
-                Way::Cut => self.cut_for(&need, policy, recall),
+                Way::Abridge => self.abridge_for(&need, clear(all), old.end),
+                Way::DropTurns => self.drop_for(Rung::Turns, &need),
+                Way::DropHalf => self.drop_for(Rung::Half, &need),
+                Way::Cut => self.cut_for(&need),
             };
             let Some(change) = change.and_then(|change| self.remove_bound_reasoning(change)) else {
                 continue;
@@ -143,35 +138,35 @@ impl Before<'_> {
     }
 
     /// Whether making room loses something that a summary would preserve, or does not make enough room.
-    pub(super) fn needs_summary(&self, change: Option<&Change>, policy: &Policy, level: &Level) -> bool {
+    pub(super) fn needs_summary(&self, change: Option<&Change>, level: &Level) -> bool {
         let event = change.map(|change| &change.event);
         let loses = event.is_some_and(Event::loses);
         let freed = event.map_or(0, |event| event.freed_bytes);
-        loses || self.need(policy, level).is_some_and(|need| need.is_urgent() && freed < need.least)
+        loses || self.need(level).is_some_and(|need| need.is_urgent() && freed < need.least)
     }
 
     /// The event that clears old results before the window demands room, if the settings ask for that and it frees
     /// enough.
-    fn clear_early(&self, policy: &Policy, level: &Level, recall: Recall<'_>) -> Option<Change> {
-        let need = self.need_from(policy.clear.trigger?, policy, level)?;
-        let change = self.clear_for(need.wanted, policy, recall, Scope::before(self.newest_from(level)));
+    fn clear_early(&self, level: &Level) -> Option<Change> {
+        let need = self.need_from(self.policy.clear.trigger?, level)?;
+        let change = self.clear_for(need.wanted, Scope::before(self.newest_from(level)));
         let change = change.and_then(|change| self.remove_bound_reasoning(change))?;
         // A prompt that exceeds the target by little is no reason to break the cache.
-        let least = policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
+        let least = self.policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
         (change.event.freed_bytes >= need.least.max(least as u64)).then_some(change)
     }
 
     /// Bytes that clearing could free after this request, if the window were to demand it.
-    pub(super) fn clearable_bytes(&self, policy: &Policy, level: &Level) -> u64 {
-        let is_near = level.gauge.is_some_and(|gauge| gauge.prompt >= gauge.target(&policy.window));
-        if !is_near || !clear::allows(&policy.clear, Reason::Window) {
+    pub(super) fn clearable_bytes(&self, level: &Level) -> u64 {
+        let is_near = level.gauge.is_some_and(|gauge| gauge.prompt >= gauge.target(&self.policy.window));
+        if !is_near || !clear::allows(&self.policy.clear, Reason::Window) {
             return 0;
         }
         let (items, cleared) = (self.history().items(), self.cleared());
         let old = Scope::before(self.newest_from(level));
         let may = |candidate: &&Candidate| old.holds(items[candidate.item].part.message as usize);
-        let order = clear::order(self.history(), &cleared, &policy.clear);
-        let thoughts = self.unbound_reasoning(&policy.clear, |message| old.holds(message));
+        let order = clear::order(self.history(), &cleared, &self.policy.clear);
+        let thoughts = self.unbound_reasoning(|message| old.holds(message));
         order.iter().filter(may).chain(&thoughts).map(|candidate| u64::from(candidate.frees)).sum()
     }
 
@@ -185,15 +180,15 @@ impl Before<'_> {
     }
 
     /// How much must be freed; `None` if nothing must be, or nothing may be.
-    fn need(&self, policy: &Policy, level: &Level) -> Option<Need> {
+    fn need(&self, level: &Level) -> Option<Need> {
         if let Some(overflow) = self.facts.overflow {
-            return Some(self.need_after_overflow(level.gauge?, overflow, policy));
+            return Some(self.need_after_overflow(level.gauge?, overflow));
         }
-        self.need_from(policy.window.trigger, policy, level)
+        self.need_from(self.policy.window.trigger, level)
     }
 
     /// How much must be freed once this share of the window is reached; `None` if it is not, or nothing may be freed.
-    fn need_from(&self, trigger: f64, policy: &Policy, level: &Level) -> Option<Need> {
+    fn need_from(&self, trigger: f64, level: &Level) -> Option<Need> {
         let gauge = level.gauge?;
         let is_retry = self.sent >= self.conversation.messages.len();
         // An estimate does not know what the provider removes by itself, so only its own figure can force an event.
@@ -201,14 +196,14 @@ impl Before<'_> {
         if level.defers && !is_forced {
             return None;
         }
-        let excess = gauge.prompt.saturating_sub(gauge.target(&policy.window));
-        if !gauge.reaches(trigger, &policy.window) || excess == 0 || self.sent == 0 || is_retry {
+        let excess = gauge.prompt.saturating_sub(gauge.target(&self.policy.window));
+        if !gauge.reaches(trigger, &self.policy.window) || excess == 0 || self.sent == 0 || is_retry {
             return None;
         }
         let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;
         let wanted = bytes(excess);
         let over = gauge.prompt.saturating_sub(gauge.usable());
-        let worth = policy.ladder.least_of(gauge.usable());
+        let worth = self.policy.ladder.least_of(gauge.usable());
         let least = bytes(worth.max(over)).min(wanted).max(1);
         // If the prompt remains too long even so, losing a little does not help, and the next request would lose as
         // much again. Instead the prompt may grow into the room reserved for a long answer, until there is no room for
@@ -226,8 +221,8 @@ impl Before<'_> {
     /// The window must be smaller than assumed if the reported size is below the target, or if the provider has not
     /// reported its limit and the prompt should have fitted. The prompt then counts as at least filling the assumed
     /// window, and so does a prompt of unknown size.
-    fn need_after_overflow(&self, gauge: Gauge, overflow: Overflow, policy: &Policy) -> Need {
-        let target = gauge.target(&policy.window);
+    fn need_after_overflow(&self, gauge: Gauge, overflow: Overflow) -> Need {
+        let target = gauge.target(&self.policy.window);
         // A shortened form was refused as well, and there is one more attempt: the window is far smaller than assumed.
         let target = if overflow.is_last && !overflow.has_limit { target / 2 } else { target };
         let plausible_from = if overflow.has_limit { target } else { gauge.usable().max(target) };
@@ -243,22 +238,16 @@ impl Before<'_> {
 
     /// The event that clears results in this scope, in the policy's order, until `wanted` bytes are free. Reasoning of
     /// earlier turns is removed first.
-    fn clear_for(
-        &self,
-        wanted: u64,
-        policy: &Policy,
-        recall: Recall<'_>,
-        scope: Scope<'_>,
-    ) -> Option<Change> {
-        let mut choice = self.clearable(wanted, policy, scope)?;
-        let (decided, saves) = self.decisions(&mut choice, recall);
+    fn clear_for(&self, wanted: u64, scope: Scope<'_>) -> Option<Change> {
+        let mut choice = self.clearable(wanted, scope)?;
+        let (decided, saves) = self.decisions(&mut choice);
         let event = choice.event(&decided);
         (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event })
     }
 
     /// What [`Self::clear_for`] clears; `None` if the settings do not allow it or it frees nothing.
-    fn clearable(&self, wanted: u64, policy: &Policy, scope: Scope<'_>) -> Option<Choice> {
-        if !clear::allows(&policy.clear, Reason::Window) {
+    fn clearable(&self, wanted: u64, scope: Scope<'_>) -> Option<Choice> {
+        if !clear::allows(&self.policy.clear, Reason::Window) {
             return None;
         }
         let cleared = self.cleared();
@@ -266,11 +255,11 @@ impl Before<'_> {
         let message = |at: usize| items[at].part.message as usize;
         let gone = |at: usize| cleared(at) || scope.drops(message(at));
         let (mut chosen, mut freed) = (Vec::new(), 0);
-        let order = self.sent_before(clear::order(self.history(), &gone, &policy.clear));
+        let order = self.sent_before(clear::order(self.history(), &gone, &self.policy.clear));
         let results: Vec<_> =
             order.into_iter().filter(|candidate| scope.holds(message(candidate.item))).collect();
-        let thoughts = self.unbound_reasoning(&policy.clear, |message| scope.holds(message));
-        let is_by_worth = policy.clear.policy == clear::Policy::Worth && thoughts.is_none();
+        let thoughts = self.unbound_reasoning(|message| scope.holds(message));
+        let is_by_worth = self.policy.clear.policy == clear::Policy::Worth && thoughts.is_none();
         let from = if is_by_worth { self.first_to_clear(&results, wanted, &gone) } else { 0 };
         for candidate in thoughts.into_iter().chain(results.into_iter().skip(from)) {
             if freed >= wanted {
@@ -280,7 +269,7 @@ impl Before<'_> {
             chosen.push(candidate);
         }
         chosen.sort_by_key(|candidate| candidate.item);
-        self.choice(Reason::Window, &chosen, &gone, &policy.clear)
+        self.choice(Reason::Window, &chosen, &gone)
     }
 
     /// The index of the first result to clear among `results`, the oldest first: the first one for which writing
@@ -306,11 +295,11 @@ impl Before<'_> {
     }
 
     /// The event that drops messages and, if that is not enough, clears results of those that stay.
-    fn drop_for(&self, rung: Rung, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
-        let (splice, save) = self.drop_at(rung, need, policy, recall)?;
+    fn drop_for(&self, rung: Rung, need: &Need) -> Option<Change> {
+        let (splice, save) = self.drop_at(rung, need)?;
         let mut event = self.event_of(&splice, Reason::Window, rung);
         let missing = need.wanted.saturating_sub(event.freed_bytes);
-        let more = (missing > 0).then(|| self.clear_for(missing, policy, recall, Scope::left_by(&splice)));
+        let more = (missing > 0).then(|| self.clear_for(missing, Scope::left_by(&splice)));
         let Change { decided, mut saves, event: cleared, .. } =
             more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
         let sent = self.sent_sizes();
@@ -340,19 +329,13 @@ impl Before<'_> {
 
     /// The splice with a note at the place that the ladder chooses, and the full text of what it drops. If no note fits
     /// there, the ladder chooses another place.
-    fn drop_at(
-        &self,
-        rung: Rung,
-        need: &Need,
-        policy: &Policy,
-        recall: Recall<'_>,
-    ) -> Option<(Splice, Option<Save>)> {
-        let mut cuts = self.cuts(policy);
+    fn drop_at(&self, rung: Rung, need: &Need) -> Option<(Splice, Option<Save>)> {
+        let mut cuts = self.cuts();
         let mut places = self.places(&cuts);
         for _ in 0..MAX_PLACES {
-            let at = ladder::cut(&places, rung, need, &policy.ladder)?;
+            let at = ladder::cut(&places, rung, need, &self.policy.ladder)?;
             let beyond = places[at].frees.saturating_sub(need.least);
-            let noted = self.note(&cuts[at], recall, (beyond / PLAN_DIVISOR) as usize);
+            let noted = self.note(&cuts[at], (beyond / PLAN_DIVISOR) as usize);
             if noted.is_some() {
                 return noted;
             }
@@ -363,32 +346,26 @@ impl Before<'_> {
     }
 
     /// The event that drops or else clears what it may, and cuts the middle out of the largest new results.
-    fn cut_for(&self, need: &Need, policy: &Policy, recall: Recall<'_>) -> Option<Change> {
-        if !policy.ladder.enabled {
+    fn cut_for(&self, need: &Need) -> Option<Change> {
+        if !self.policy.ladder.enabled {
             return None;
         }
-        let dropped = self.drop_for(Rung::Half, need, policy, recall);
+        let dropped = self.drop_for(Rung::Half, need);
         let change = dropped
-            .or_else(|| self.clear_for(need.wanted, policy, recall, Scope::ALL))
+            .or_else(|| self.clear_for(need.wanted, Scope::ALL))
             .unwrap_or_else(|| Change::nothing(self.empty_event()));
-        self.cut_new(change, need.wanted, policy, recall)
+        self.cut_new(change, need.wanted)
     }
 
     /// Cuts the middle out of the largest new results, so that the change frees `wanted` bytes if possible; `None` if
     /// nothing can be cut.
-    fn cut_new(
-        &self,
-        mut change: Change,
-        wanted: u64,
-        policy: &Policy,
-        recall: Recall<'_>,
-    ) -> Option<Change> {
+    fn cut_new(&self, mut change: Change, wanted: u64) -> Option<Change> {
         for mut results in self.new_results() {
             if let Some(splice) = &change.splice {
                 results.retain(|result| !splice.drops(result.part.message as usize));
             }
             let missing = wanted.saturating_sub(change.event.freed_bytes);
-            for Shortened { applied, save, freed } in self.shorten_all(&results, missing, policy, recall) {
+            for Shortened { applied, save, freed } in self.shorten_all(&results, missing) {
                 change.event.freed_bytes += freed;
                 change.event.cut += 1;
                 change.decided.push(applied);
@@ -403,18 +380,13 @@ impl Before<'_> {
     /// The event that cuts the middle out of the largest results of a request whose history the provider holds: nothing
     /// else can make room there. If the provider has not reported by how much the prompt is too long, half of their
     /// text is cut.
-    pub(super) fn cut_without_history(
-        &self,
-        overflow: Overflow,
-        policy: &Policy,
-        recall: Recall<'_>,
-    ) -> Option<Change> {
-        if !policy.ladder.enabled {
+    pub(super) fn cut_without_history(&self, overflow: Overflow) -> Option<Change> {
+        if !self.policy.ladder.enabled {
             return None;
         }
         let max_output = self.facts.max_output;
-        let known = overflow.prompt.zip(policy.window.window(self.facts.window, max_output));
-        let gauge = known.map(|(prompt, window)| Gauge::new(prompt, window, max_output, &policy.window));
+        let known = overflow.prompt.zip(self.policy.window.window(self.facts.window, max_output));
+        let gauge = known.map(|(prompt, window)| Gauge::new(prompt, window, max_output, &self.policy.window));
         let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;
         let (wanted, least) = match gauge.filter(|gauge| gauge.prompt > gauge.usable()) {
             // The estimate in bytes may be wrong by a tenth, but is hardly ever wrong by half.
@@ -424,14 +396,14 @@ impl Before<'_> {
             }
             None => (self.new_results().iter().flatten().map(|result| result.size).sum::<u64>() / 2, 0),
         };
-        let change = self.cut_new(Change::nothing(self.empty_event()), wanted, policy, recall)?;
+        let change = self.cut_new(Change::nothing(self.empty_event()), wanted)?;
         // A cut that does not make the prompt fit would only lose text.
         (change.event.freed_bytes >= least).then_some(change)
     }
 
     /// The places where the history may be cut.
-    pub(super) fn cuts(&self, policy: &Policy) -> Vec<Cut> {
-        if !policy.ladder.enabled {
+    pub(super) fn cuts(&self) -> Vec<Cut> {
+        if !self.policy.ladder.enabled {
             return Vec::new();
         }
         cuts(self.conversation, self.splice, self.facts.bound, usize::MAX)
@@ -445,8 +417,8 @@ impl Before<'_> {
 
     /// The splice that puts a note at a cut, and the full text of what it drops. The note has up to `plan` bytes of the
     /// agent's last plan.
-    pub(super) fn note(&self, cut: &Cut, recall: Recall<'_>, plan: usize) -> Option<(Splice, Option<Save>)> {
-        self.splice_with(cut, recall, |messages, recalled| {
+    pub(super) fn note(&self, cut: &Cut, plan: usize) -> Option<(Splice, Option<Save>)> {
+        self.splice_with(cut, |messages, recalled| {
             transcript::note(self.conversation, messages, recalled, plan)
         })
     }
@@ -456,7 +428,6 @@ impl Before<'_> {
     pub(super) fn splice_with(
         &self,
         cut: &Cut,
-        recall: Recall<'_>,
         text: impl FnOnce(&[usize], Option<&str>) -> String,
     ) -> Option<(Splice, Option<Save>)> {
         let messages: Vec<usize> = cut.messages().collect();
@@ -464,7 +435,7 @@ impl Before<'_> {
         if self.facts.keeps_outputs {
             let text = transcript::whole(self.conversation, messages.iter().copied(), self.applied);
             let id = decision::output_id(&[text.as_str().into()]);
-            (recalled, save) = (Some(recall(&id)), Some(Save { id, text }));
+            (recalled, save) = (Some((self.recall)(&id)), Some(Save { id, text }));
         }
         let text = text(&messages, recalled.as_deref());
         let splice = cut.splice(self.conversation, NOTE, &text, &Layout::Answer)?;

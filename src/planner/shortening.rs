@@ -10,7 +10,6 @@ use crate::strategy::ladder;
 
 use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::event::Before;
-use super::{Policy, Recall};
 
 /// New results are not cut to fewer bytes than this.
 const MIN_RESULT: u64 = 2048;
@@ -46,19 +45,11 @@ impl Before<'_> {
     }
 
     /// Cuts the middle out of the largest of these results, so that `missing` bytes are saved if possible.
-    pub(super) fn shorten_all(
-        &self,
-        results: &[NewResult],
-        missing: u64,
-        policy: &Policy,
-        recall: Recall<'_>,
-    ) -> Vec<Shortened> {
+    pub(super) fn shorten_all(&self, results: &[NewResult], missing: u64) -> Vec<Shortened> {
         let sizes: Vec<u64> = results.iter().map(|result| result.size).collect();
         let shares = ladder::shares(&sizes, missing, MIN_RESULT);
         let larger = results.iter().zip(shares).filter(|(result, share)| *share < result.size);
-        larger
-            .filter_map(|(result, share)| self.shorten(result, share.saturating_sub(MARKER), policy, recall))
-            .collect()
+        larger.filter_map(|(result, share)| self.shorten(result, share.saturating_sub(MARKER))).collect()
     }
 
     /// Bytes of a result's text as it would be sent; `sent` are the bytes that decisions leave of their parts.
@@ -70,21 +61,15 @@ impl Before<'_> {
 
     /// Cuts the middle out of a result, whatever its tool, so that about `max_bytes` of it stay; `None` if that does
     /// not make it shorter.
-    fn shorten(
-        &self,
-        result: &NewResult,
-        max_bytes: u64,
-        policy: &Policy,
-        recall: Recall<'_>,
-    ) -> Option<Shortened> {
+    fn shorten(&self, result: &NewResult, max_bytes: u64) -> Option<Shortened> {
         let NewResult { part: id, size } = *result;
         let part = self.conversation.part(id)?;
         let content = part.content()?;
         let texts = self.conversation.texts(id)?;
         let output = decision::output_id(&texts);
-        let recall = recall(&output);
+        let recall = (self.recall)(&output);
         let max_bytes = max_bytes as usize;
-        let mut settings = policy.shape.clone();
+        let mut settings = self.policy.shape.clone();
         settings.truncate.base = TruncateRule { max_lines: usize::MAX, max_bytes, keep: Keep::Both };
         settings.truncate.tools = Vec::new();
         settings.truncate.exempt = NamePatterns::default();
