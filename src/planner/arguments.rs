@@ -31,7 +31,7 @@ impl Before<'_> {
         if !clears || !policy.ladder.enabled || policy.clear.arguments == clear::Arguments::Never {
             return None;
         }
-        let mut change = cleared.unwrap_or_else(|| Change::nothing(self.empty_event()));
+        let mut change = cleared.unwrap_or_else(|| self.no_change());
         let behind_all = PartId { message: self.conversation.messages.len() as u32, part: 0 };
         let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(behind_all);
         let before = change.event.freed_bytes;

@@ -146,10 +146,6 @@ pub(super) struct Choice {
     freed: u64,
     /// Estimated bytes that the provider has to write to its cache again.
     rewritten: u64,
-    /// How many blocks of reasoning are left out.
-    reasoning: u32,
-    /// How many of the parts are calls.
-    abridged: u32,
 }
 
 /// The gate's verdict.
@@ -188,13 +184,8 @@ impl Before<'_> {
         if self.splice.is_some_and(|former| former.end() >= splice.end()) {
             return None;
         }
-        let event = self.event_of(splice, Reason::Window, Rung::Ready);
-        (event.freed_bytes > 0).then(|| Change {
-            decided: Vec::new(),
-            saves: Vec::new(),
-            splice: Some(splice.clone()),
-            event,
-        })
+        let event = self.event_of(splice, Rung::Ready);
+        (event.freed_bytes > 0).then(|| Change { splice: Some(splice.clone()), ..Change::nothing(event) })
     }
 
     /// Completes the record of a change that covers only what the change does from `part` on.
@@ -207,8 +198,8 @@ impl Before<'_> {
         }
     }
 
-    /// The record of an event that makes a splice.
-    pub(super) fn event_of(&self, splice: &Splice, reason: Reason, rung: Rung) -> Event {
+    /// The record of an event that makes room by a splice.
+    pub(super) fn event_of(&self, splice: &Splice, rung: Rung) -> Event {
         let items = self.history().items();
         let (tails, sizes) = (self.tails(&self.cleared()), self.sizes());
         let dropped_before = |end: usize| -> u64 {
@@ -224,7 +215,7 @@ impl Before<'_> {
             dropped: splice.dropped(),
             freed_bytes: (dropped + former).saturating_sub(splice.bytes_after),
             rewritten_bytes: behind.saturating_sub(dropped_before(self.sent)) + splice.bytes_after,
-            ..Event::nothing(reason, rung, splice.first_changed() as u32)
+            ..Event::nothing(Reason::Window, rung, splice.first_changed() as u32)
         }
     }
 
@@ -264,10 +255,7 @@ impl Before<'_> {
     /// to clear.
     pub(super) fn clear_for_money(&self) -> (Option<Change>, Option<PartId>) {
         let Verdict { choice, next } = self.judge();
-        let Some(mut choice) = choice else { return (None, next) };
-        let (decided, saves) = self.decisions(&mut choice);
-        let event = choice.event(&decided);
-        let change = (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event });
+        let change = choice.and_then(|choice| self.change(choice));
         (change.and_then(|change| self.remove_bound_reasoning(change)), next)
     }
 
@@ -385,50 +373,40 @@ impl Before<'_> {
         let parts = chosen.iter().map(part).collect();
         let images = self.images_among(chosen);
         let rewritten = self.written_by(chosen[0].item, images, &tails).saturating_sub(freed);
-        Some(Choice { reason, parts, freed, rewritten, reasoning: 0, abridged: 0 })
+        Some(Choice { reason, parts, freed, rewritten })
     }
 
-    /// The decisions that carry out a choice, and the full texts to save. A part that cannot be cleared, or would not
-    /// get shorter, is removed from the choice.
-    pub(super) fn decisions(&self, choice: &mut Choice) -> (Vec<Applied>, Vec<Save>) {
+    /// The change that carries out a choice, without the parts that cannot be cleared or would not get shorter; `None`
+    /// if none is left.
+    pub(super) fn change(&self, choice: Choice) -> Option<Change> {
+        let mut change = Change::nothing(Event {
+            rewritten_bytes: choice.rewritten,
+            ..Event::nothing(choice.reason, Rung::Clear, 0)
+        });
+        let Change { decided, saves, event, .. } = &mut change;
         let sent = self.sent_sizes();
-        let (mut decided, mut saves) = (Vec::new(), Vec::new());
-        for (part, frees) in std::mem::take(&mut choice.parts) {
+        for (part, frees) in choice.parts {
             if reasoning::is_thought(self.conversation, part) {
                 let before = decided.len();
                 decided.extend(self.omit_old_reasoning());
-                choice.reasoning = (decided.len() - before) as u32;
+                event.reasoning = (decided.len() - before) as u32;
             } else if arguments::is_call(self.conversation, part) {
                 let abridged = arguments::decide(self.conversation, part, self.recall);
                 let Some((applied, save)) = abridged else { continue };
-                choice.abridged += 1;
+                event.abridged += 1;
                 decided.push(applied);
                 saves.push(save);
             } else {
                 let bytes = sent.get(&part).copied();
                 let cleared = cleared::decide(self.conversation, part, bytes, self.recall);
                 let Some((applied, save)) = cleared else { continue };
+                event.cleared += 1;
                 decided.push(applied);
                 saves.extend(save);
             }
-            choice.parts.push((part, frees));
+            event.freed_bytes += u64::from(frees);
         }
-        choice.freed = choice.parts.iter().map(|(_, frees)| u64::from(*frees)).sum();
-        (decided, saves)
-    }
-}
-
-impl Choice {
-    /// The record of what was really decided.
-    pub(super) fn event(&self, decided: &[Applied]) -> Event {
-        let first = decided.iter().map(|applied| applied.part.message).min().unwrap_or(0);
-        Event {
-            cleared: decided.len() as u32 - self.reasoning - self.abridged,
-            freed_bytes: self.freed,
-            rewritten_bytes: self.rewritten,
-            reasoning: self.reasoning,
-            abridged: self.abridged,
-            ..Event::nothing(self.reason, Rung::Clear, first)
-        }
+        change.event.first_message = change.first().message;
+        (!change.decided.is_empty()).then_some(change)
     }
 }

@@ -3,7 +3,6 @@
 //! A summary that is ready replaces old messages; where a hard limit applies, the oldest are dropped until it is met.
 //! Like every change to old parts, this is one event.
 
-use crate::strategy::gate::Reason;
 use crate::strategy::ladder::Rung;
 
 use super::cuts::Cut;
@@ -48,8 +47,8 @@ impl Before<'_> {
         let enough = cuts.iter().filter(|cut| left(cut) <= most).take(MAX_PLACES);
         let mut places = enough.chain(cuts.iter().rev().take(MAX_PLACES));
         let (splice, save) = places.find_map(|cut| self.note_that_fits(cut))?;
-        let event = self.event_of(&splice, Reason::Window, Rung::Turns);
-        Some(Change { decided: Vec::new(), saves: save.into_iter().collect(), splice: Some(splice), event })
+        let event = self.event_of(&splice, Rung::Turns);
+        Some(Change { saves: save.into_iter().collect(), splice: Some(splice), ..Change::nothing(event) })
     }
 
     /// The longest of several notes at this cut that is shorter than the messages it replaces, which may be short.

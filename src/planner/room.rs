@@ -13,7 +13,7 @@ use crate::strategy::window::Gauge;
 
 use super::cuts::{Cut, cuts};
 use super::decision::{self, Applied, Save};
-use super::event::{Before, Change, Choice, Event};
+use super::event::{Before, Change, Event};
 use super::level::Level;
 use super::shortening::Shortened;
 use super::splice::{Layout, NOTE, Splice};
@@ -237,16 +237,8 @@ impl Before<'_> {
     }
 
     /// The event that clears results in this scope, in the policy's order, until `wanted` bytes are free. Reasoning of
-    /// earlier turns is removed first.
+    /// earlier turns is removed first. `None` if the settings do not allow it or it frees nothing.
     fn clear_for(&self, wanted: u64, scope: Scope<'_>) -> Option<Change> {
-        let mut choice = self.clearable(wanted, scope)?;
-        let (decided, saves) = self.decisions(&mut choice);
-        let event = choice.event(&decided);
-        (!decided.is_empty()).then_some(Change { decided, saves, splice: None, event })
-    }
-
-    /// What [`Self::clear_for`] clears; `None` if the settings do not allow it or it frees nothing.
-    fn clearable(&self, wanted: u64, scope: Scope<'_>) -> Option<Choice> {
         if !clear::allows(&self.policy.clear, Reason::Window) {
             return None;
         }
@@ -269,7 +261,7 @@ impl Before<'_> {
             chosen.push(candidate);
         }
         chosen.sort_by_key(|candidate| candidate.item);
-        self.choice(Reason::Window, &chosen, &gone)
+        self.change(self.choice(Reason::Window, &chosen, &gone)?)
     }
 
     /// The index of the first result to clear among `results`, the oldest first: the first one for which writing
@@ -297,11 +289,11 @@ impl Before<'_> {
     /// The event that drops messages and, if that is not enough, clears results of those that stay.
     fn drop_for(&self, rung: Rung, need: &Need) -> Option<Change> {
         let (splice, save) = self.drop_at(rung, need)?;
-        let mut event = self.event_of(&splice, Reason::Window, rung);
+        let mut event = self.event_of(&splice, rung);
         let missing = need.wanted.saturating_sub(event.freed_bytes);
         let more = (missing > 0).then(|| self.clear_for(missing, Scope::left_by(&splice)));
         let Change { decided, mut saves, event: cleared, .. } =
-            more.flatten().unwrap_or_else(|| Change::nothing(event.clone()));
+            more.flatten().unwrap_or_else(|| self.no_change());
         let sent = self.sent_sizes();
         let freed: u64 = decided.iter().map(|applied| self.newly_spared(applied, &sent)).sum();
         (event.cleared, event.reasoning) = (cleared.cleared, cleared.reasoning);
@@ -351,9 +343,8 @@ impl Before<'_> {
             return None;
         }
         let dropped = self.drop_for(Rung::Half, need);
-        let change = dropped
-            .or_else(|| self.clear_for(need.wanted, Scope::ALL))
-            .unwrap_or_else(|| Change::nothing(self.empty_event()));
+        let change =
+            dropped.or_else(|| self.clear_for(need.wanted, Scope::ALL)).unwrap_or_else(|| self.no_change());
         self.cut_new(change, need.wanted)
     }
 
@@ -396,7 +387,7 @@ impl Before<'_> {
             }
             None => (self.new_results().iter().flatten().map(|result| result.size).sum::<u64>() / 2, 0),
         };
-        let change = self.cut_new(Change::nothing(self.empty_event()), wanted)?;
+        let change = self.cut_new(self.no_change(), wanted)?;
         // A cut that does not make the prompt fit would only lose text.
         (change.event.freed_bytes >= least).then_some(change)
     }
@@ -448,9 +439,9 @@ impl Before<'_> {
         self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect()
     }
 
-    /// The record of an event that does nothing yet.
-    pub(super) fn empty_event(&self) -> Event {
-        Event::nothing(Reason::Window, Rung::Cut, self.conversation.messages.len() as u32)
+    /// A change that makes no room yet.
+    pub(super) fn no_change(&self) -> Change {
+        Change::nothing(Event::nothing(Reason::Window, Rung::Cut, self.conversation.messages.len() as u32))
     }
 }
 
