@@ -95,6 +95,8 @@ pub(super) struct Derived {
     cleared: OnceCell<HashSet<PartId>>,
     /// See [`Before::sizes`].
     sizes: OnceCell<Vec<u64>>,
+    /// See [`Before::tails`].
+    pub(super) tails: OnceCell<Vec<u64>>,
 }
 
 /// What an event does.
@@ -201,7 +203,7 @@ impl Before<'_> {
     /// The record of an event that makes room by a splice.
     pub(super) fn event_of(&self, splice: &Splice, rung: Rung) -> Event {
         let items = self.history().items();
-        let (tails, sizes) = (self.tails(&self.cleared()), self.sizes());
+        let sizes = self.sizes();
         let dropped_before = |end: usize| -> u64 {
             let size = |at: u32| sizes.get((at as usize).min(end)).copied().unwrap_or(0);
             splice.drops.iter().map(|(first, end)| size(*end) - size(*first)).sum()
@@ -210,7 +212,7 @@ impl Before<'_> {
         // The text of the former splice is removed, too.
         let former = self.splice.map_or(0, |former| former.bytes_after);
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
-        let behind = if changed < items.len() { self.written_again(changed, &tails) } else { 0 };
+        let behind = if changed < items.len() { self.written_again(changed, self.tails()) } else { 0 };
         Event {
             dropped: splice.dropped(),
             freed_bytes: (dropped + former).saturating_sub(splice.bytes_after),
@@ -269,23 +271,21 @@ impl Before<'_> {
         if clear.at_turns && !turn_begins {
             return Verdict::default();
         }
-        let gone = self.cleared();
-        let candidates = self.candidates(&gone);
-        if let Some(verdict) = self.clear_at_once(&candidates, &gone) {
+        let candidates = self.candidates();
+        if let Some(verdict) = self.clear_at_once(&candidates) {
             return verdict;
         }
         let is_settled = self.history().step() >= clear.settle;
         if self.facts.bound.is_some() || !is_settled || !clear::allows(clear, Reason::BreakEven) {
             return Verdict::default();
         }
-        self.break_even(&candidates, &gone)
+        self.break_even(&candidates)
     }
 
     /// What may be cleared to save money, in order of position.
-    fn candidates(&self, gone: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
-        let is_unbound = self.facts.bound.is_none();
-        let results =
-            self.sent_before(clear::candidates(self.history(), gone, self.rates, &self.policy.clear));
+    fn candidates(&self) -> Vec<Candidate> {
+        let (clear, is_unbound) = (&self.policy.clear, self.facts.bound.is_none());
+        let results = self.sent_before(clear::candidates(self.history(), &self.cleared(), self.rates, clear));
         let thoughts = self.old_reasoning();
         // Reasoning that is bound to a result is removed with it, and some models need their reasoning within a turn.
         let is_at_rest = || reasoning::turn_in_progress(self.conversation) >= self.sent;
@@ -297,21 +297,19 @@ impl Before<'_> {
     }
 
     /// The verdict if a reason holds for which all candidates are cleared at once.
-    fn clear_at_once(&self, candidates: &[Candidate], gone: &dyn Fn(usize) -> bool) -> Option<Verdict> {
-        let (facts, is_unbound) = (self.facts, self.facts.bound.is_none());
+    fn clear_at_once(&self, candidates: &[Candidate]) -> Option<Verdict> {
+        let (facts, clear, is_unbound) = (self.facts, &self.policy.clear, self.facts.bound.is_none());
         let reasons = [
             (Reason::Cold, facts.cold),
             (Reason::Budget, facts.over_budget && is_unbound),
             (Reason::Uncached, self.rates.is_uncached() && is_unbound),
             (Reason::Eager, is_unbound),
         ];
-        let due = reasons
-            .into_iter()
-            .filter(|(reason, holds)| *holds && clear::allows(&self.policy.clear, *reason));
+        let due = reasons.into_iter().filter(|(reason, holds)| *holds && clear::allows(clear, *reason));
         for (reason, _) in due {
             let choice = match reason {
-                Reason::Uncached => self.choice(reason, candidates, gone),
-                _ => self.choice(reason, &self.within_cache(candidates), gone),
+                Reason::Uncached => self.choice(reason, candidates),
+                _ => self.choice(reason, &self.within_cache(candidates)),
             };
             if reason != Reason::Budget || choice.as_ref().is_none_or(|choice| self.pays_off(choice)) {
                 return Some(Verdict { choice, next: None });
@@ -321,17 +319,17 @@ impl Before<'_> {
     }
 
     /// The cut that pays, if there is one, and where the next one is expected.
-    fn break_even(&self, candidates: &[Candidate], gone: &dyn Fn(usize) -> bool) -> Verdict {
+    fn break_even(&self, candidates: &[Candidate]) -> Verdict {
         let (clear, rates) = (&self.policy.clear, self.rates);
-        let tails = self.tails(gone);
+        let tails = self.tails();
         let most = self.account().allowance(clear.most_loss);
         let images = self.images_among(candidates);
-        let written = |item: usize| self.written_by(item, images, &tails);
+        let written = |item: usize| self.written_by(item, images, tails);
         let cut = gate::break_even(candidates, written, self.stays_cached(), rates, clear.patience, most);
         let behind = |item: usize| tails[if images.is_some_and(|first| item <= first) { 0 } else { item }];
         let next = gate::nearest(candidates, behind, rates, most);
         Verdict {
-            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..], gone)),
+            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..])),
             next: next.map(|from| self.history().items()[candidates[from].item].part),
         }
     }
@@ -352,12 +350,7 @@ impl Before<'_> {
 
     /// The choice to clear these candidates; `None` if that frees nothing, or too few tokens unless the window demands
     /// them.
-    pub(super) fn choice(
-        &self,
-        reason: Reason,
-        chosen: &[Candidate],
-        gone: &dyn Fn(usize) -> bool,
-    ) -> Option<Choice> {
+    pub(super) fn choice(&self, reason: Reason, chosen: &[Candidate]) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let items = self.history().items();
         let tokens = |candidate: &Candidate| match &items[candidate.item].result {
@@ -368,11 +361,10 @@ impl Before<'_> {
         if freed == 0 || (reason != Reason::Window && too_few()) {
             return None;
         }
-        let tails = self.tails(gone);
         let part = |candidate: &Candidate| (items[candidate.item].part, candidate.frees);
         let parts = chosen.iter().map(part).collect();
         let images = self.images_among(chosen);
-        let rewritten = self.written_by(chosen[0].item, images, &tails).saturating_sub(freed);
+        let rewritten = self.written_by(chosen[0].item, images, self.tails()).saturating_sub(freed);
         Some(Choice { reason, parts, freed, rewritten })
     }
 

@@ -143,12 +143,17 @@ impl Before<'_> {
     /// How many of the bytes that were sent before the provider writes again if this part changes.
     pub(super) fn rewritten_from(&self, part: PartId) -> u64 {
         let changed = self.history().items().partition_point(|item| item.part < part);
-        let tails = self.tails(&self.cleared());
-        if changed < tails.len() { self.written_again(changed, &tails) } else { 0 }
+        let tails = self.tails();
+        if changed < tails.len() { self.written_again(changed, tails) } else { 0 }
     }
 
     /// For each item, the bytes from its start to the end of what was sent before, as they were sent.
-    pub(super) fn tails(&self, gone: &dyn Fn(usize) -> bool) -> Vec<u64> {
+    pub(super) fn tails(&self) -> &[u64] {
+        self.derived.tails.get_or_init(|| self.tails_without(&self.cleared()))
+    }
+
+    /// The same if exactly the items were cleared for which `gone` holds.
+    pub(super) fn tails_without(&self, gone: &dyn Fn(usize) -> bool) -> Vec<u64> {
         let items = self.history().items();
         let (mut tails, mut sum) = (vec![0; items.len()], 0_u64);
         for (at, item) in items.iter().enumerate().rev() {

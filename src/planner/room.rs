@@ -261,7 +261,7 @@ impl Before<'_> {
             chosen.push(candidate);
         }
         chosen.sort_by_key(|candidate| candidate.item);
-        self.change(self.choice(Reason::Window, &chosen, &gone)?)
+        self.change(self.choice(Reason::Window, &chosen)?)
     }
 
     /// The index of the first result to clear among `results`, the oldest first: the first one for which writing
@@ -269,7 +269,7 @@ impl Before<'_> {
     /// on free less than `wanted` bytes, the last one from which on they free as much, or 0 if all together do not.
     fn first_to_clear(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
         let most = self.account().allowance(MAX_LOSS);
-        let (tails, images) = (self.tails(gone), self.images_among(results));
+        let (tails, images) = (self.tails_without(gone), self.images_among(results));
         let mut left: u64 = results.iter().map(|result| u64::from(result.frees)).sum();
         let mut start = 0;
         for (at, result) in results.iter().enumerate() {
