@@ -44,7 +44,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     if !is_marked && policy.marks.marks && free > 0 {
         let end = marks::in_front_of(conversation, stays);
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
-        let entry = behind.and_then(|part| standing.kept.entries().before(part, facts.now_ms, facts.ttl_ms));
+        let entry = behind.and_then(|part| standing.kept.entries.before(part, facts.now_ms, facts.ttl_ms));
         let end = end.map(|end| if free > 1 { end } else { reached(conversation, entry, end, &gone) });
         let Reach { entry, end } = match end {
             Some(end) => within(request, entry, end, standing),
@@ -57,7 +57,7 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
     if !request.may_write {
         return chosen;
     }
-    let entries = standing.kept.entries();
+    let entries = &standing.kept.entries;
     if is_marked && policy.marks.anchors && outcome.event.is_none() {
         let entry = out_of_reach(request, &gone, standing);
         chosen.add(conversation, entry, &gone);
@@ -109,7 +109,7 @@ fn forked(conversation: &Conversation, sent: usize, cut: PartId) -> Option<PartI
 fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
     let Anchored { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
-    let entry = standing.kept.entries().before(end, facts.now_ms, facts.ttl_ms)?;
+    let entry = standing.kept.entries.before(end, facts.now_ms, facts.ttl_ms)?;
     let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
     let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
     let behind: Vec<PartId> = parts.filter(|id| entry < *id && *id <= end).collect();
@@ -145,7 +145,7 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let Anchored { conversation, facts, rates, after_pause, .. } = *request;
     let gone_on = request.sent < conversation.messages.len();
     let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
-    let mut stake = *standing.kept.stake();
+    let mut stake = standing.kept.stake;
     stake.goes_to(facts.cache, facts.outlook);
     if gone_on {
         stake.goes_on(facts.prelude.key, clock, rates);
@@ -159,7 +159,7 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let mut allowed = allowance(request, &stake, readable_bytes);
     if !request.may_write {
         // Other entries may be too short for the provider to keep.
-        let is_reported = readable.is_some_and(|entry| standing.kept.entries().tokens(entry).is_some());
+        let is_reported = readable.is_some_and(|entry| standing.kept.entries.tokens(entry).is_some());
         if allowed.is_none() || !is_reported {
             return Reach { entry: None, end: None };
         }
@@ -172,14 +172,14 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let mut written = sizes.written(entry, end, allowed.unwrap_or(0.0));
     let end = written.end;
     let before = stake.held;
-    let staked = staked(request, before.as_ref(), known, &written, standing.kept.entries());
+    let staked = staked(request, before.as_ref(), known, &written, &standing.kept.entries);
     if let Some((write, end)) = staked.written.zip(end) {
         stake.held = write.is_held.then(|| Held::after(before, write, end, facts.prelude.key, facts.now_ms));
         if write.is_held {
             written = Written { bytes: 0.0, end: None };
         } else {
-            let read = entry.map(|entry| standing.kept.entries().shares(entry)).unwrap_or_default();
-            standing.kept.entries_mut().writes(read.with(write));
+            let read = entry.map(|entry| standing.kept.entries.shares(entry)).unwrap_or_default();
+            standing.kept.entries.writes(read.with(write));
         }
     }
 
@@ -192,12 +192,12 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
             is_whole: entry.is_none() && (waits || end.is_some()),
         });
     }
-    *standing.kept.stake_mut() = stake;
-    standing.kept.set_staked(staked);
-    let entries = standing.kept.entries();
+    standing.kept.stake = stake;
+    standing.kept.staked = Some(staked);
+    let entries = &standing.kept.entries;
     let tokens = entry.and_then(|entry| entries.tokens(entry));
     let expected = Expected { bytes: read, before: by_client, tokens, least: entries.least(), rates };
-    standing.kept.expect(Some(expected).filter(|_| read > 0.0));
+    standing.kept.expected = Some(expected).filter(|_| read > 0.0);
     Reach { entry: known, end: written.end }
 }
 
@@ -412,7 +412,7 @@ mod tests {
                 let facts = Facts { now_ms: 1_000, ttl_ms: 300_000, ..Facts::default() };
                 let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
                 standing = outcome.standing.clone();
-                let entries = standing.as_mut().unwrap().kept.entries_mut();
+                let entries = &mut standing.as_mut().unwrap().kept.entries;
                 entries.told(0, if outcome.marks.parts().is_empty() { 0 } else { written });
                 outcome.marks.parts().iter().map(|(part, _)| part.message).collect::<Vec<_>>()
             });
@@ -461,7 +461,7 @@ mod tests {
                 outcome.marks.parts().len()
             });
             assert_eq!(added, expected, "{name}");
-            let stake = *standing.unwrap().kept.stake();
+            let stake = standing.unwrap().kept.stake;
             assert_eq!(stake.is_untouched(), !is_staked, "{name}: {stake:?}");
         }
     }

@@ -164,7 +164,7 @@ impl Request<'_> {
         }
         let gone = |message: usize| outcome.drops(message);
         let added = outcome.marks.parts().iter().map(|(part, _)| *part);
-        standing.kept.entries_mut().sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
+        standing.kept.entries.sent(marks::of_client(conversation, &gone).chain(added), facts.now_ms);
     }
 
     /// Whether marks are worthwhile, since writing to the cache costs extra. A client that marks nothing in the

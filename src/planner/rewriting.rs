@@ -25,7 +25,7 @@ impl Before<'_> {
         let first_behind = |part: PartId| items.partition_point(|item| item.part <= part);
         if self.anchored {
             let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
-            if let Some(entry) = self.standing.kept.entries().before(items[item].part, now, ttl) {
+            if let Some(entry) = self.standing.kept.entries.before(items[item].part, now, ttl) {
                 return Some(first_behind(entry));
             }
         }

@@ -11,16 +11,17 @@ use crate::strategy::marks::{self, Entries, Stake};
 #[derive(Debug, Clone, Default)]
 pub(in crate::planner) struct Kept {
     /// The entries in the provider's cache, if it needs marks.
-    entries: Entries,
-    stake: Stake,
+    pub(in crate::planner) entries: Entries,
+    /// What marking the history has cost.
+    pub(in crate::planner) stake: Stake,
     /// When the last request was made that the provider may have read, in milliseconds since 1970; 0: none is known.
     seen_ms: u64,
     /// The value of `seen_ms` before the last request, until the fate of that request is known.
     seen_before_ms: Option<u64>,
     /// What this request does to its sender's debt.
-    staked: Option<Staked>,
+    pub(in crate::planner) staked: Option<Staked>,
     /// What the last request should have read from the cache, if anything.
-    expected: Option<Expected>,
+    pub(in crate::planner) expected: Option<Expected>,
     /// Entries and stake before the last request, until its fate is known.
     unbilled: Option<(Entries, Stake)>,
     /// The request is the first of its thread, or all before it were refused.
@@ -33,34 +34,6 @@ pub(in crate::planner) struct Kept {
 }
 
 impl Kept {
-    /// The thread's entries in the provider's cache.
-    pub(in crate::planner) fn entries(&self) -> &Entries {
-        &self.entries
-    }
-
-    /// The same, to record what this request changes.
-    pub(in crate::planner) fn entries_mut(&mut self) -> &mut Entries {
-        &mut self.entries
-    }
-
-    /// What marking the history has cost.
-    pub(in crate::planner) fn stake(&self) -> &Stake {
-        &self.stake
-    }
-
-    pub(in crate::planner) fn stake_mut(&mut self) -> &mut Stake {
-        &mut self.stake
-    }
-
-    pub(in crate::planner) fn set_staked(&mut self, staked: Staked) {
-        self.staked = Some(staked);
-    }
-
-    /// Takes what this request does to its sender's debt.
-    pub(super) fn take_staked(&mut self) -> Option<Staked> {
-        self.staked.take()
-    }
-
     /// Prepares for a request with this prelude.
     pub(super) fn begin_request(&mut self, prelude: u64) {
         (self.expected, self.staked) = (None, None);
@@ -151,16 +124,6 @@ impl Kept {
         let before = std::mem::replace(&mut self.seen_ms, now_ms);
         self.seen_before_ms = Some(before);
         before > 0 && !marks::is_there(before, now_ms, ttl_ms)
-    }
-
-    /// Sets what should be read from the cache with this request.
-    pub(in crate::planner) fn expect(&mut self, expected: Option<Expected>) {
-        self.expected = expected;
-    }
-
-    /// What should be read from the cache with this request.
-    pub(super) fn expected(&self) -> Option<Expected> {
-        self.expected
     }
 
     /// Removes the entries that end with this part or later, because it has changed.

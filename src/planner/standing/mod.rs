@@ -175,12 +175,12 @@ impl Standing {
 
     /// Takes what this request does to its sender's debt.
     pub fn take_staked(&mut self) -> Option<Staked> {
-        self.kept.take_staked()
+        self.kept.staked.take()
     }
 
     /// What should be read from the cache with this request thanks to the gateway's marks.
     pub fn expected(&self) -> Option<Expected> {
-        self.kept.expected()
+        self.kept.expected
     }
 
     /// The state for a request that departs from the thread at a part: the cache entries in front of it, and what
