@@ -19,57 +19,49 @@ const GROWTH_FACTOR: f64 = 2.0;
 /// cost no more than caching.
 const SHORT_REQUESTS: f64 = 20.0;
 
-/// A prompt with new results, before and after they are shortened.
-pub(super) struct Newborn<'a> {
-    pub(super) conversation: &'a Conversation,
-    /// All decisions in force, those about the new results last.
-    pub(super) applied: &'a [Applied],
-    /// How many of them are about new results.
-    pub(super) fresh: usize,
-    pub(super) facts: &'a Facts,
-}
-
-impl Newborn<'_> {
-    /// Whether the provider may cache the original but not the shortened prompt, and the shortened one is dearer in the
-    /// long run.
-    pub(super) fn falls_short(&self) -> bool {
-        let facts = self.facts;
-        // Without marks nothing would be cached. The length of a history that the provider holds is not known.
-        let is_kept = self.conversation.marks.as_ref().is_none_or(Marks::are_in_history);
-        if facts.min_prefix_tokens == 0 || !is_kept || self.conversation.continues.is_some() {
-            return false;
-        }
-        let (old, new) = self.applied.split_at(self.applied.len() - self.fresh);
-        let spared = |decisions: &[Applied], from: usize| -> u64 {
-            let behind = decisions.iter().filter(|applied| applied.part.message as usize >= from);
-            behind.map(|applied| applied.decision.bytes_spared()).sum()
-        };
-        let messages = &self.conversation.messages;
-        // Instructions behind the messages are billed with the prompt, but not cached.
-        let late = self.conversation.late_bytes() as f64 / facts.bytes_per_token.max(0.5);
-        let (counted, from) = match facts.measured.filter(|(count, _)| *count <= messages.len()) {
-            Some((count, tokens)) => ((tokens as f64 - late).max(0.0), count),
-            None => (0.0, 0),
-        };
-        let behind: u64 = messages[from..].iter().map(|message| message.read_len() as u64).sum();
-        let frame = self.conversation.frame_bytes();
-        let frame = if facts.measured.is_none() { frame as u64 + facts.hidden_bytes } else { 0 };
-        let whole = (behind + frame).saturating_sub(spared(old, from));
-        let shorter = whole.saturating_sub(spared(new, 0));
-        // Without the gateway, results that were shortened earlier would have been longer, too.
-        let untouched = whole + spared(old, 0);
-        let least = facts.min_prefix_tokens as f64;
-        let may_be_kept = GROWTH_FACTOR * (counted + untouched as f64 / MIN_BYTES_PER_TOKEN) >= least;
-        let is_kept_still = counted + shorter as f64 / MAX_BYTES_PER_TOKEN >= least;
-        if !may_be_kept || is_kept_still {
-            return false;
-        }
-        let rates = facts.rates(true);
-        let tokens = |bytes: u64| counted + bytes as f64 / facts.bytes_per_token.max(0.5);
-        let uncached = tokens(shorter) * SHORT_REQUESTS;
-        let cached = tokens(untouched) * (rates.write + (SHORT_REQUESTS - 1.0) * rates.read);
-        uncached > cached
+/// Whether the provider may cache the prompt as it came but not with the new results shortened, and the shortened one
+/// is dearer in the long run. The last `fresh` of the decisions that apply are about the new results.
+pub(super) fn falls_short(
+    conversation: &Conversation,
+    applied: &[Applied],
+    fresh: usize,
+    facts: &Facts,
+) -> bool {
+    // Without marks nothing would be cached. The length of a history that the provider holds is not known.
+    let is_kept = conversation.marks.as_ref().is_none_or(Marks::are_in_history);
+    if facts.min_prefix_tokens == 0 || !is_kept || conversation.continues.is_some() {
+        return false;
     }
+    let (old, new) = applied.split_at(applied.len() - fresh);
+    let spared = |decisions: &[Applied], from: usize| -> u64 {
+        let behind = decisions.iter().filter(|applied| applied.part.message as usize >= from);
+        behind.map(|applied| applied.decision.bytes_spared()).sum()
+    };
+    let messages = &conversation.messages;
+    // Instructions behind the messages are billed with the prompt, but not cached.
+    let late = conversation.late_bytes() as f64 / facts.bytes_per_token.max(0.5);
+    let (counted, from) = match facts.measured.filter(|(count, _)| *count <= messages.len()) {
+        Some((count, tokens)) => ((tokens as f64 - late).max(0.0), count),
+        None => (0.0, 0),
+    };
+    let behind: u64 = messages[from..].iter().map(|message| message.read_len() as u64).sum();
+    let frame = conversation.frame_bytes();
+    let frame = if facts.measured.is_none() { frame as u64 + facts.hidden_bytes } else { 0 };
+    let whole = (behind + frame).saturating_sub(spared(old, from));
+    let shorter = whole.saturating_sub(spared(new, 0));
+    // Without the gateway, results that were shortened earlier would have been longer, too.
+    let untouched = whole + spared(old, 0);
+    let least = facts.min_prefix_tokens as f64;
+    let may_be_kept = GROWTH_FACTOR * (counted + untouched as f64 / MIN_BYTES_PER_TOKEN) >= least;
+    let is_kept_still = counted + shorter as f64 / MAX_BYTES_PER_TOKEN >= least;
+    if !may_be_kept || is_kept_still {
+        return false;
+    }
+    let rates = facts.rates(true);
+    let tokens = |bytes: u64| counted + bytes as f64 / facts.bytes_per_token.max(0.5);
+    let uncached = tokens(shorter) * SHORT_REQUESTS;
+    let cached = tokens(untouched) * (rates.write + (SHORT_REQUESTS - 1.0) * rates.read);
+    uncached > cached
 }
 
 #[cfg(test)]

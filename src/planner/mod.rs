@@ -309,8 +309,7 @@ fn decide_newborn(
         }
     }
     let fresh = outcome.applied.len() - old;
-    let newborn = cache_minimum::Newborn { conversation, applied: &outcome.applied, fresh, facts };
-    if fresh > 0 && newborn.falls_short() {
+    if fresh > 0 && cache_minimum::falls_short(conversation, &outcome.applied, fresh, facts) {
         outcome.applied.truncate(old);
         outcome.saves.truncate(saves);
         outcome.fresh -= fresh;
