@@ -21,8 +21,6 @@ use super::splice::Splice;
 pub struct Level {
     /// The estimated tokens of the prompt, before an event.
     pub prompt_tokens: u64,
-    /// A lower bound for the tokens of the prompt.
-    pub least_tokens: u64,
     /// The prompt in the model's window, if the window is known.
     pub gauge: Option<Gauge>,
     /// How fast the prompt grows; `None` for a retry.
@@ -84,21 +82,20 @@ impl Before<'_> {
     /// How full the window is.
     pub(super) fn level(&self) -> Level {
         let size = self.prompt_size();
-        let level = Level {
+        let gauge = self.gauge(&size);
+        Level {
             prompt_tokens: size.tokens,
-            least_tokens: size.least_tokens,
-            gauge: self.gauge(&size),
+            gauge,
             reading: None,
             growth: None,
             clearable_bytes: 0,
             messages: self.messages_with(self.splice),
             defers: self.conversation.asks_for_edits,
-            waits: false,
+            waits: self.waits(&size, gauge),
             can_wait: false,
-            patient: false,
+            patient: self.is_patient(),
             account: self.account(),
-        };
-        Level { waits: self.waits(&level), ..level }
+        }
     }
 
     /// The estimated size of the prompt before its event.
@@ -155,21 +152,21 @@ impl Before<'_> {
     /// Whether to wait for the provider to refuse the prompt as too long: much of it is only estimated from its bytes,
     /// and it may not have reached the trigger at all. Does not apply to a window that the user has set or that was
     /// guessed, nor to a count that the user has chosen, because the provider does not enforce those.
-    fn waits(&self, level: &Level) -> bool {
+    fn waits(&self, size: &PromptSize, gauge: Option<Gauge>) -> bool {
         let settings = &self.policy.window;
         let may_refuse = self.facts.refuses && self.facts.overflow.is_none();
         if !may_refuse || settings.count != Estimate::Usage {
             return false;
         }
-        let Some(gauge) = level.gauge.filter(|gauge| self.facts.window == Some(gauge.window)) else {
+        let Some(gauge) = gauge.filter(|gauge| self.facts.window == Some(gauge.window)) else {
             return false;
         };
         let estimated = match self.known_figure() {
-            Some((_, exact)) if !self.facts.measured_elsewhere => level.prompt_tokens.saturating_sub(exact),
-            _ => level.prompt_tokens,
+            Some((_, exact)) if !self.facts.measured_elsewhere => size.tokens.saturating_sub(exact),
+            _ => size.tokens,
         };
         let reaches = |prompt| Gauge { prompt, ..gauge }.reaches(settings.trigger, settings);
-        estimated > gauge.window / ESTIMATED_DIVISOR && reaches(gauge.prompt) && !reaches(level.least_tokens)
+        estimated > gauge.window / ESTIMATED_DIVISOR && reaches(gauge.prompt) && !reaches(size.least_tokens)
     }
 
     /// The number of messages of the request if it is sent with this splice, or without one.

@@ -191,7 +191,6 @@ impl Before<'_> {
     /// The event that is due: to make room, or else to save money.
     fn due(&self) -> Due {
         let mut level = self.level();
-        level.patient = self.is_patient();
         level.clearable_bytes = self.clearable_bytes(&level);
         let may_change = !self.facts.compacting || self.facts.overflow.is_some();
         let room = self.make_room(&level);

@@ -195,7 +195,6 @@ fn presets_limit_messages_like_their_systems() {
         let window = preset(name).policy.window;
         let level = |messages| Level {
             prompt_tokens: 0,
-            least_tokens: 0,
             gauge: None,
             reading: None,
             growth: None,

@@ -220,7 +220,6 @@ fn seen<'a>(
     let gauge = window::Gauge { prompt: 4600, window: 6000, reserve: 1000, margin: 0 };
     let level = Level {
         prompt_tokens: gauge.prompt,
-        least_tokens: gauge.prompt,
         gauge: Some(gauge),
         reading: None,
         growth: None,
@@ -278,7 +277,6 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
             let gauge = Some(Gauge { prompt, window: 100_000, reserve: 0, margin: 0 });
             terms.is_due(Level {
                 prompt_tokens: prompt,
-                least_tokens: prompt,
                 gauge,
                 reading: None,
                 growth,
