@@ -3,22 +3,16 @@
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::debt::{Held, Staked, Write};
 use crate::strategy::findings::{Expected, Outlook};
-use crate::strategy::gate::Rates;
 use crate::strategy::history::Item;
 use crate::strategy::marks::{self, CacheClock, Chosen, Entries, Stake, Tried};
 
-use super::{Ending, Facts, Outcome, Policy, Standing};
+use super::old::Request;
+use super::standing::Terms;
+use super::{Facts, Outcome, Standing};
 
 /// What the placement of marks depends on.
 pub(super) struct Anchored<'a> {
-    pub(super) conversation: &'a Conversation,
-    pub(super) policy: &'a Policy,
-    pub(super) facts: &'a Facts,
-    pub(super) rates: Rates,
-    /// The number of messages that were sent before.
-    pub(super) sent: usize,
-    /// What became of the end of the previous request.
-    pub(super) ending: Ending,
+    pub(super) request: &'a Request<'a>,
     /// Where an event cuts, or where the next one may.
     pub(super) cut: Option<PartId>,
     /// The cache entries of the previous request have expired.
@@ -32,8 +26,9 @@ pub(super) struct Anchored<'a> {
 /// one. If the client's own marks would not find what they wrote before: the end of that. In addition an anchor in
 /// front of the present cut or the one to be expected, and the end of what was sent before if it must be written
 /// again.
-pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
-    let Anchored { conversation, policy, facts, sent, ending, cut, .. } = *request;
+pub(super) fn place(anchored: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
+    let Anchored { request, cut, may_write, .. } = *anchored;
+    let Request { conversation, policy, facts, sent, ending, .. } = *request;
     let stays = standing.stays(conversation.messages.len(), sent, ending);
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
@@ -47,14 +42,14 @@ pub(super) fn place(request: &Anchored<'_>, outcome: &Outcome, standing: &mut St
         let entry = behind.and_then(|part| standing.kept.entries.before(part, facts.now_ms, facts.ttl_ms));
         let end = end.map(|end| if free > 1 { end } else { reached(conversation, entry, end, &gone) });
         let Reach { entry, end } = match end {
-            Some(end) => within(request, entry, end, standing),
+            Some(end) => within(anchored, entry, end, standing),
             None => Reach { entry, end },
         };
         written = end.max(entry);
         chosen.add(conversation, end, &gone);
         chosen.add(conversation, entry, &gone);
     }
-    if !request.may_write {
+    if !may_write {
         return chosen;
     }
     let entries = &standing.kept.entries;
@@ -106,8 +101,8 @@ fn forked(conversation: &Conversation, sent: usize, cut: PartId) -> Option<PartI
 
 /// The entry that the client's last mark would read if it were not too many blocks away from that mark and all
 /// others. Otherwise everything behind it, and all that was read so far, would be written again.
-fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
-    let Anchored { conversation, facts, .. } = *request;
+fn out_of_reach(request: &Request<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
+    let Request { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
     let entry = standing.kept.entries.before(end, facts.now_ms, facts.ttl_ms)?;
     let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
@@ -120,8 +115,8 @@ fn out_of_reach(request: &Anchored<'_>, gone: &dyn Fn(usize) -> bool, standing: 
 
 /// What an event that changes the whole history can fall back to: the instructions and the first message, written
 /// together with what is marked up to `end` behind them.
-fn base(request: &Anchored<'_>, end: PartId) -> Option<PartId> {
-    let Anchored { conversation, facts, .. } = *request;
+fn base(request: &Request<'_>, end: PartId) -> Option<PartId> {
+    let Request { conversation, facts, .. } = *request;
     let messages = &conversation.messages;
     let last = messages.iter().position(|message| message.index.role != Role::System)?;
     let bytes: usize = messages[..=last].iter().map(|message| message.span.len()).sum();
@@ -141,9 +136,10 @@ struct Reach {
 /// Extends the entry `known` by what may be written up to `end`, provided that this costs no more than the thread may
 /// lose. The cost is booked. A request that may not write and has nothing to read leaves no trace: it says nothing
 /// about what writing would bring.
-fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: &mut Standing) -> Reach {
-    let Anchored { conversation, facts, rates, after_pause, .. } = *request;
-    let gone_on = request.sent < conversation.messages.len();
+fn within(anchored: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: &mut Standing) -> Reach {
+    let Anchored { request, after_pause, may_write, .. } = *anchored;
+    let Request { conversation, facts, terms: Terms { rates, .. }, sent, .. } = *request;
+    let gone_on = sent < conversation.messages.len();
     let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
     let mut stake = standing.kept.stake;
     stake.goes_to(facts.cache, facts.outlook);
@@ -156,8 +152,8 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
     let by_client = sizes.by_client;
     let readable = known.filter(|entry| sizes.is_counted(*entry));
     let readable_bytes = readable.map(|entry| sizes.up_to(entry));
-    let mut allowed = allowance(request, &stake, readable_bytes);
-    if !request.may_write {
+    let mut allowed = allowance(anchored, &stake, readable_bytes);
+    if !may_write {
         // Other entries may be too short for the provider to keep.
         let is_reported = readable.is_some_and(|entry| standing.kept.entries.tokens(entry).is_some());
         if allowed.is_none() || !is_reported {
@@ -204,13 +200,13 @@ fn within(request: &Anchored<'_>, known: Option<PartId>, end: PartId, standing: 
 /// What a request that marks `known` and wants to write `wanted` does to its sender's debt. It would read what its
 /// thread has `held` back.
 fn staked(
-    request: &Anchored<'_>,
+    request: &Request<'_>,
     held: Option<&Held>,
     known: Option<PartId>,
     wanted: &Written,
     entries: &Entries,
 ) -> Staked {
-    let Anchored { facts, rates, .. } = *request;
+    let Request { facts, terms: Terms { rates, .. }, .. } = *request;
     let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
     let read_at = |end: Option<PartId>| end.map(|end| entries.read_at(end, clock)).unwrap_or_default();
     let missed = held.map(Held::shares).unwrap_or_default();
@@ -224,8 +220,9 @@ fn staked(
 
 /// How many bytes a request may write, given the size of the entry that it can read. `None`: it should write nothing,
 /// because that would most likely be in vain or cost too much.
-fn allowance(request: &Anchored<'_>, stake: &Stake, entry_bytes: Option<f64>) -> Option<f64> {
-    let Anchored { facts, rates, after_pause, .. } = *request;
+fn allowance(anchored: &Anchored<'_>, stake: &Stake, entry_bytes: Option<f64>) -> Option<f64> {
+    let Anchored { request, after_pause, .. } = *anchored;
+    let Request { facts, terms: Terms { rates, .. }, .. } = *request;
     let is_doubtful = facts.outlook == Outlook::SeldomKept;
     let is_vain = is_doubtful || stake.is_vain(after_pause);
     // An entry that was missing before, for this thread and for others, is most likely still missing.
@@ -304,9 +301,9 @@ mod tests {
 
     use super::*;
     use crate::conversation::{Carriers, NoMemo};
-    use crate::planner::{Past, plan};
+    use crate::planner::{Past, Policy, plan};
     use crate::protocol;
-    use crate::strategy::gate::Reason;
+    use crate::strategy::gate::{Rates, Reason};
 
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;

@@ -14,17 +14,17 @@ use super::standing::{Known, Standing, Terms};
 use super::{Ending, Facts, Outcome, Past, Policy, Recall, anchors, reasoning};
 
 /// A request, and what is known of it.
-struct Request<'a> {
-    conversation: &'a Conversation,
-    policy: &'a Policy,
-    facts: &'a Facts,
+pub(super) struct Request<'a> {
+    pub(super) conversation: &'a Conversation,
+    pub(super) policy: &'a Policy,
+    pub(super) facts: &'a Facts,
     recall: Recall<'a>,
     /// The client's marks, if the provider caches by marks.
     marks: Option<&'a Marks>,
-    terms: Terms<'a>,
+    pub(super) terms: Terms<'a>,
     /// The number of messages that were sent before.
-    sent: usize,
-    ending: Ending,
+    pub(super) sent: usize,
+    pub(super) ending: Ending,
 }
 
 /// What is to be done with old parts.
@@ -140,7 +140,7 @@ impl Request<'_> {
 
     /// Chooses the marks and records them.
     fn mark(&self, cut: Option<PartId>, outcome: &mut Outcome, standing: &mut Standing) {
-        let Self { conversation, policy, facts, terms, sent, ending, .. } = *self;
+        let Self { conversation, facts, sent, .. } = *self;
         let after_pause = standing.kept.record_time(facts.now_ms, facts.ttl_ms);
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
         let may_write = self.is_worth_marks(standing);
@@ -148,19 +148,8 @@ impl Request<'_> {
         // is written once more at the price of writing: this cost is booked, and the stake bounds it.
         let may_read = !conversation.is_marked() && sent > 0;
         if may_be_kept && (may_write || may_read) {
-            let rates = terms.rates;
-            let request = anchors::Anchored {
-                conversation,
-                policy,
-                facts,
-                rates,
-                sent,
-                ending,
-                cut,
-                after_pause,
-                may_write,
-            };
-            outcome.marks = anchors::place(&request, outcome, standing);
+            let anchored = anchors::Anchored { request: self, cut, after_pause, may_write };
+            outcome.marks = anchors::place(&anchored, outcome, standing);
         }
         let gone = |message: usize| outcome.drops(message);
         let added = outcome.marks.parts().iter().map(|(part, _)| *part);
