@@ -11,7 +11,7 @@ use crate::planner::Outcome;
 use crate::protocol;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::marks::CacheClock;
-use crate::strategy::system::{Access, CacheUse, EntryKey, Expected, Frame, Source, Stable};
+use crate::strategy::system::{Access, CacheUse, EntryKey, Frame, Source, Stable};
 use crate::usage::Usage;
 use crate::usage::cache_model::CacheKind;
 
@@ -68,7 +68,7 @@ impl Request<'_> {
     /// writing the same entry, or too many such entries were never read, the mark is removed.
     pub(super) fn claim_frame_write(&self, place: &Place, outcome: &mut Outcome) {
         let Some(SharedFrame { stable, entry, may_write }) = &self.shared_frame else { return };
-        if stable.mark != Expected::Writes
+        if stable.mark != Some(Access::Write)
             || place.sent > 0
             || outcome.marks.frame.is_none()
             || self.core.observes()
@@ -105,7 +105,7 @@ impl Learned {
         let Some(usage) = usage.filter(|usage| !usage.prompt_is_unknown) else { return };
         let tokens = &usage.tokens;
         let found = CacheUse { has_read: tokens.cache_read > 0, has_written: tokens.cache_write() > 0 };
-        let was_missing = mark.expected == Expected::Reads && !found.has_read && found.has_written;
+        let was_missing = mark.expected == Some(Access::Read) && !found.has_read && found.has_written;
         if mark.is_first || was_missing {
             self.systems().record_usage(mark.entry, mark.access(), found, now_ms);
         }
@@ -128,8 +128,8 @@ pub(super) struct SharedFrame {
 pub(super) struct FrameMark {
     /// The cache entry that ends there.
     pub(super) entry: EntryKey,
-    /// What the mark was meant to do.
-    pub(super) expected: Expected,
+    /// What the mark was meant to do with it.
+    pub(super) expected: Option<Access>,
     /// The request is the first of its conversation.
     pub(super) is_first: bool,
 }
@@ -137,6 +137,6 @@ pub(super) struct FrameMark {
 impl FrameMark {
     /// What its request may do with the entry.
     fn access(&self) -> Access {
-        if self.is_first && self.expected == Expected::Writes { Access::Write } else { Access::Read }
+        if self.is_first && self.expected == Some(Access::Write) { Access::Write } else { Access::Read }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::marks;
-use crate::strategy::system::Expected;
+use crate::strategy::system::Access;
 
 use super::event::{Before, Change, Derived};
 use super::level::Level;
@@ -114,7 +114,7 @@ impl Request<'_> {
             // Without marks in the history, no entry is lost.
             keeps_frame: !conversation.is_marked()
                 || has_frame
-                || past.stable.is_some_and(|stable| stable.mark == Expected::Reads),
+                || past.stable.is_some_and(|stable| stable.mark == Some(Access::Read)),
             derived: Derived::default(),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::conversation::{Conversation, Digest, Hold, Marks, PartId};
 use crate::plan::Op;
-use crate::strategy::system::Expected;
+use crate::strategy::system::Access;
 
 use super::decision::{Applied, Cause, Decision};
 use super::{Facts, Outcome, Past, Policy, Stable};
@@ -81,9 +81,9 @@ pub(super) fn mark(
     let is_same = stable.is_some_and(|stable| stable.bytes.is_none());
     let is_whole = || is_same && may_change && conversation.frame_end.is_some();
     let has_place = outcome.split.is_some() || is_whole();
-    let is_worth_it = match stable.map(|stable| stable.mark) {
-        Some(Expected::Reads) => true,
-        Some(Expected::Writes) if sent == 0 => true,
+    let is_worth_it = match stable.and_then(|stable| stable.mark) {
+        Some(Access::Read) => true,
+        Some(Access::Write) if sent == 0 => true,
         _ => sent > 0 && !outcome.marks.parts().is_empty(),
     };
     let is_free = marks.free() > outcome.marks.parts().len();
@@ -142,7 +142,7 @@ mod tests {
                 protocol::named("anthropic").unwrap().index(&Bytes::from(body.clone()), &NoMemo).unwrap();
             let mut outcome = Outcome::default();
             decide_at(5, &talk, &mut outcome);
-            let stable = Some(Stable { bytes: Some(5), mark: Expected::Reads });
+            let stable = Some(Stable { bytes: Some(5), mark: Some(Access::Read) });
             mark(&talk, 1, stable, &Facts::default(), &mut outcome);
             assert_eq!(outcome.marks.frame, expected, "{body}");
             for mark in [None, Some(Hold::Short), Some(Hold::Long)] {
@@ -167,7 +167,7 @@ mod tests {
             let body = format!(r#"{{"system":{system},"messages":[{{"role":"user","content":"a"}}]}}"#);
             let talk = protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap();
             let (mut outcome, facts) = (Outcome::default(), Facts { bound, ..Facts::default() });
-            let stable = Some(Stable { bytes: None, mark: Expected::Reads });
+            let stable = Some(Stable { bytes: None, mark: Some(Access::Read) });
             mark(&talk, 0, stable, &facts, &mut outcome);
             assert_eq!(outcome.marks.frame, expected, "{system} {bound:?}");
         }
@@ -175,7 +175,7 @@ mod tests {
 
     fn decide_at(bytes: u32, conversation: &Conversation, outcome: &mut Outcome) {
         let past =
-            Past { stable: Some(Stable { bytes: Some(bytes), mark: Expected::Reads }), ..Past::nothing() };
+            Past { stable: Some(Stable { bytes: Some(bytes), mark: Some(Access::Read) }), ..Past::nothing() };
         let mut unmarked = conversation.clone();
         unmarked.marks = Some(Marks::default());
         place(&unmarked, &past, &Policy::default(), outcome);

@@ -43,27 +43,17 @@ pub struct Stable {
     /// The length in bytes of the part that is always the same, if what follows it is not; `None`: everything before
     /// the messages is the same.
     pub bytes: Option<u32>,
-    /// What a mark behind that part would do.
-    pub mark: Expected,
+    /// What a mark behind that part would do with the provider's entry. `None`: the entry would be written, but another
+    /// request is writing it, or it is not likely to be read.
+    pub mark: Option<Access>,
 }
 
-/// What a mark at the end of the unchanging part would do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
-    /// The provider has the entry: it is read.
-    Reads,
-    /// The entry is written, and likely to be read soon.
-    Writes,
-    /// The entry would be written, but another request is writing it, or it is not likely to be read.
-    Nothing,
-}
-
-/// What a request may do with the entry that ends at its mark.
+/// What a request does with the entry that ends at its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Read it.
+    /// The provider has the entry: it is read.
     Read,
-    /// Write it: the request has claimed the write ([`Systems::claim_write`]).
+    /// The entry is written, once the request has claimed that ([`Systems::claim_write`]).
     Write,
 }
 
@@ -226,11 +216,9 @@ impl Systems {
         }
         // Requests in the middle of conversations mark the entry too, and do not reveal whether it was there.
         let mark = if is_reliable && entry.kept_at.is_some_and(is_fresh) {
-            Expected::Reads
-        } else if is_warm && !entry.is_claimed(now_ms) && !is_missed {
-            Expected::Writes
+            Some(Access::Read)
         } else {
-            Expected::Nothing
+            (is_warm && !entry.is_claimed(now_ms) && !is_missed).then_some(Access::Write)
         };
         Some((Stable { bytes, mark }, key))
     }
@@ -364,6 +352,8 @@ mod tests {
     use super::*;
 
     const TTL_MS: u64 = 300_000;
+    const READS: Option<Access> = Some(Access::Read);
+    const WRITES: Option<Access> = Some(Access::Write);
 
     fn see(systems: &mut Systems, sender: &[u8], text: &str, now_ms: u64) -> Option<(Stable, EntryKey)> {
         let decoded = || Some(text.to_owned());
@@ -411,7 +401,7 @@ mod tests {
             assert_eq!(found.map(|(stable, _)| stable.bytes), expected, "{name}");
             let others = see(&mut systems, b"b", &seen[0], 0).map(|(stable, _)| stable);
             assert!(
-                others.is_none_or(|stable| (stable.bytes, stable.mark) == (None, Expected::Nothing)),
+                others.is_none_or(|stable| (stable.bytes, stable.mark) == (None, None)),
                 "{name}: another sender"
             );
         }
@@ -434,9 +424,9 @@ mod tests {
         assert_ne!(first, key(see(&[b"[2]"], &text, 2)));
         // Tools alone are enough, and so is a list of blocks.
         let (stable, alone) = see(&[long], "", 3).unwrap();
-        assert_eq!((stable.bytes, stable.mark), (None, Expected::Nothing));
+        assert_eq!((stable.bytes, stable.mark), (None, None));
         let again = see(&[long], "", 4).unwrap();
-        assert_eq!((again.0.mark, again.1), (Expected::Writes, alone));
+        assert_eq!((again.0.mark, again.1), (WRITES, alone));
         assert_eq!(see(&[tools], "", 5), None);
     }
 
@@ -444,7 +434,7 @@ mod tests {
     #[derive(Debug, Clone, Copy)]
     enum Step {
         /// A request has it, and this is expected; `Taken` if it may be written and is.
-        Sees(Expected),
+        Sees(Option<Access>),
         Taken,
         Refused,
         /// A request in the middle of a conversation, which is marked anyway, was answered.
@@ -463,22 +453,22 @@ mod tests {
 
     /// The first request with a text, and a second one that is allowed to write.
     fn written(at: u64) -> Steps {
-        [&[(at, Step::Sees(Expected::Nothing))], &writes(at + 1)[..]].concat()
+        [&[(at, Step::Sees(None))], &writes(at + 1)[..]].concat()
     }
 
     /// A request that would write, and may.
     fn writes(at: u64) -> [(u64, Step); 2] {
-        [(at, Step::Sees(Expected::Writes)), (at, Step::Taken)]
+        [(at, Step::Sees(WRITES)), (at, Step::Taken)]
     }
 
     /// A request that would write, but may not.
     fn refused(at: u64) -> [(u64, Step); 2] {
-        [(at, Step::Sees(Expected::Writes)), (at, Step::Refused)]
+        [(at, Step::Sees(WRITES)), (at, Step::Refused)]
     }
 
     /// The same, preceded by a request with the same text.
     fn refused_second(at: u64) -> Steps {
-        [&[(at, Step::Sees(Expected::Nothing))], &refused(at + 1)[..]].concat()
+        [&[(at, Step::Sees(None))], &refused(at + 1)[..]].concat()
     }
 
     /// This many entries are written and never read.
@@ -526,25 +516,24 @@ mod tests {
 
     #[test]
     fn one_request_writes_instructions_and_later_ones_read() {
-        use Expected::{Nothing, Reads, Writes};
         use Step::{Failed, Kept, Refused, Sees, Taken};
         let after_write = |steps: &[(u64, Step)]| [&written(0), steps].concat();
         for (name, steps) in [
             (
                 "the second request writes, the third one reads",
-                after_write(&[(2, Kept), (3, Sees(Reads)), (270, Sees(Reads)), (283, Sees(Writes))]),
+                after_write(&[(2, Kept), (3, Sees(READS)), (270, Sees(READS)), (283, Sees(WRITES))]),
             ),
             (
                 "of many requests at once, one writes",
                 vec![
-                    (0, Sees(Nothing)),
-                    (0, Sees(Writes)),
-                    (0, Sees(Writes)),
+                    (0, Sees(None)),
+                    (0, Sees(WRITES)),
+                    (0, Sees(WRITES)),
                     (0, Taken),
                     (0, Refused),
-                    (0, Sees(Nothing)),
+                    (0, Sees(None)),
                     (9, Kept),
-                    (9, Sees(Reads)),
+                    (9, Sees(READS)),
                 ],
             ),
             (
@@ -553,11 +542,11 @@ mod tests {
             ),
             (
                 "a missing answer is awaited for a minute",
-                [after_write(&[(60, Sees(Nothing))]), writes(61).to_vec()].concat(),
+                [after_write(&[(60, Sees(None))]), writes(61).to_vec()].concat(),
             ),
             (
                 "a text that comes seldom is not written",
-                vec![(0, Sees(Nothing)), (280, Sees(Nothing)), (600, Sees(Nothing))],
+                vec![(0, Sees(None)), (280, Sees(None)), (600, Sees(None))],
             ),
         ] {
             check(name, steps);
@@ -567,7 +556,6 @@ mod tests {
     /// A sender whose entries are written in vain writes no more of them until one would have been read.
     #[test]
     fn a_sender_whose_writes_are_not_read_stops_writing() {
-        use Expected::{Nothing, Reads};
         use Step::{Failed, Kept, Read, Sees, Short};
         let held = || [lost(4), refused_second(4_000)].concat();
         let costs_nothing = |at: u64| {
@@ -577,7 +565,7 @@ mod tests {
         for (name, steps) in [
             (
                 "after four lost writes, the request after one that would have read writes again",
-                [held(), written(4_007), vec![(4_009, Kept), (4_010, Sees(Reads))]].concat(),
+                [held(), written(4_007), vec![(4_009, Kept), (4_010, Sees(READS))]].concat(),
             ),
             (
                 "the same if requests come shortly after each other",
@@ -585,7 +573,7 @@ mod tests {
                     held(),
                     refused(4_003).to_vec(),
                     refused(4_005).to_vec(),
-                    vec![(4_006, Sees(Nothing))],
+                    vec![(4_006, Sees(None))],
                     writes(4_007).to_vec(),
                 ]
                 .concat(),
@@ -605,21 +593,20 @@ mod tests {
     /// A provider that caches nothing is found out, and tried again a day later.
     #[test]
     fn a_provider_that_keeps_nothing_is_tried_again_a_day_later() {
-        use Expected::Reads;
         use Step::{Beside, Kept, Read, Sees, Written};
         for (name, steps) in [
             (
                 "a provider that keeps nothing gets no more marks until a day later",
                 [
                     written(0),
-                    vec![(2, Kept), (3, Sees(Reads)), (3, Kept), (4, Written)],
+                    vec![(2, Kept), (3, Sees(READS)), (3, Kept), (4, Written)],
                     writes(5).to_vec(),
-                    vec![(6, Kept), (7, Sees(Reads)), (7, Written)],
+                    vec![(6, Kept), (7, Sees(READS)), (7, Written)],
                     refused(8).to_vec(),
                     refused_second(20),
                     refused_second(86_000),
                     written(86_500),
-                    vec![(86_502, Kept), (86_503, Sees(Reads)), (86_504, Written)],
+                    vec![(86_502, Kept), (86_503, Sees(READS)), (86_504, Written)],
                     refused(86_505).to_vec(),
                 ]
                 .concat(),
@@ -633,8 +620,8 @@ mod tests {
                 "continuing conversations do not hide that",
                 [
                     written(0),
-                    vec![(2, Kept), (3, Sees(Reads)), (3, Written), (4, Beside)],
-                    vec![(5, Sees(Reads)), (5, Written), (6, Beside)],
+                    vec![(2, Kept), (3, Sees(READS)), (3, Written), (4, Beside)],
+                    vec![(5, Sees(READS)), (5, Written), (6, Beside)],
                     writes(7).to_vec(),
                     vec![(8, Kept), (9, Beside)],
                     refused(10).to_vec(),
