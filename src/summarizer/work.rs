@@ -16,7 +16,7 @@ use crate::protocol::{self, Refused};
 use crate::store::Summary;
 use crate::strategy::summary::prompt::{self, Material};
 use crate::strategy::summary::transcript::{self, Entry};
-use crate::strategy::summary::{Fidelity, Outline, text};
+use crate::strategy::summary::{Outline, fidelity, text};
 
 /// Tokens of a prompt for the task and the rules, that is without the transcript and the memory so far.
 const TASK_TOKENS: u64 = 4_000;
@@ -228,7 +228,7 @@ impl<T: Transport> JobRun<'_, T> {
         if !settings.gains(self.job.bytes, text.len() as u64, self.job.bytes_per_token) {
             return Err(Failure::NoGain);
         }
-        let score = Fidelity::of(conversation, messages, &text).score();
+        let score = fidelity::score(conversation, messages, &text);
         Ok(Summary {
             chain: self.job.chain,
             end: self.job.end,

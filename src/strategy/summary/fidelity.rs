@@ -5,65 +5,24 @@
 //! because nobody wants it kept. The measure serves to compare summaries with each other; it is not the share of what
 //! matters.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::facts::{self, Kind};
 use crate::conversation::{Conversation, PartKind};
 
-/// Facts of one kind, each counted once per message that names it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// Those that the summary contains.
-    pub kept: u64,
-    /// All of them.
-    pub total: u64,
-}
-
-/// What a summary keeps, by kind of fact.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fidelity {
-    /// Files and URLs.
-    pub paths: Kept,
-    /// Identifiers.
-    pub identifiers: Kept,
-    /// Numbers.
-    pub numbers: Kept,
-    /// Error messages.
-    pub errors: Kept,
-}
-
-impl Kept {
-    /// The share that is kept, from 0 to 1; `None` if there was nothing to keep.
-    pub fn share(self) -> Option<f64> {
-        (self.total > 0).then(|| self.kept as f64 / self.total as f64)
-    }
-}
-
-impl Fidelity {
-    /// Measures what `summary` keeps of these messages.
-    pub fn of(conversation: &Conversation, messages: &[usize], summary: &str) -> Self {
-        let mut fidelity = Self::default();
-        for ((kind, fact), messages) in facts(conversation, messages) {
-            let kept = match kind {
-                Kind::Path => &mut fidelity.paths,
-                Kind::Identifier => &mut fidelity.identifiers,
-                Kind::Number => &mut fidelity.numbers,
-                Kind::Error => &mut fidelity.errors,
-            };
-            kept.total += messages;
-            if memchr::memmem::find(summary.as_bytes(), fact.as_bytes()).is_some() {
-                kept.kept += messages;
-            }
+/// What `summary` keeps of these messages, from 0 to 1: the mean of the shares that it keeps of each kind of facts.
+/// `None` if there was nothing to keep.
+pub fn score(conversation: &Conversation, messages: &[usize], summary: &str) -> Option<f64> {
+    let mut kinds = BTreeMap::<Kind, (u64, u64)>::new();
+    for ((kind, fact), messages) in facts(conversation, messages) {
+        let (kept, total) = kinds.entry(kind).or_default();
+        *total += messages;
+        if memchr::memmem::find(summary.as_bytes(), fact.as_bytes()).is_some() {
+            *kept += messages;
         }
-        fidelity
     }
-
-    /// The mean of the kinds' shares, from 0 to 1; `None` if there was nothing to keep.
-    pub fn score(&self) -> Option<f64> {
-        let kinds = [self.paths, self.identifiers, self.numbers, self.errors];
-        let shares: Vec<f64> = kinds.into_iter().filter_map(Kept::share).collect();
-        (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
-    }
+    let shares = kinds.values().map(|(kept, total)| *kept as f64 / *total as f64);
+    (!kinds.is_empty()).then(|| shares.sum::<f64>() / kinds.len() as f64)
 }
 
 /// The facts of these messages, each with the number of messages that name it.

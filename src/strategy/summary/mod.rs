@@ -19,7 +19,6 @@ pub mod wrapper;
 
 pub use checkpoint::Checkpoint;
 pub use cut::{Demand, Place};
-pub use fidelity::Fidelity;
 pub use outline::{Outline, Section, Useless};
 pub use settings::{Settings, Template};
 pub use split::Split;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::fidelity::Kept;
 use super::*;
 use crate::conversation::{Conversation, NoMemo, PartId};
 use crate::plan::LeafEdit;
@@ -175,16 +174,18 @@ fn a_plan_is_not_repeated_if_a_newer_one_stays() {
 
 #[test]
 fn fidelity_is_the_share_of_facts_kept() {
-    let kept = |summary: &str| Fidelity::of(&talk(), CUT, summary);
-    let all =
-        kept("src/parse.rs vendor/zlib.c 4096 thread main panicked at parse.rs:117 TodoWrite file_path");
-    assert_eq!(all.paths, Kept { kept: 2, total: 2 });
-    assert_eq!(all.numbers, Kept { kept: 1, total: 1 });
-    assert_eq!(all.errors, Kept { kept: 1, total: 1 });
-    assert_eq!(all.identifiers, Kept { kept: 2, total: 2 });
-    assert_eq!(all.score(), Some(1.0));
-    let some = kept("see src/parse.rs");
-    assert_eq!((some.paths, some.score()), (Kept { kept: 1, total: 2 }, Some(0.125)));
-    assert_eq!(kept("").score(), Some(0.0));
-    assert_eq!(Fidelity::of(&talk(), &[9], "x").score(), None, "nothing to keep is no success");
+    const ERROR: &str = "thread main panicked at parse.rs:117";
+    for (summary, expected) in [
+        (&*format!("src/parse.rs vendor/zlib.c 4096 {ERROR} TodoWrite file_path"), 1.0),
+        // One of two paths, of four kinds of facts.
+        ("see src/parse.rs", 0.125),
+        ("4096", 0.25),
+        (ERROR, 0.25),
+        ("TodoWrite", 0.125),
+        ("TodoWrite file_path", 0.25),
+        ("", 0.0),
+    ] {
+        assert_eq!(fidelity::score(&talk(), CUT, summary), Some(expected), "{summary}");
+    }
+    assert_eq!(fidelity::score(&talk(), &[9], "x"), None, "nothing to keep is no success");
 }
