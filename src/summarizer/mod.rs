@@ -15,7 +15,6 @@ mod work;
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -195,10 +194,8 @@ const MAX_REST_FACTOR: u32 = 64;
 
 /// A job under way, as the handle sees it.
 struct Running {
-    /// The channel closes when the job ends.
-    end: watch::Receiver<()>,
-    /// Whether its result is no longer wanted.
-    unwanted: Arc<AtomicBool>,
+    /// Tells the job whether its result is no longer wanted. The channel closes when the job ends.
+    unwanted: watch::Sender<bool>,
     /// The chain of the history that it summarises.
     chain: Chain,
 }
@@ -226,10 +223,8 @@ struct Rest {
 /// A job that was accepted.
 struct Begun {
     job: Job,
-    /// Dropped when the job ends.
-    end: watch::Sender<()>,
-    /// Set once its result is no longer wanted.
-    unwanted: Arc<AtomicBool>,
+    /// Whether its result is no longer wanted. Dropped when the job ends.
+    unwanted: watch::Receiver<bool>,
 }
 
 /// The handle. Dropping it abandons the jobs under way.
@@ -270,11 +265,10 @@ impl Summarizer {
         if !self.shared.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
             return false;
         }
-        let (end, ended) = watch::channel(());
-        let (thread, unwanted) = (job.thread.clone(), Arc::<AtomicBool>::default());
-        let sent = jobs.try_send(Begun { job, end, unwanted: Arc::clone(&unwanted) });
+        let (thread, (unwanted, told)) = (job.thread.clone(), watch::channel(false));
+        let sent = jobs.try_send(Begun { job, unwanted: told });
         if sent.is_ok() {
-            running.insert(thread, Running { end: ended, unwanted, chain });
+            running.insert(thread, Running { unwanted, chain });
         }
         // A job that was not taken is dropped when nobody waits for it.
         drop(running);
@@ -300,16 +294,15 @@ impl Summarizer {
     /// Keeps the job for this thread from making further calls. The call under way is billed once it is answered.
     pub fn abandon(&self, thread: &str) {
         if let Some(running) = self.shared.running().get(thread) {
-            running.unwanted.store(true, Ordering::Relaxed);
+            running.unwanted.send_replace(true);
         }
     }
 
     /// Waits until the job for this thread has ended, but no longer than `max_wait`. Returns at once if there is none.
     pub async fn wait(&self, thread: &str, max_wait: Duration) {
-        let end = self.shared.running().get(thread).map(|running| running.end.clone());
-        if let Some(mut end) = end {
-            // The wait ends with an error, because the sender is dropped.
-            let _ = tokio::time::timeout(max_wait, end.changed()).await;
+        let job = self.shared.running().get(thread).map(|running| running.unwanted.clone());
+        if let Some(job) = job {
+            let _ = tokio::time::timeout(max_wait, job.closed()).await;
         }
     }
 }
@@ -327,14 +320,14 @@ impl Drop for Summarizer {
 async fn serve(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Begun>) {
     let https = Arc::new(Https::new());
     let mut under_way = tokio::task::JoinSet::new();
-    while let Some(Begun { job, end, unwanted }) = inbox.recv().await {
+    while let Some(Begun { job, unwanted }) = inbox.recv().await {
         while under_way.try_join_next().is_some() {}
         https.sweep();
         let (shared, https) = (Arc::clone(&shared), Arc::clone(&https));
         under_way.spawn(async move {
-            let mut work = UnderWay::new(&shared, job, end);
+            let mut work = UnderWay::new(&shared, job, unwanted);
             let (limits, purse, calls) = (&shared.limits, &shared.purse, &mut work.calls);
-            let outcome = work::run(&work.job, &*https, limits, purse, &unwanted, calls).await;
+            let outcome = work::run(&work.job, &*https, limits, purse, &work.unwanted, calls).await;
             work.end(outcome);
         });
     }
@@ -345,14 +338,14 @@ async fn serve(shared: Arc<Shared>, mut inbox: mpsc::Receiver<Begun>) {
 struct UnderWay<'a> {
     shared: &'a Shared,
     job: Arc<Job>,
+    unwanted: watch::Receiver<bool>,
     calls: Calls,
     ended: bool,
-    _end: watch::Sender<()>,
 }
 
 impl<'a> UnderWay<'a> {
-    fn new(shared: &'a Shared, job: Job, end: watch::Sender<()>) -> Self {
-        Self { shared, job: Arc::new(job), calls: Calls::default(), ended: false, _end: end }
+    fn new(shared: &'a Shared, job: Job, unwanted: watch::Receiver<bool>) -> Self {
+        Self { shared, job: Arc::new(job), unwanted, calls: Calls::default(), ended: false }
     }
 
     fn end(mut self, outcome: Result<Arc<Summary>, Failure>) {

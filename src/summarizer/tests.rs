@@ -1,7 +1,7 @@
 //! Jobs against a scripted server, on a clock that does not wait.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use serde_json::json;
@@ -36,7 +36,7 @@ const OVERFLOW: &str = r#"{"error":{"message":"too long","code":"context_length_
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
     prompts: Mutex<Vec<String>>,
-    unwanted: AtomicBool,
+    unwanted: watch::Sender<bool>,
 }
 
 impl Script {
@@ -44,7 +44,7 @@ impl Script {
         Self {
             replies: Mutex::new(replies.iter().cloned().collect()),
             prompts: Mutex::default(),
-            unwanted: AtomicBool::default(),
+            unwanted: watch::Sender::default(),
         }
     }
 
@@ -86,7 +86,7 @@ impl Transport for Script {
             Reply::Closed => Err(Lost::Unsent("nobody is there".to_owned())),
             Reply::Hangs => std::future::pending().await,
             Reply::Late => {
-                self.unwanted.store(true, Ordering::Relaxed);
+                self.unwanted.send_replace(true);
                 answer("I would rather not.", "stop")
             }
         }
@@ -150,7 +150,7 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
         let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
         let (began, mut calls, purse) =
             (Instant::now(), Calls::default(), Purse::new(prices, limits.per_hour));
-        let outcome = work::run(&job, script, limits, &purse, &script.unwanted, &mut calls).await;
+        let outcome = work::run(&job, script, limits, &purse, &script.unwanted.subscribe(), &mut calls).await;
         let done = Done { job: Arc::new(job), calls: calls.take(), outcome };
         (done, began.elapsed().as_secs())
     })
@@ -371,9 +371,9 @@ fn an_aborted_job_reports_its_calls() {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
-        let mut work = UnderWay::new(&shared, job(20, 100_000), watch::channel(()).0);
+        let mut work = UnderWay::new(&shared, job(20, 100_000), script.unwanted.subscribe());
         let calls = &mut work.calls;
-        let run = work::run(&work.job, &script, &shared.limits, &shared.purse, &script.unwanted, calls);
+        let run = work::run(&work.job, &script, &shared.limits, &shared.purse, &work.unwanted, calls);
         assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
     });
     let expected = vec![(Some(200), None), (None, Some(Failure::Stopped))];

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::calls::Calls;
@@ -31,7 +31,7 @@ pub(super) async fn run<T: Transport>(
     transport: &T,
     limits: &Limits,
     purse: &Purse,
-    unwanted: &AtomicBool,
+    unwanted: &watch::Receiver<bool>,
     calls: &mut Calls,
 ) -> Result<Arc<Summary>, Failure> {
     let until = Instant::now() + limits.timeout;
@@ -51,7 +51,7 @@ struct JobRun<'a, T> {
     /// Calls that may still be made.
     left: usize,
     purse: &'a Purse,
-    unwanted: &'a AtomicBool,
+    unwanted: &'a watch::Receiver<bool>,
     calls: &'a mut Calls,
     until: Instant,
 }
@@ -151,7 +151,7 @@ impl<T: Transport> JobRun<'_, T> {
     async fn ask(&mut self, text: &str, reserved: usize) -> Result<Outline, Missed> {
         let mut attempts = Attempts::of(self.limits.attempts);
         loop {
-            if self.unwanted.load(Ordering::Relaxed) {
+            if *self.unwanted.borrow() {
                 return Err(Missed::Permanent(Failure::Unwanted));
             }
             if self.purse.is_exhausted() {
