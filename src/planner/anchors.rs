@@ -459,7 +459,7 @@ mod tests {
             });
             assert_eq!(added, expected, "{name}");
             let stake = standing.unwrap().kept.stake;
-            assert_eq!(stake.is_untouched(), !is_staked, "{name}: {stake:?}");
+            assert_eq!(stake.spent == 0.0, !is_staked, "{name}: {stake:?}");
         }
     }
 

@@ -149,8 +149,6 @@ pub struct Outcome {
     /// Whether a later result makes it redundant: one with the same text, or a view of the same lines. If the file was
     /// not changed in between, that view must also show the same text.
     pub superseded: bool,
-    /// Whether the call that it answers was made again later.
-    pub recalled: bool,
     /// How much of it can be quoted, by the reckoning of [`clear::weight`]: a factor for its size and one for the kind
     /// of its file.
     pub weight: (f64, f64),
@@ -324,11 +322,7 @@ impl History {
         {
             *edits += 1;
         }
-        let earlier = self.calls.get(&action.call).copied();
-        if let Some((_, result)) = earlier.and_then(|at| self.result_mut(at)) {
-            result.recalled = true;
-        }
-        let earlier = earlier.map(|at| self.items[at].part);
+        let earlier = self.calls.get(&action.call).map(|at| self.items[*at].part);
         let (step, turn) = (self.step, self.turn);
         for path in action.mentions.iter().chain(&action.edits) {
             self.for_each_showing(path, |result| {
@@ -579,7 +573,6 @@ mod tests {
                 (result.superseded, "superseded"),
                 (result.edited, &edited),
                 (result.of_edited, "of edited"),
-                (result.recalled, "recalled"),
             ];
             let flags: Vec<&str> = flags.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
             out.push(format!("{step}-{} x{} {}", result.named, result.references, flags.join(" ")));
@@ -630,10 +623,7 @@ mod tests {
             (&[(Class::View, "a.rs", ALL), (Class::Edit, "a.rs", ALL)], &["1-2 x1 edited at 2"]),
             (&[(Class::View, "a.rs", (5, 9)), (Class::View, "a.rs", ALL)], &["1-2 x1 superseded", "2-2 x0 "]),
             (&[(Class::View, "a.rs", ALL), (Class::View, "a.rs", (5, 9))], &["1-2 x1 ", "2-2 x0 "]),
-            (
-                &[(Class::View, "a.rs", ALL), (Class::View, "a.rs", ALL)],
-                &["1-2 x1 superseded recalled", "2-2 x0 "],
-            ),
+            (&[(Class::View, "a.rs", ALL), (Class::View, "a.rs", ALL)], &["1-2 x1 superseded", "2-2 x0 "]),
             (&[(Class::Edit, "a.rs", ALL), (Class::View, "a.rs", ALL)], &["2-2 x0 of edited"]),
             (&[(Class::Edit, "b.rs", ALL), (Class::View, "a.rs", ALL)], &["2-2 x0 "]),
             (

@@ -272,11 +272,6 @@ impl Stake {
         Self { plain: self.plain.min(plain), spent: self.spent.max(0.0), ..self }
     }
 
-    /// Whether marks have neither cost nor saved the thread anything.
-    pub fn is_untouched(&self) -> bool {
-        self.spent == 0.0
-    }
-
     /// Converts earlier amounts to the price of plain input of the model that the next request goes to, if it is known.
     pub fn goes_at(&mut self, price: Option<f64>) {
         let Some(price) = price.filter(|price| *price > 0.0) else { return };
