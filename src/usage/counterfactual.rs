@@ -397,7 +397,7 @@ mod tests {
         fn untouched_tokens_are_scaled_to_the_providers_count(
             real in any_use(), sent in any_use(), original in any_use(), is_event: bool,
         ) {
-            let real = real.with_output(9, 3);
+            let real = Tokens { reasoning: 3, ..real.with_output(9) };
             let direct = untouched(real, 0, sent, original, is_event);
             let size = |said: CacheUse| (said.read + said.write_5m + said.write_1h + said.uncached) as f64;
             let expected = if size(sent) > 0.0 {

@@ -19,7 +19,7 @@ pub(super) struct Uses {
 impl Uses {
     /// What is missing from a history that ends with these prompts.
     pub(super) fn lacking(&self) -> Lacking {
-        let prompt_tokens = |used: CacheUse| used.with_output(0, 0).prompt();
+        let prompt_tokens = |used: CacheUse| used.with_output(0).prompt();
         let [original, sent, planned] =
             [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(prompt_tokens);
         Lacking { sent: original.saturating_sub(sent), planned: sent.saturating_sub(planned) }

@@ -109,7 +109,7 @@ impl Provider {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let calls = state.served.get(account).map_or(0, Vec::len);
         let cached = state.cache.observe(xxh3_64(account.as_bytes()), &prompt.shape, calls as u64 * PACE_MS);
-        let tokens = cached.with_output(output, 0);
+        let tokens = cached.with_output(output);
         state.served.entry(account.to_owned()).or_default().push(tokens);
         drop(state);
         Ok(self.stream(&format!("msg_demo_{calls:02}"), &content, &tokens))

@@ -80,7 +80,7 @@ impl Side {
         if billed.hidden > 0 {
             shape.blocks.insert(0, Block::hidden(billed.hidden));
         }
-        let tokens = self.cache.observe(0, &shape, billed.now_ms).with_output(billed.output, 0);
+        let tokens = self.cache.observe(0, &shape, billed.now_ms).with_output(billed.output);
         self.last_prompt = tokens.prompt();
         let usage = Usage { tokens, ..Usage::default() };
         let lines = self.price.as_ref().and_then(|price| cost(&usage, price));

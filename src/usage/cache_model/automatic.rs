@@ -4,12 +4,15 @@
 //! beginning of the first block in which they differ.
 
 use super::chain::Chain;
-use super::{CacheUse, Flight, Writes};
+use super::{CacheUse, Flight, HOUR_MS, Writes};
 
 /// How many prompts are kept. Each request is compared with all of them.
 const MAX_TRAILS: usize = 512;
 /// How many hashes are kept over all prompts: a mebibyte.
 const MAX_LINKS: usize = 128 * 1024;
+/// How long prompts may stay cached without marks, in milliseconds. `OpenAI` and Google speak of a day, `DeepSeek` of
+/// hours to days.
+const LONGEST_MS: u64 = 7 * 24 * HOUR_MS;
 
 #[derive(Debug, Clone)]
 pub(super) struct Automatic {
@@ -17,8 +20,6 @@ pub(super) struct Automatic {
     step: u64,
     /// How long prompts are promised to be kept after their last use.
     ttl_ms: u64,
-    /// How long they may be kept after it, at most.
-    gone_ms: u64,
     writes: Writes,
     trails: Vec<Trail>,
     /// Trails that have been unused for longer than is promised, and may be gone by now.
@@ -53,27 +54,27 @@ struct Common {
 }
 
 impl Automatic {
-    pub(super) fn new(min_tokens: u64, step: u64, ttl_ms: u64, gone_ms: u64, writes: Writes) -> Self {
+    pub(super) fn new(min_tokens: u64, step: u64, ttl_ms: u64, writes: Writes) -> Self {
         let step = step.max(1);
-        Self { min_tokens, step, ttl_ms, gone_ms, writes, trails: Vec::new(), lapsed: Vec::new() }
+        Self { min_tokens, step, ttl_ms, writes, trails: Vec::new(), lapsed: Vec::new() }
     }
 
     pub(super) fn observe(&mut self, chain: &Chain, now_ms: u64, flight: Flight) -> CacheUse {
-        let (ttl_ms, gone_ms) = (self.ttl_ms, self.gone_ms);
+        let ttl_ms = self.ttl_ms;
         self.lapsed.extend(self.trails.extract_if(.., |trail| !trail.is_fresh(now_ms, ttl_ms)));
-        self.lapsed.retain(|trail| trail.is_fresh(now_ms, gone_ms));
-        let common = longest_common(&self.trails, chain);
+        self.lapsed.retain(|trail| trail.is_fresh(now_ms, LONGEST_MS));
         let read_blocks = most_readable(&self.trails, chain, flight);
         let lapsed_blocks = most_readable(&self.lapsed, chain, flight);
         if chain.tokens() >= self.min_tokens {
             self.lapsed.retain(|trail| !chain.links().starts_with(&trail.links));
-            self.remember(chain, common, now_ms, flight);
+            self.remember(chain, now_ms, flight);
         }
         self.divide(chain, read_blocks, lapsed_blocks)
     }
 
     /// Extends the trail that the prompt continues, refreshes the one that it is part of, or starts one.
-    fn remember(&mut self, chain: &Chain, common: Option<Common>, now_ms: u64, flight: Flight) {
+    fn remember(&mut self, chain: &Chain, now_ms: u64, flight: Flight) {
+        let common = longest_common(&self.trails, chain);
         let links = &chain.links()[..chain.links().len().min(MAX_LINKS)];
         match common.map(|common| (&mut self.trails[common.trail], common.blocks)) {
             Some((trail, blocks)) if blocks == trail.links.len() || blocks == links.len() => {

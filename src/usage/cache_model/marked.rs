@@ -12,13 +12,14 @@ use super::{CacheUse, Flight, PromptShape, Ttl};
 
 /// How many marks of a prompt count: the last ones. The API refuses more.
 const MAX_MARKS: usize = 4;
+/// How many blocks, its own included, are tried from each mark backwards.
+const LOOKBACK: usize = 20;
 /// How many entries are kept.
 const MAX_ENTRIES: usize = 16 * 1024;
 
 #[derive(Debug, Clone)]
 pub(super) struct Marked {
     min_tokens: u64,
-    lookback: usize,
     /// The entries by the hashes of their prefixes.
     entries: HashMap<u64, Entry>,
 }
@@ -46,8 +47,8 @@ struct Prefix {
 }
 
 impl Marked {
-    pub(super) fn new(min_tokens: u64, lookback: usize) -> Self {
-        Self { min_tokens, lookback, entries: HashMap::new() }
+    pub(super) fn new(min_tokens: u64) -> Self {
+        Self { min_tokens, entries: HashMap::new() }
     }
 
     pub(super) fn observe(
@@ -92,7 +93,7 @@ impl Marked {
     /// that only an earlier mark reaches is shorter than any that a later one reaches.
     fn longest_entry(&self, chain: &Chain, marked: &[Prefix], now_ms: u64, flight: Flight) -> Option<Prefix> {
         marked.iter().rev().find_map(|prefix| {
-            let mut within_reach = (1..=prefix.blocks).rev().take(self.lookback);
+            let mut within_reach = (1..=prefix.blocks).rev().take(LOOKBACK);
             within_reach.find_map(|blocks| {
                 let entry = self.entries.get(&chain.link(blocks)?)?;
                 let is_readable = entry.is_fresh(now_ms) && entry.readable_from <= flight.sent;

@@ -17,8 +17,6 @@ mod pauses;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
-
 use self::automatic::Automatic;
 use self::chain::Chain;
 use self::marked::Marked;
@@ -27,8 +25,7 @@ use super::price::{Price, Rates};
 use super::tokens::Tokens;
 
 /// How long Anthropic keeps an entry after its last use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ttl {
     /// Five minutes, the default.
     FiveMinutes,
@@ -87,8 +84,6 @@ pub enum CacheKind {
     Marked {
         /// The shortest prefix, in tokens, that is cached; marks before it are ignored.
         min_tokens: u64,
-        /// How many blocks, its own included, are tried from each mark backwards.
-        lookback: usize,
     },
     /// Every prompt, without marks (`OpenAI`, Gemini).
     Automatic {
@@ -114,9 +109,6 @@ pub enum Writes {
 
 /// An hour in milliseconds.
 pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
-/// How long prompts may stay cached without marks, in milliseconds. `OpenAI` and Google speak of a day, `DeepSeek` of
-/// hours to days.
-const LONGEST_MS: u64 = 7 * 24 * HOUR_MS;
 
 impl CacheKind {
     /// The cache of a model: by dialect, by whether the server honours marks, and by price. If cached tokens cost as
@@ -182,7 +174,7 @@ impl CacheKind {
 
     /// Anthropic's, for a model with that minimum.
     pub const fn anthropic(min_tokens: u64) -> Self {
-        Self::Marked { min_tokens, lookback: 20 }
+        Self::Marked { min_tokens }
     }
 
     /// `OpenAI`'s. Models that bill writes keep prompts for half an hour, others for about ten minutes.
@@ -221,7 +213,7 @@ pub struct CacheUse {
 
 impl CacheUse {
     /// The usage record of a response with this prompt.
-    pub const fn with_output(self, output: u64, reasoning: u64) -> Tokens {
+    pub const fn with_output(self, output: u64) -> Tokens {
         Tokens {
             input: self.uncached,
             cache_read: self.read,
@@ -229,7 +221,7 @@ impl CacheUse {
             cache_write_1h: self.write_1h,
             cache_write_12h: 0,
             output,
-            reasoning,
+            reasoning: 0,
         }
     }
 }
@@ -267,12 +259,11 @@ impl CacheModel {
     pub fn new(kind: CacheKind) -> Self {
         let state = match kind {
             CacheKind::None => State::None,
-            CacheKind::Marked { min_tokens, lookback } => {
-                let cache = || Marked::new(min_tokens, lookback);
-                State::Marked { cache: cache(), unbound: cache() }
+            CacheKind::Marked { min_tokens } => {
+                State::Marked { cache: Marked::new(min_tokens), unbound: Marked::new(min_tokens) }
             }
             CacheKind::Automatic { min_tokens, step, ttl_ms, writes } => {
-                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, LONGEST_MS, writes))
+                State::Automatic(Automatic::new(min_tokens, step, ttl_ms, writes))
             }
         };
         Self { state, is_bound: kind.is_bound() }

@@ -362,8 +362,8 @@ fn no_cache_reads_nothing() {
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
     check(&mut model, 0, &shape, [0, 0, 0, 5000]);
     let tokens = CacheUse { read: 1, write_5m: 20, write_1h: 300, uncached: 4000, ..CacheUse::default() }
-        .with_output(7, 3);
-    assert_eq!((tokens.prompt(), tokens.input, tokens.output, tokens.reasoning), (4321, 4000, 7, 3));
+        .with_output(7);
+    assert_eq!((tokens.prompt(), tokens.input, tokens.output), (4321, 4000, 7));
 }
 
 /// Who speaks Anthropic's dialect need not have Anthropic's cache.
@@ -401,8 +401,7 @@ fn cache_kinds_depend_on_dialect_model_and_price() {
 fn any_kind() -> impl Strategy<Value = CacheKind> {
     prop_oneof![
         Just(CacheKind::None),
-        (0..3000_u64, 1..25_usize)
-            .prop_map(|(min_tokens, lookback)| CacheKind::Marked { min_tokens, lookback }),
+        (0..3000_u64).prop_map(|min_tokens| CacheKind::Marked { min_tokens }),
         (0..3000_u64, 0..200_u64, any::<bool>()).prop_map(|(min_tokens, step, billed)| {
             let writes = if billed { Writes::Billed } else { Writes::Free };
             CacheKind::Automatic { min_tokens, step, ttl_ms: 300_000, writes }
@@ -429,7 +428,7 @@ proptest! {
             now += pause;
             let total: u64 = shape.blocks.iter().map(|block| block.tokens).sum();
             let found = model.observe(scope, &shape, now);
-            prop_assert_eq!(found.with_output(0, 0).prompt(), total);
+            prop_assert_eq!(found.with_output(0).prompt(), total);
             // At once again, everything written is read.
             let again = model.clone().observe(scope, &shape, now);
             prop_assert!(again.read >= found.read + found.write_5m + found.write_1h);
