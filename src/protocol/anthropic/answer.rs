@@ -19,7 +19,7 @@ use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, Stop, refusal};
-use crate::usage::{Extra, Geo, Own, Partial, Reasoning, Speed, Tier, Tokens};
+use crate::usage::{Extra, Geo, Own, Partial, Prompt, Reasoning, Speed, Tier, Tokens};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Messages::default())
@@ -205,14 +205,13 @@ fn with_write_split(sum: Partial, steps: &[Value<'_>]) -> Partial {
 /// The figures that the answer as a whole and each of its model calls state in the same form.
 fn counts(holder: &Value<'_>) -> Partial {
     Partial {
+        prompt: count(holder, &["input_tokens"]).map(Prompt::Uncached),
+        cache_read: count(holder, &["cache_read_input_tokens"]),
+        cache_write: count(holder, &["cache_creation_input_tokens"]),
         cache_write_5m: count(holder, &["cache_creation", "ephemeral_5m_input_tokens"]),
         cache_write_1h: count(holder, &["cache_creation", "ephemeral_1h_input_tokens"]),
-        ..Partial::from_disjoint(
-            count(holder, &["input_tokens"]),
-            count(holder, &["cache_read_input_tokens"]),
-            count(holder, &["cache_creation_input_tokens"]),
-            count(holder, &["output_tokens"]),
-        )
+        output: count(holder, &["output_tokens"]),
+        ..Partial::default()
     }
 }
 

@@ -10,7 +10,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing};
-use crate::usage::{Charge, Partial, Reasoning, Tier};
+use crate::usage::{Charge, Partial, Prompt, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Responses::default())
@@ -169,18 +169,16 @@ fn usage(figures: &Value<'_>) -> Partial {
     let not_text = |part: &str| part != "TEXT" && part != "MODALITY_UNSPECIFIED";
     let tier = get(figures, "trafficType").or_else(|| get(figures, "serviceTier"));
     Partial {
+        prompt: figure(figures, "promptTokenCount").map(Prompt::Total),
         tool_prompt: figure(figures, "toolUsePromptTokenCount"),
+        cache_read: figure(figures, "cachedContentTokenCount"),
+        output: figure(figures, "candidatesTokenCount"),
         reasoning: figure(figures, "thoughtsTokenCount").map(Reasoning::Beside),
         total: figure(figures, "totalTokenCount"),
         tier: tier.and_then(Value::as_str).map(Tier::from_wire),
         audio_input: modalities(figures, "promptTokensDetails", |part| part == "AUDIO"),
         media_output: modalities(figures, "candidatesTokensDetails", not_text),
-        ..Partial::from_inclusive(
-            figure(figures, "promptTokenCount"),
-            figure(figures, "cachedContentTokenCount"),
-            None,
-            figure(figures, "candidatesTokenCount"),
-        )
+        ..Partial::default()
     }
 }
 

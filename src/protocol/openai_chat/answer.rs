@@ -13,7 +13,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{self, Charge, Own, Partial, Reasoning, Tier};
+use crate::usage::{self, Charge, Own, Partial, Prompt, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Completion::default())
@@ -195,11 +195,14 @@ fn usage(figures: &Value<'_>) -> Partial {
     let is_rest = foreign_prompt.is_some()
         && first(&[&["cache_read_input_tokens"], &["cache_creation_input_tokens"]]).is_some()
         && count(figures, &["input_tokens_details", "cached_tokens"]).unwrap_or(0) == 0;
-    let counts = if is_rest { Partial::from_disjoint } else { Partial::from_inclusive };
     let lasting = |time: &str| {
         first(&[&["prompt_tokens_details", "cache_creation_token_details", time], &["cache_creation", time]])
     };
     Partial {
+        prompt: prompt.map(if is_rest { Prompt::Uncached } else { Prompt::Total }),
+        cache_read: cached,
+        cache_write: written,
+        output,
         total,
         cache_write_5m: lasting("ephemeral_5m_input_tokens"),
         cache_write_1h: lasting("ephemeral_1h_input_tokens"),
@@ -213,7 +216,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         own: openai::has_run_tools(figures).then_some(Own::Unknown),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
-        ..counts(prompt, cached, written, output)
+        ..Partial::default()
     }
 }
 
@@ -243,7 +246,12 @@ fn sum(one: &Partial, other: Partial) -> Partial {
 fn usage_of_timings(timings: &Value<'_>) -> Option<Partial> {
     let cached = count(timings, &["cache_n"])?;
     let prompt = count(timings, &["prompt_n"])?.saturating_add(cached);
-    Some(Partial::from_inclusive(Some(prompt), Some(cached), None, count(timings, &["predicted_n"])))
+    Some(Partial {
+        prompt: Some(Prompt::Total(prompt)),
+        cache_read: Some(cached),
+        output: count(timings, &["predicted_n"]),
+        ..Partial::default()
+    })
 }
 
 /// Whether the total shows that the output figure does not include the reasoning tokens. Some servers state them apart.

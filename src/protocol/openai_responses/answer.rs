@@ -14,7 +14,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai, refusal};
-use crate::usage::{Charge, Own, Partial, Reasoning, Tier};
+use crate::usage::{Charge, Own, Partial, Prompt, Reasoning, Tier};
 
 /// The events that end a stream, without the `"response.` that they begin with.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
@@ -212,8 +212,12 @@ fn usage(figures: &Value<'_>) -> Partial {
         ],
     );
     Partial {
+        prompt: count(figures, &["input_tokens"]).map(Prompt::Total),
+        cache_read: detail("cached_tokens"),
+        cache_write: written,
         cache_write_5m: kept("ttl_30m_tokens"),
         cache_write_12h: kept("ttl_12h_tokens"),
+        output: count(figures, &["output_tokens"]),
         total: count(figures, &["total_tokens"]),
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: reader::stated_cost(figures),
@@ -221,12 +225,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         own: openai::has_run_tools(figures).then_some(Own::Unknown),
         audio_input: detail("audio_tokens"),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
-        ..Partial::from_inclusive(
-            count(figures, &["input_tokens"]),
-            detail("cached_tokens"),
-            written,
-            count(figures, &["output_tokens"]),
-        )
+        ..Partial::default()
     }
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::usage::catalogue::Stated;
-use crate::usage::partial::{Partial, Reasoning};
+use crate::usage::partial::{Partial, Prompt, Reasoning};
 use crate::usage::rate::Rate;
 use crate::usage::tokens::{Extra, Own, Tier};
 
@@ -40,8 +40,12 @@ const MILLION: u64 = 1_000_000;
 #[test]
 fn disjoint_buckets_are_not_billed_twice() {
     let sample = Partial {
+        prompt: Some(Prompt::Total(45_231)),
+        cache_read: Some(32_451),
+        cache_write: Some(12_780),
+        output: Some(2_841),
         reasoning: Some(Reasoning::Beside(8_234)),
-        ..Partial::from_inclusive(Some(45_231), Some(32_451), Some(12_780), Some(2_841))
+        ..Partial::default()
     };
     let lines = cost(&sample.finish().unwrap(), &sonnet()).unwrap();
     assert_eq!(lines.input, Money::ZERO);

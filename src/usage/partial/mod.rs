@@ -72,7 +72,8 @@ pub struct Partial {
 pub enum Prompt {
     /// What was neither read from nor written to the cache (Anthropic, Bedrock).
     Uncached(u64),
-    /// All of it, cache reads and writes included (`OpenAI`, Gemini and most others).
+    /// All of it, cache reads and writes included (`OpenAI`, Gemini and most others). If a server claims that more was
+    /// cached, nothing is left uncached, and its claims stand.
     Total(u64),
 }
 
@@ -86,29 +87,6 @@ pub enum Reasoning {
 }
 
 impl Partial {
-    /// Figures of a provider whose prompt figure includes cache reads and writes. Subtraction saturates:
-    /// where a server claims more cached than prompt tokens, nothing is left uncached and its claims stand.
-    pub fn from_inclusive(
-        prompt: Option<u64>,
-        cached: Option<u64>,
-        written: Option<u64>,
-        output: Option<u64>,
-    ) -> Self {
-        let prompt = prompt.map(Prompt::Total);
-        Self { prompt, cache_read: cached, cache_write: written, output, ..Self::default() }
-    }
-
-    /// Figures of a provider that states the uncached rest, cache reads and cache writes side by side.
-    pub fn from_disjoint(
-        uncached: Option<u64>,
-        read: Option<u64>,
-        written: Option<u64>,
-        output: Option<u64>,
-    ) -> Self {
-        let prompt = uncached.map(Prompt::Uncached);
-        Self { prompt, cache_read: read, cache_write: written, output, ..Self::default() }
-    }
-
     /// Takes over every figure that `newer` states.
     pub fn fold(&mut self, newer: Self) {
         fn last<T>(older: &mut Option<T>, newer: Option<T>) {
@@ -116,7 +94,9 @@ impl Partial {
                 *older = newer;
             }
         }
-        let newer = if self.has_prompt() && newer.has_empty_prompt() { newer.without_zeros() } else { newer };
+        let had_prompt = self.has_empty_prompt() == Some(false);
+        let newer =
+            if had_prompt && newer.has_empty_prompt() == Some(true) { newer.without_zeros() } else { newer };
         if newer.prompt.is_some() || newer.output.is_some() {
             // A total of older figures does not apply to newer ones.
             self.total = None;
@@ -160,14 +140,9 @@ impl Partial {
         }
     }
 
-    /// Whether anything was in the prompt.
-    fn has_prompt(&self) -> bool {
-        self.prompt.is_some_and(|prompt| !self.is_empty(prompt))
-    }
-
-    /// Whether a prompt is stated, and nothing was in it.
-    fn has_empty_prompt(&self) -> bool {
-        self.prompt.is_some_and(|prompt| self.is_empty(prompt))
+    /// Whether nothing was in the prompt; `None` if none is stated.
+    fn has_empty_prompt(&self) -> Option<bool> {
+        self.prompt.map(|prompt| self.is_empty(prompt))
     }
 
     /// Whether a prompt with this figure is empty: none of it was read from the cache or written to it either.

@@ -4,6 +4,26 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Figures with a prompt figure that includes cache reads and writes.
+fn inclusive(
+    prompt: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+    output: Option<u64>,
+) -> Partial {
+    Partial { prompt: prompt.map(Prompt::Total), cache_read, cache_write, output, ..Partial::default() }
+}
+
+/// Figures with the uncached rest, cache reads and cache writes side by side.
+fn disjoint(
+    uncached: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+    output: Option<u64>,
+) -> Partial {
+    Partial { prompt: uncached.map(Prompt::Uncached), cache_read, cache_write, output, ..Partial::default() }
+}
+
 fn check(events: impl IntoIterator<Item = Partial>, expected: Tokens) {
     let mut folded = Partial::default();
     for event in events {
@@ -20,20 +40,20 @@ fn usage_of_three_providers_is_normalised_alike() {
     //  "completion_tokens_details":{"reasoning_tokens":300}}
     let openai = Partial {
         reasoning: Some(Reasoning::Inside(300)),
-        ..Partial::from_inclusive(Some(5000), Some(4096), None, Some(420))
+        ..inclusive(Some(5000), Some(4096), None, Some(420))
     };
     // {"input_tokens":904,"cache_read_input_tokens":4096,"cache_creation_input_tokens":0,
     //  "output_tokens":420,"output_tokens_details":{"thinking_tokens":300}}
     let anthropic = Partial {
         reasoning: Some(Reasoning::Inside(300)),
-        ..Partial::from_disjoint(Some(904), Some(4096), Some(0), Some(420))
+        ..disjoint(Some(904), Some(4096), Some(0), Some(420))
     };
     // {"promptTokenCount":4900,"toolUsePromptTokenCount":100,"cachedContentTokenCount":4096,
     //  "candidatesTokenCount":120,"thoughtsTokenCount":300}
     let gemini = Partial {
         tool_prompt: Some(100),
         reasoning: Some(Reasoning::Beside(300)),
-        ..Partial::from_inclusive(Some(4900), Some(4096), None, Some(120))
+        ..inclusive(Some(4900), Some(4096), None, Some(120))
     };
     assert_eq!(gemini.clone().finish().map(|usage| usage.beside_prompt), Some(100));
     let alike = |usage: Usage| Usage { beside_prompt: 0, ..usage };
@@ -48,9 +68,9 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
         cache_write_5m: Some(300),
         cache_write_1h: Some(600),
         tier: Some(Tier::Batch),
-        ..Partial::from_disjoint(Some(12), Some(41_000), Some(900), Some(1))
+        ..disjoint(Some(12), Some(41_000), Some(900), Some(1))
     };
-    let delta = Partial::from_disjoint(None, None, Some(900), Some(310));
+    let delta = disjoint(None, None, Some(900), Some(310));
     let expected = Tokens {
         input: 12,
         cache_read: 41_000,
@@ -90,10 +110,10 @@ fn a_smaller_total_of_writes_reduces_the_split_by_lifetime() {
         let start = Partial {
             cache_write_5m: Some(split.0),
             cache_write_1h: Some(split.1),
-            ..Partial::from_disjoint(Some(12), Some(0), Some(90_000), Some(1))
+            ..disjoint(Some(12), Some(0), Some(90_000), Some(1))
         };
         let read = 90_000 - written;
-        let delta = Partial::from_disjoint(None, Some(read), Some(written), Some(50));
+        let delta = disjoint(None, Some(read), Some(written), Some(50));
         let (cache_write_5m, cache_write_1h) = expected;
         let cached = Tokens { cache_read: read, cache_write_5m, cache_write_1h, ..Tokens::default() };
         check([start, delta], Tokens { input: 12, output: 50, ..cached });
@@ -103,8 +123,8 @@ fn a_smaller_total_of_writes_reduces_the_split_by_lifetime() {
 #[test]
 fn zeros_after_a_stated_prompt_are_ignored() {
     let total = Some(107);
-    let stated = Partial { total, ..Partial::from_inclusive(Some(100), Some(60), None, Some(7)) };
-    let zeros = Partial { total: Some(0), ..Partial::from_inclusive(Some(0), Some(0), Some(0), Some(0)) };
+    let stated = Partial { total, ..inclusive(Some(100), Some(60), None, Some(7)) };
+    let zeros = Partial { total: Some(0), ..inclusive(Some(0), Some(0), Some(0), Some(0)) };
     let expected = Tokens { input: 40, cache_read: 60, output: 7, ..Tokens::default() };
     check([stated.clone(), zeros.clone()], expected);
     check([zeros.clone(), stated.clone()], expected);
@@ -113,20 +133,18 @@ fn zeros_after_a_stated_prompt_are_ignored() {
     // What is said beside them is said.
     check([stated.clone(), Partial { output: Some(9), ..zeros }], Tokens { output: 9, ..expected });
     // All of the prompt may come from the cache.
-    let start = Partial::from_disjoint(Some(40), Some(60), Some(0), Some(1));
-    let cached = Partial::from_disjoint(Some(0), Some(100), Some(0), Some(7));
+    let start = disjoint(Some(40), Some(60), Some(0), Some(1));
+    let cached = disjoint(Some(0), Some(100), Some(0), Some(7));
     check([start.clone(), cached], Tokens { cache_read: 100, output: 7, ..Tokens::default() });
-    let delta = Partial::from_disjoint(Some(0), None, None, Some(7));
+    let delta = disjoint(Some(0), None, None, Some(7));
     check([start, delta], expected);
 }
 
 #[test]
 fn inclusive_streams_subtract_after_folding() {
-    let first = Partial::from_inclusive(Some(5000), Some(4096), None, None);
-    let last = Partial {
-        reasoning: Some(Reasoning::Beside(300)),
-        ..Partial::from_inclusive(Some(5000), None, None, Some(120))
-    };
+    let first = inclusive(Some(5000), Some(4096), None, None);
+    let last =
+        Partial { reasoning: Some(Reasoning::Beside(300)), ..inclusive(Some(5000), None, None, Some(120)) };
     let expected = Tokens { input: 904, cache_read: 4096, output: 420, reasoning: 300, ..Tokens::default() };
     check([first, last], expected);
 }
@@ -137,15 +155,12 @@ fn inconsistent_figures_saturate() {
     for (partial, expected) in [
         // More cached than there was.
         (
-            Partial::from_inclusive(Some(100), Some(150), Some(10), Some(1)),
+            inclusive(Some(100), Some(150), Some(10), Some(1)),
             Tokens { cache_read: 150, cache_write_5m: 10, output: 1, ..Tokens::default() },
         ),
         // Reasoning that cannot be inside the output.
         (
-            Partial {
-                reasoning: Some(Reasoning::Inside(50)),
-                ..Partial::from_inclusive(Some(10), None, None, Some(20))
-            },
+            Partial { reasoning: Some(Reasoning::Inside(50)), ..inclusive(Some(10), None, None, Some(20)) },
             Tokens { input: 10, output: 70, reasoning: 50, ..Tokens::default() },
         ),
         // Parts beyond the total.
@@ -153,7 +168,7 @@ fn inconsistent_figures_saturate() {
             Partial {
                 cache_write_5m: Some(7),
                 cache_write_12h: Some(9),
-                ..Partial::from_disjoint(None, None, Some(3), None)
+                ..disjoint(None, None, Some(3), None)
             },
             Tokens { cache_write_5m: 7, cache_write_12h: 9, ..Tokens::default() },
         ),
@@ -166,7 +181,7 @@ fn inconsistent_figures_saturate() {
 fn usage_with_nothing_stated_is_unknown() {
     let silent = Partial { tier: Some(Tier::Flex), web_searches: Some(0), ..Partial::default() };
     assert_eq!(silent.finish(), None);
-    let zero = Partial::from_disjoint(Some(0), None, None, None);
+    let zero = disjoint(Some(0), None, None, None);
     assert_eq!(zero.finish(), Some(Usage { output_is_unknown: true, ..Usage::default() }));
     let cost = Partial { provider_cost: Some(Money::ZERO), ..Partial::default() };
     assert!(cost.finish().is_some());
@@ -197,13 +212,13 @@ fn an_unstated_prompt_is_the_rest_of_the_total_or_unknown() {
         // Figures of different events are not mixed, unless nothing newer is stated.
         (vec![stated(Some(10), Some(1010)), stated(Some(50), None)], None),
         (vec![stated(Some(10), Some(1010)), stated(Some(50), Some(1050))], Some(1000)),
-        (vec![Partial::from_inclusive(Some(7), None, None, None), stated(Some(50), Some(99))], Some(7)),
-        (vec![Partial::from_disjoint(None, Some(900), None, Some(5))], None),
+        (vec![inclusive(Some(7), None, None, None), stated(Some(50), Some(99))], Some(7)),
+        (vec![disjoint(None, Some(900), None, Some(5))], None),
     ] {
         assert_eq!(prompt(&events), expected, "{events:?}");
     }
     // Nothing is answered without a prompt.
-    let zeros = Partial::from_inclusive(Some(0), Some(0), None, Some(0));
+    let zeros = inclusive(Some(0), Some(0), None, Some(0));
     for (partial, expected) in [
         (zeros.clone(), Some(0)),
         (Partial { output: Some(7), ..zeros.clone() }, None),
@@ -211,23 +226,22 @@ fn an_unstated_prompt_is_the_rest_of_the_total_or_unknown() {
         (Partial { output: Some(7), cache_read: Some(60), ..zeros.clone() }, Some(60)),
         (Partial { output: Some(7), cache_write_1h: Some(60), ..zeros.clone() }, Some(60)),
         (Partial { output: Some(7), tool_prompt: Some(60), ..zeros }, Some(60)),
-        (Partial::from_disjoint(Some(0), None, None, Some(7)), None),
-        (Partial::from_disjoint(Some(0), Some(60), None, Some(7)), Some(60)),
+        (disjoint(Some(0), None, None, Some(7)), None),
+        (disjoint(Some(0), Some(60), None, Some(7)), Some(60)),
     ] {
         assert_eq!(prompt(std::slice::from_ref(&partial)), expected, "{partial:?}");
     }
     let rest = Partial {
         reasoning: Some(Reasoning::Beside(300)),
         total: Some(1350),
-        ..Partial::from_inclusive(Some(1000), None, None, None)
+        ..inclusive(Some(1000), None, None, None)
     };
     check([rest], Tokens { input: 1000, output: 350, reasoning: 300, ..Tokens::default() });
 }
 
 #[test]
 fn an_unstated_output_is_the_rest_of_the_total_or_unknown() {
-    let stated =
-        |prompt, output, total| Partial { total, ..Partial::from_inclusive(prompt, None, None, output) };
+    let stated = |prompt, output, total| Partial { total, ..inclusive(prompt, None, None, output) };
     for (partial, expected) in [
         (stated(Some(1000), Some(0), None), Some(0)),
         (stated(Some(1000), Some(50), Some(7)), Some(50)),
@@ -236,8 +250,8 @@ fn an_unstated_output_is_the_rest_of_the_total_or_unknown() {
         (stated(Some(1000), None, Some(999)), None),
         (stated(Some(1000), None, None), None),
         (Partial { reasoning: Some(Reasoning::Beside(3)), ..stated(Some(1000), None, None) }, None),
-        (Partial::from_disjoint(Some(1000), Some(9), None, None), None),
-        (Partial { total: Some(1009), ..Partial::from_disjoint(Some(1000), Some(9), None, None) }, None),
+        (disjoint(Some(1000), Some(9), None, None), None),
+        (Partial { total: Some(1009), ..disjoint(Some(1000), Some(9), None, None) }, None),
     ] {
         let usage = partial.clone().finish().unwrap();
         let found = (!usage.output_is_unknown).then_some(usage.tokens.output);
@@ -250,7 +264,7 @@ fn unpriced_charges_are_kept_once() {
     use Charge::{CodeExecution, Grounding, WebSearch};
     let shown = |unpriced: &[Charge]| Partial {
         unpriced: unpriced.to_vec(),
-        ..Partial::from_inclusive(Some(1), None, None, Some(1))
+        ..inclusive(Some(1), None, None, Some(1))
     };
     let searched = Partial { web_searches: Some(2), ..shown(&[WebSearch, CodeExecution]) };
     let stated = Partial { provider_cost: Some(Money::ZERO), ..shown(&[Grounding]) };
@@ -284,9 +298,9 @@ proptest! {
         read in 0..1_u64 << 40,
         written in 0..1_u64 << 40,
     ) {
-        let disjoint = Partial::from_disjoint(Some(uncached), Some(read), Some(written), None);
+        let disjoint = disjoint(Some(uncached), Some(read), Some(written), None);
         let total = uncached + read + written;
-        let inclusive = Partial::from_inclusive(Some(total), Some(read), Some(written), None);
+        let inclusive = inclusive(Some(total), Some(read), Some(written), None);
         let record = inclusive.finish();
         prop_assert_eq!(&disjoint.finish(), &record);
         prop_assert_eq!(record.map(|usage| usage.tokens.prompt()), Some(total));
@@ -299,7 +313,7 @@ proptest! {
             cache_write_1h: hour,
             tool_prompt: tool,
             reasoning: Some(Reasoning::Beside(beside)),
-            ..Partial::from_inclusive(prompt, cached, written, output)
+            ..inclusive(prompt, cached, written, output)
         };
         let tokens = partial.finish().map(|usage| usage.tokens);
         prop_assert!(tokens.is_some_and(|tokens| tokens.reasoning <= tokens.output));
