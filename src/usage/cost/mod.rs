@@ -123,7 +123,7 @@ fn cost_with(
     };
     let schedule = Schedule::of(usage, price, prompt)?;
     let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
-    lines.input += schedule.audio_surcharge(usage, price)?;
+    lines.input += schedule.audio_surcharge(usage)?;
     let (searches, each) = match usage.web_searches {
         // Searches that are only shown cost nothing here if their price is unknown: they are named as a charge
         // without a price.
@@ -146,10 +146,9 @@ fn cost_with(
 
 /// The rates that apply to one model call.
 struct Schedule<'a> {
-    base: &'a Rates,
-    /// The list's own base rates.
-    listed: &'a Rates,
-    /// The list for long context, if the prompt is long enough. It changes `base` as it relates to `listed`.
+    price: &'a Price,
+    /// The list for long context, if the prompt is long enough. It changes the base rates as it relates to the list's
+    /// own ([`Price::listed`]).
     long_context: Option<&'a Rates>,
     /// The list of the service tier, which does the same.
     tier: &'a Rates,
@@ -175,13 +174,7 @@ impl<'a> Schedule<'a> {
             Geo::Us => price.us.unwrap_or(Factor::ONE),
             Geo::Region => price.region.unwrap_or(Factor::ONE),
         };
-        Some(Self {
-            base: &price.base,
-            listed: price.listed(),
-            long_context: price.long_context(prompt),
-            tier,
-            factors: [speed, geo],
-        })
+        Some(Self { price, long_context: price.long_context(prompt), tier, factors: [speed, geo] })
     }
 
     fn lines(&self, tokens: &Tokens) -> CostBreakdown {
@@ -207,7 +200,7 @@ impl<'a> Schedule<'a> {
 
     /// How much more the audio in a prompt costs than text. `None` if that is not listed, as for output, and for
     /// prompts whose rate a tier, long context or the cache changes.
-    fn audio_surcharge(&self, usage: &Usage, price: &Price) -> Option<Money> {
+    fn audio_surcharge(&self, usage: &Usage) -> Option<Money> {
         if usage.media_output > 0 {
             return None;
         }
@@ -217,7 +210,7 @@ impl<'a> Schedule<'a> {
         let is_plain = usage.tier == Tier::Standard
             && self.long_context.is_none()
             && usage.tokens.prompt() == usage.tokens.input;
-        let audio = price.base.audio.filter(|_| is_plain)?;
+        let audio = self.price.base.audio.filter(|_| is_plain)?;
         let tokens = usage.audio_input.min(usage.tokens.input);
         let plain = self.cost(Kind::Input, tokens);
         let audio = self.factors.into_iter().fold(Fraction::from(audio), Fraction::times).of(tokens);
@@ -228,7 +221,7 @@ impl<'a> Schedule<'a> {
         if tokens == 0 {
             return Money::ZERO;
         }
-        let mut rate = Fraction::from(self.base.full(kind));
+        let mut rate = Fraction::from(self.price.base.full(kind));
         for list in self.long_context.into_iter().chain([self.tier]) {
             rate = self.moved(rate, kind, list);
         }
@@ -237,13 +230,14 @@ impl<'a> Schedule<'a> {
 
     /// A rate for `kind`, moved as a list for long context or a service tier relates to the list's own base rates.
     fn moved(&self, rate: Fraction, kind: Kind, list: &Rates) -> Fraction {
-        match (list.listed(kind), self.listed.listed(kind)) {
+        let (base, listed) = (&self.price.base, self.price.listed());
+        match (list.listed(kind), listed.listed(kind)) {
             (Some(to), Some(from)) => rate.scaled(from, to),
             // Only this list states the kind: its rate is moved as the base rates relate to the list's own.
-            (Some(to), None) if self.base.listed(kind).is_none() => {
-                Fraction::from(to).scaled(self.listed.leading(kind), self.base.leading(kind))
+            (Some(to), None) if base.listed(kind).is_none() => {
+                Fraction::from(to).scaled(listed.leading(kind), base.leading(kind))
             }
-            _ => rate.scaled(self.listed.leading(kind), list.leading(kind)),
+            _ => rate.scaled(listed.leading(kind), list.leading(kind)),
         }
     }
 }
