@@ -70,12 +70,6 @@ fn parts_of(conversation: &Conversation, message: usize) -> impl Iterator<Item =
     parts.map(|(id, part)| Digest::of(&[conversation.bytes_of(id.message, part.span)]))
 }
 
-/// The number of messages up to the model's last answer; 0 if there is none.
-pub(super) fn count_answered(messages: &[Message]) -> usize {
-    let mut messages = messages.iter();
-    messages.rposition(|message| message.index.role == Role::Assistant).map_or(0, |last| last + 1)
-}
-
 /// Tells whether a request may end after a number of messages: not with the model's words, and not within the
 /// instructions at the beginning.
 pub(super) fn may_end(conversation: &Conversation) -> impl Fn(usize) -> bool {

@@ -2,7 +2,7 @@
 //! or of the history itself.
 
 use super::memory::KnownThread;
-use super::{Caller, Lineage, Place, Sender};
+use super::{Caller, Lineage, Place, Relation, Sender};
 use crate::conversation::{Chain, Conversation, Digest};
 use crate::store::{Batch, Boundary, StoreError, Thread};
 
@@ -18,8 +18,8 @@ impl Lineage {
     /// repeating the history. The caller should store the result if the provider holds the answer, since another
     /// gateway may get that request.
     pub fn answered(&self, root: Chain, thread: &str, answer: &str) -> Boundary {
-        let chain = Chain(held_key(root, answer));
-        self.memory.keep_answer(chain.0, thread.to_owned());
+        let chain = held_key(root, answer);
+        self.memory.keep_answer(chain, thread.to_owned());
         Boundary { chain, thread: thread.to_owned() }
     }
 
@@ -33,19 +33,34 @@ impl Lineage {
     /// provider's conversation: it has one id for all its requests, which is not the id of an answer.
     pub(super) fn remember_held(&self, place: &Place) {
         if let Some(held) = place.held() {
-            self.memory.keep_answer(held.0, place.thread.id.clone());
+            self.memory.keep_answer(held, place.thread.id.clone());
         }
     }
 
+    /// The thread of a request of which nothing was sent before, or only what the provider holds.
+    pub(super) fn thread_of_unsent(
+        &self,
+        conversation: &Conversation,
+        chains: &[Chain],
+        sender: &Sender<'_>,
+    ) -> Result<(KnownThread, Relation), StoreError> {
+        if let Some(held) = held_history(sender.root, chains)
+            && let Some(thread) = self.thread_of_answer(held, sender.caller)?
+        {
+            return Ok((KnownThread::of(thread), Relation::Continue));
+        }
+        Ok((KnownThread::of(self.new_thread_by_seal(conversation, sender)?), Relation::New))
+    }
+
     /// A new thread. If the request holds a seal of a known thread, that one becomes its parent.
-    pub(super) fn new_thread_by_seal(
+    fn new_thread_by_seal(
         &self,
         conversation: &Conversation,
         sender: &Sender<'_>,
     ) -> Result<Thread, StoreError> {
         let mut parent = None;
         for seal in &conversation.seals {
-            let key = Chain(held_key(sender.root, &seal_name(*seal)));
+            let key = held_key(sender.root, &seal_name(*seal));
             parent = parent.or(self.thread_of_answer(key, sender.caller)?);
         }
         // A refused edit of the parent is not in the summary.
@@ -66,10 +81,10 @@ impl Lineage {
         new_id: &dyn Fn() -> String,
         now_ms: i64,
     ) -> Result<(Thread, Option<Batch>), StoreError> {
-        if let Some(thread) = self.thread_of_answer(Chain(held_key(root, name)), caller)? {
+        if let Some(thread) = self.thread_of_answer(held_key(root, name), caller)? {
             return Ok((thread, None));
         }
-        let thread = self.new_thread(None, &Sender { root, cache: root, caller, new_id, now_ms })?;
+        let thread = self.new_thread(None, &Sender { root, caller, new_id, now_ms })?;
         self.memory.keep_thread(KnownThread::of(thread.clone()));
         let boundaries = vec![self.answered(root, &thread.id, name)];
         let batch = Batch { threads: vec![thread.clone()], boundaries, at_ms: now_ms, ..Batch::default() };
@@ -81,16 +96,12 @@ impl Lineage {
     /// # Errors
     /// If the store cannot be read.
     pub fn conversation_of(&self, root: Chain, answer: &str) -> Result<Option<String>, StoreError> {
-        let threads = self.threads_of_answer(Chain(held_key(root, answer)), None)?;
+        let threads = self.threads_of_answer(held_key(root, answer), None)?;
         Ok(newest(threads).map(|thread| thread.conversation))
     }
 
     /// The thread of the same session in which an answer was given.
-    pub(super) fn thread_of_answer(
-        &self,
-        answer: Chain,
-        caller: &Caller,
-    ) -> Result<Option<Thread>, StoreError> {
+    fn thread_of_answer(&self, answer: Chain, caller: &Caller) -> Result<Option<Thread>, StoreError> {
         let mut threads = self.threads_of_answer(answer, caller.session.as_deref())?;
         threads.retain(|thread| thread.session == caller.session);
         Ok(newest(threads))
@@ -98,7 +109,7 @@ impl Lineage {
 
     /// The threads that continue from an answer: the one that is remembered, else those in the store.
     fn threads_of_answer(&self, answer: Chain, session: Option<&str>) -> Result<Vec<Thread>, StoreError> {
-        if let Some(id) = self.memory.thread_of_answer(answer.0) {
+        if let Some(id) = self.memory.thread_of_answer(answer) {
             return Ok(self.known(&id)?.map(|known| known.thread).into_iter().collect());
         }
         let stored = self.store.boundaries(&[answer], session)?.into_iter();
@@ -120,12 +131,12 @@ fn seal_name(seal: u128) -> String {
 }
 
 /// The key of the history that the provider holds under a name.
-pub(super) fn held_key(root: Chain, name: &str) -> Digest {
-    Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()])
+pub(super) fn held_key(root: Chain, name: &str) -> Chain {
+    Chain(Digest::of(&[b"kept\0", &root.0.0, name.as_bytes()]))
 }
 
 /// The first of these histories, if it is one that the provider holds under an id.
-pub(super) fn held_history(root: Chain, chains: &[Chain]) -> Option<Chain> {
+fn held_history(root: Chain, chains: &[Chain]) -> Option<Chain> {
     let first = *chains.first()?;
-    (first != root && first.0 != held_key(root, "")).then_some(first)
+    (first != root && first != held_key(root, "")).then_some(first)
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::conversation::{Chain, Digest, Hashed};
+use crate::conversation::{Chain, Hashed};
 use crate::planner::{Applied, Debt, Expected, Fate, Findings, Splice, Staked, Standing};
 use crate::store::{Recent, Thread};
 
@@ -75,7 +75,7 @@ pub struct Memory {
     /// if a request that found its thread before that updates it afterwards.
     aside: Recent<String, Option<Chain>>,
     /// The thread in which an answer was given.
-    answers: Recent<Digest, String, Hashed>,
+    answers: Recent<Chain, String, Hashed>,
     standings: Recent<Chain, LeftStanding, Hashed>,
     /// What became of the last request of a history.
     fates: Recent<Chain, Fate, Hashed>,
@@ -159,11 +159,11 @@ impl Memory {
         self.sent.get(&chain).map(|sent| sent.decided)
     }
 
-    pub(super) fn keep_answer(&self, answer: Digest, thread: String) {
+    pub(super) fn keep_answer(&self, answer: Chain, thread: String) {
         self.answers.insert(answer, thread);
     }
 
-    pub(super) fn thread_of_answer(&self, answer: Digest) -> Option<String> {
+    pub(super) fn thread_of_answer(&self, answer: Chain) -> Option<String> {
         self.answers.get(&answer)
     }
 

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::conversation::{Chain, Conversation, PartId, Role};
+use crate::conversation::{Chain, Conversation, Message, PartId, Role};
 use crate::planner::{self, Applied, Decision, Ending, Fate, PartKey, Splice, Standing};
 use crate::store::{Batch, Boundary, Store, StoreError, StoredDecision, StoredSplice, Thread};
 
@@ -28,8 +28,8 @@ pub use outlook::cache;
 pub use relation::Relation;
 pub use uses::NOTED_EVERY;
 
-use ends::{LastWords, chains, count_answered, ends, first_end, may_end};
-use kept::{held_history, held_key};
+use ends::{LastWords, chains, ends, first_end, may_end};
+use kept::held_key;
 use memory::{Decided, KnownThread, LeftStanding};
 use threads::Found;
 
@@ -129,7 +129,8 @@ impl Place {
         let (messages, may_end) = (&conversation.messages, may_end(conversation));
         let all = messages.len();
         let first = self.event.max(splice.end()).min(all);
-        let mut answered = count_answered(&messages[..first]);
+        let is_answer = |message: &Message| message.index.role == Role::Assistant;
+        let mut answered = messages[..first].iter().rposition(is_answer).map_or(0, |last| last + 1);
         let mut newest = messages[..first].iter().rposition(|message| message.index.starts_turn());
         for (count, message) in messages.iter().enumerate().skip(first) {
             if answered >= splice.end()
@@ -138,7 +139,7 @@ impl Place {
             {
                 return count;
             }
-            if message.index.role == Role::Assistant {
+            if is_answer(message) {
                 answered = count + 1;
             }
             if message.index.starts_turn() {
@@ -158,8 +159,6 @@ const fn first_part_behind(messages: usize) -> PartId {
 struct Sender<'a> {
     /// The sender's empty history.
     root: Chain,
-    /// Identifies the provider's cache for the sender.
-    cache: Chain,
     caller: &'a Caller,
     /// Makes an id for a new thread.
     new_id: &'a dyn Fn() -> String,
@@ -191,68 +190,27 @@ impl Lineage {
         new_id: &dyn Fn() -> String,
         now_ms: i64,
     ) -> Result<Place, StoreError> {
-        let sender = Sender { root, cache, caller, new_id, now_ms };
-        let held = conversation.continues.as_deref().map(|previous| Chain(held_key(root, previous)));
+        let sender = Sender { root, caller, new_id, now_ms };
+        let held = conversation.continues.as_deref().map(|previous| held_key(root, previous));
         let chains = chains(conversation, held.unwrap_or(root));
-        match self.longest_sent(&chains, caller, now_ms)? {
-            None => self.place_of_unknown(conversation, chains, &sender),
-            Some((sent, threads)) => self.place_of_known(conversation, chains, sent, &threads, &sender),
-        }
-    }
-
-    /// The place of a request of which nothing was sent before, or only what the provider holds.
-    fn place_of_unknown(
-        &self,
-        conversation: &Conversation,
-        chains: Vec<Chain>,
-        sender: &Sender<'_>,
-    ) -> Result<Place, StoreError> {
-        let continued = match held_history(sender.root, &chains) {
-            Some(held) => self.thread_of_answer(held, sender.caller)?,
-            None => None,
-        };
-        let (thread, relation) = match continued {
-            Some(thread) => (thread, Relation::Continue),
-            None => (self.new_thread_by_seal(conversation, sender)?, Relation::New),
-        };
-        Ok(Place {
-            root: sender.root,
-            cache: sender.cache,
-            thread,
-            relation,
-            sent: 0,
-            left_out: None,
-            answered: count_answered(&conversation.messages),
-            event: first_end(conversation, 1),
-            ends: ends(conversation, &chains, 0),
-            chains,
-            applied: Arc::default(),
-            splice: None,
-        })
-    }
-
-    /// The place of a request whose first `sent` messages were sent before, in one of these threads.
-    fn place_of_known(
-        &self,
-        conversation: &Conversation,
-        chains: Vec<Chain>,
-        sent: usize,
-        threads: &[String],
-        sender: &Sender<'_>,
-    ) -> Result<Place, StoreError> {
+        let longest = self.longest_sent(&chains, caller, now_ms)?;
+        let sent = longest.as_ref().map_or(0, |(sent, _)| *sent);
         let Decided { applied, splice } = self.decided(conversation, &chains, sent)?;
-        let answered = count_answered(&conversation.messages);
+        let answered = conversation.tail();
         let is_edited = !applied.is_empty() || splice.is_some();
         let found = Found { conversation, sent, answered, is_edited };
-        let (known, relation) = self.thread_of(threads, &chains, found, sender)?;
+        let (known, relation) = match longest {
+            Some((_, threads)) => self.thread_of(&threads, &chains, found, &sender)?,
+            None => self.thread_of_unsent(conversation, &chains, &sender)?,
+        };
         let is_newest_again = relation == Relation::Retry && known.thread.head == chains[sent];
         let event = if is_newest_again { known.event } else { first_end(conversation, sent + 1) };
         // A thread that branches stores the histories that it shares with its parent too: the parent may be removed
         // first.
         let sent_by_thread = if matches!(relation, Relation::New | Relation::Fork) { 0 } else { sent };
         Ok(Place {
-            root: sender.root,
-            cache: sender.cache,
+            root,
+            cache,
             left_out: found.left_out(&known, &chains),
             thread: known.thread,
             relation,
@@ -428,6 +386,9 @@ impl Lineage {
         chains: &[Chain],
         sent: usize,
     ) -> Result<Decided, StoreError> {
+        if sent == 0 {
+            return Ok(Decided::default());
+        }
         if let Some(known) = self.memory.decided(chains[sent]) {
             return Ok(known);
         }

@@ -12,10 +12,7 @@ impl Lineage {
     /// # Errors
     /// When the store cannot be read.
     pub fn decided_at(&self, conversation: &Conversation, place: &Place) -> Result<Place, StoreError> {
-        let Decided { applied, splice } = match place.sent {
-            0 => Decided::default(),
-            sent => self.decided(conversation, &place.chains, sent)?,
-        };
+        let Decided { applied, splice } = self.decided(conversation, &place.chains, place.sent)?;
         Ok(Place { applied, splice, ..place.clone() })
     }
 }

@@ -144,25 +144,22 @@ impl Lineage {
         let is_new_run =
             answered == 0 && best.thread.session.is_none() && sender.now_ms - newest_ms >= NEW_RUN_AFTER_MS;
         let is_retry = same_session && sent + 1 == chains.len();
-        if is_retry && is_new_run {
-            let thread = self.new_thread(Some(best.thread), sender)?;
-            // That the provider refused an edit in an earlier run says nothing about this one.
-            let conversation = thread.id.clone();
-            let thread = Thread { conversation, observe: false, refused: None, ..thread };
-            return Ok((KnownThread::of(thread), Relation::Fork));
-        }
-        if found.was_accepted_in(&best.thread, chains) {
-            let thread = self.new_thread(Some(best.thread), sender)?;
-            let thread = Thread { observe: false, refused: None, ..thread };
-            return Ok((KnownThread::of(thread), Relation::Fork));
-        }
-        if is_retry {
+        let begins_anew = is_retry && is_new_run;
+        // That the provider refused an edit in an earlier run says nothing about this one.
+        let is_accepted = begins_anew || found.was_accepted_in(&best.thread, chains);
+        if is_retry && !is_accepted {
             return Ok((best, Relation::Retry));
         }
-        if same_session && may_continue(&best) {
+        if same_session && !is_accepted && may_continue(&best) {
             return Ok((best, Relation::Continue));
         }
-        let thread = self.new_thread(Some(best.thread), sender)?;
+        let mut thread = self.new_thread(Some(best.thread), sender)?;
+        if begins_anew {
+            thread.conversation.clone_from(&thread.id);
+        }
+        if is_accepted {
+            (thread.observe, thread.refused) = (false, None);
+        }
         Ok((KnownThread::of(thread), Relation::Fork))
     }
 

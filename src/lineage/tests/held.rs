@@ -116,7 +116,7 @@ fn a_provider_held_conversation_is_known_to_all_gateways() {
 fn the_newest_existing_thread_of_a_held_conversation_continues() {
     let (me, desk) = (Caller::default(), Desk::new());
     let threads = ["u:a", "u:b"].map(|said| desk.send(&me, &talk(said), &[]).thread);
-    let chain = Chain(held_key(desk.root, "conv_1"));
+    let chain = held_key(desk.root, "conv_1");
     let named = |thread: &str| Boundary { chain, thread: thread.to_owned() };
     let boundaries = vec![named("gone"), named(&threads[1].id), named(&threads[0].id)];
     desk.commit(Batch { boundaries, ..Batch::default() });
