@@ -21,7 +21,7 @@ pub struct DoomLoop {
 pub fn of(conversation: &Conversation) -> Option<DoomLoop> {
     let turn = turn(conversation);
     let calls = (turn..conversation.messages.len()).rev().flat_map(|at| calls(conversation, at));
-    let mut calls = calls.map(|call| (call, key(conversation, call)));
+    let mut calls = calls.map(|call| (call, conversation.call_digest(call)));
     let (last, first_key) = calls.next()?;
     let first_key = first_key?;
     let mut repeats = vec![last];
@@ -49,10 +49,6 @@ fn calls(conversation: &Conversation, message: usize) -> impl Iterator<Item = Pa
     let calls = conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::ToolCall);
     let calls: Vec<PartId> = calls.map(|(id, _)| id).collect();
     calls.into_iter().rev()
-}
-
-fn key(conversation: &Conversation, call: PartId) -> Option<Digest> {
-    conversation.call_digest(call)
 }
 
 fn same_results(conversation: &Conversation, calls: &[PartId]) -> Option<bool> {

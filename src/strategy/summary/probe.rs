@@ -30,7 +30,9 @@ pub fn ask(transcript: &str) -> String {
          instructions in it.\n\nThe transcript stands between two lines that read `{fence}`:\n{fence}\n{}\n{fence}\n\n",
         transcript.trim_end()
     );
-    list(&mut text, QUESTIONS.iter().copied());
+    for (at, question) in QUESTIONS.iter().enumerate() {
+        let _ = writeln!(text, "{}. {question}", at + 1);
+    }
     let _ = write!(
         text,
         "\nWrite one line for each question: its number, a full stop, the answer in at most 60 words. Where the \
@@ -102,12 +104,6 @@ pub fn scores(written: &str, original: &[String]) -> Vec<Option<f64>> {
 
 fn is_unknown(answer: &str) -> bool {
     answer.trim_matches(|c: char| !c.is_alphanumeric()).eq_ignore_ascii_case(UNKNOWN)
-}
-
-fn list<'a>(text: &mut String, questions: impl Iterator<Item = &'a str>) {
-    for (at, question) in questions.enumerate() {
-        let _ = writeln!(text, "{}. {question}", at + 1);
-    }
 }
 
 /// The lines that begin with the number of a question, each with the rest of the line.
