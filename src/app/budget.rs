@@ -1,7 +1,7 @@
 //! Compares what conversations and days have spent with their limits.
 //!
 //! Spending is summed up in memory as records are made. What is not in memory is read from the store. Without a limit
-//! nothing is kept and nothing is read. A request of unknown cost counts towards limits in tokens only.
+//! nothing is kept and nothing is read. A request of unknown cost counts with the least that it cost, if that is known.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -114,12 +114,11 @@ impl Budget {
             return;
         }
         let tokens = record.tokens.map_or(0, |tokens| tokens.prompt().saturating_add(tokens.output));
-        let cost = record.cost.as_ref().map_or(0, |cost| cost.total);
-        let more = Spent { picodollars: cost, tokens };
+        let more = Spent { picodollars: record.known_cost().unwrap_or(0), tokens };
         if let Some(model) = self.newly_unpriced(record) {
             tracing::warn!(
                 model,
-                "the cost of a model's answer is not known: budgets in dollars do not count it"
+                "the cost of a model's answer is not known: budgets in dollars count no more than its known part"
             );
         }
         if self.settings.day != Limits::default() {
@@ -133,8 +132,8 @@ impl Budget {
         }
     }
 
-    /// The model of a record that cannot count towards a limit in dollars because its price is unknown, or which of its
-    /// prices applies. Returns each model once, then `None`.
+    /// The model of a record that cannot count in full towards a limit in dollars because its price is unknown, or
+    /// which of its prices applies. Returns each model once, then `None`.
     fn newly_unpriced<'r>(&self, record: &'r Record) -> Option<&'r str> {
         let in_dollars =
             [self.settings.day, self.settings.conversation].iter().any(|limits| limits.usd.is_some());
@@ -282,6 +281,11 @@ mod tests {
         }
     }
 
+    /// A record whose cost is unknown, but for what it was at least.
+    fn at_least(conversation: &str, dollars: i64) -> Record {
+        Record { min_cost: Some(dollars * DOLLAR), ..record(conversation, None, 9) }
+    }
+
     fn settings(conversation: Limits, day: Limits) -> Settings {
         Settings { conversation, day, near: 0.9, on_exceeded: OnExceeded::Refuse }
     }
@@ -305,6 +309,7 @@ mod tests {
             (usd(10), Limits::default(), vec![record("a", Some(9), 9)], Some("near $9.00 of $10.00")),
             (usd(10), Limits::default(), vec![record("b", Some(99), 9)], None),
             (usd(10), Limits::default(), vec![record("a", None, 9)], None),
+            (usd(10), Limits::default(), vec![at_least("a", 9)], Some("near $9.00 of $10.00")),
             (usd(10), tokens, vec![record("a", None, 950)], Some("near 950 of 1,000 tokens")),
             (Limits::default(), usd(10), vec![record("b", Some(10), 9)], Some("spent $10.00 of $10.00")),
             (
@@ -381,7 +386,7 @@ mod tests {
         let store = store(home.path());
         let stored = [
             (record("a", Some(4), 10), 5),
-            (record("a", Some(3), 20), DAY_MS + 5),
+            (Record { min_cost: Some(3 * DOLLAR), ..record("a", None, 20) }, DAY_MS + 5),
             (record("b", Some(2), 30), DAY_MS + 6),
             // By a clock that was ahead.
             (record("b", Some(5), 40), 5 * DAY_MS),

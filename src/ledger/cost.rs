@@ -34,8 +34,6 @@ pub struct Cost {
 impl Cost {
     /// The bill in the form that the books store.
     pub fn of(bill: &Bill) -> Self {
-        // An i64 holds up to nine million dollars per request.
-        let pico = |money: Money| i64::try_from(money.picodollars()).unwrap_or(i64::MAX);
         let lines = bill.lines.unwrap_or_default();
         Self {
             usd: bill.total.usd(),
@@ -49,6 +47,11 @@ impl Cost {
             cache_saved: bill.cache_saved.map(pico),
         }
     }
+}
+
+/// An amount in pico-dollars. An i64 holds up to nine million dollars per request.
+pub(super) fn pico(money: Money) -> i64 {
+    i64::try_from(money.picodollars()).unwrap_or(i64::MAX)
 }
 
 /// The request as it would have been without the gateway.

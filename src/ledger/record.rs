@@ -10,7 +10,7 @@ use super::cost::{Cost, Counterfactual};
 use super::line::forms;
 use super::words::{Outcome, Prefix, State, Term, Used};
 use crate::store::LedgerRow;
-use crate::usage::{self, BYTES_PER_TOKEN, Bill, Tokens, Usage};
+use crate::usage::{self, BYTES_PER_TOKEN, Bill, Money, Tokens, Usage};
 
 /// One of a few words of the gateway's own: borrowed, unless it was read from a store or contains a date.
 pub type Word = Cow<'static, str>;
@@ -89,9 +89,11 @@ pub struct Record {
     /// What it cost; null if the price or the usage, whether of the prompt or of the output, is unknown, or if the
     /// price depends on the length of a prompt of which only the sum with others is known.
     pub cost: Option<Cost>,
+    /// What it cost at least, in pico-dollars, if the cost is null: for budgets alone, and only in the store's row.
+    #[serde(skip)]
+    pub min_cost: Option<i64>,
     /// What the provider charges for beside tokens and no price is known for: `grounding`, `web_search`, `file_search`,
-    /// `code_execution`, `image_generation`, `server_tools`. The cost does not include these, and is then a lower
-    /// bound.
+    /// `code_execution`, `image_generation`, `server_tools`. The cost, then a lower bound, leaves these out.
     pub unpriced_charges: Vec<String>,
 
     // What it would have cost otherwise.
@@ -464,26 +466,32 @@ impl Record {
         self.prompt_is_unknown || self.output_is_unknown
     }
 
-    /// Sets the provider's figures and the bill for them; `complete` says whether the answer reached its end.
-    pub fn put_usage(&mut self, usage: &Usage, bill: Option<&Bill>, complete: bool) {
+    /// What counts towards budgets in dollars: the cost, or what it was at least, in pico-dollars.
+    pub fn known_cost(&self) -> Option<i64> {
+        self.cost.as_ref().map(|cost| cost.total).or(self.min_cost)
+    }
+
+    /// Sets the provider's figures, and their bill or the `least` they cost; `complete`: the answer reached its end.
+    pub fn put_usage(&mut self, usage: &Usage, bill: Option<&Bill>, least: Option<Money>, complete: bool) {
         self.tokens = Some(usage.billed_tokens());
         self.output_is_lower_bound = !complete;
         self.prompt_is_unknown = usage.prompt_is_unknown;
         self.output_is_unknown = usage.output_is_unknown;
         self.unpriced_charges = usage::unpriced_names(usage, bill);
         self.cost = bill.map(Cost::of);
+        self.min_cost = least.filter(|_| bill.is_none()).map(super::cost::pico);
     }
 
     /// The row that the store keeps of the record.
     pub fn into_row(self: Box<Self>, at_ms: i64) -> LedgerRow {
-        let forms = forms(&*self);
+        let (forms, cost) = (forms(&*self), self.known_cost());
         LedgerRow {
             id: self.id,
             at_ms,
             conversation: self.conversation,
             model: self.model.or(self.model_asked),
             client: self.client,
-            cost: self.cost.as_ref().map(|cost| cost.total),
+            cost,
             record: forms.terse,
             line: forms.whole,
         }
@@ -495,7 +503,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::usage::{CostBreakdown, Money, Source};
+    use crate::usage::{CostBreakdown, Source};
 
     fn splice() -> Splice {
         Splice {
@@ -701,6 +709,10 @@ mod tests {
     #[test]
     fn records_round_trip_in_both_forms() {
         for record in [full(), Record::default(), Record { cost: None, tokens: None, ..full() }] {
+            let known = Record { min_cost: Some(7), ..record.clone() };
+            let cost = record.cost.as_ref().map_or(7, |cost| cost.total);
+            let row = Box::new(known).into_row(1_000);
+            assert_eq!((row.cost, row.record), (Some(cost), Box::new(record.clone()).into_row(1_000).record));
             let row = Box::new(record.clone()).into_row(1_000);
             assert!(row.record.len() < row.line.len());
             for form in [&row.record, &row.line] {

@@ -113,7 +113,7 @@ pub struct LedgerRow {
     pub model: Option<String>,
     /// The client's name.
     pub client: Option<String>,
-    /// What it cost, in pico-dollars; `None` when the price or the usage is not known.
+    /// What it cost, or cost at least, in pico-dollars; `None` if nothing is known of that.
     pub cost: Option<i64>,
     /// The whole record as JSON, without members that have their default value.
     pub record: String,
@@ -124,7 +124,7 @@ pub struct LedgerRow {
 /// Money and tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Pico-dollars; requests of unknown price are not included.
+    /// Pico-dollars, of which those of unknown cost are a lower bound.
     pub picodollars: i64,
     /// Tokens of prompts and answers.
     pub tokens: u64,

@@ -40,7 +40,8 @@ impl Calls {
             purse.spend(min_cost);
         }
         let (status, model) = (Some(reply.status), Some(model));
-        self.made.push(Called { answer, model, status, lost: None, missed: None, usage, bill, took, bytes });
+        let (lost, missed) = (None, None);
+        self.made.push(Called { answer, model, status, lost, missed, usage, bill, min_cost, took, bytes });
     }
 
     /// Records why the last answer is of no use.
@@ -63,8 +64,9 @@ impl Calls {
             purse.spend(bill.total);
         }
         let lost = Some(why);
-        let (answer, model, status, usage, bill) = (None, None, None, None, None);
-        self.made.push(Called { answer, model, status, lost, missed: None, usage, bill, took, bytes });
+        let (answer, model, status, missed, usage) = (None, None, None, None, None);
+        let (bill, min_cost) = (None, None);
+        self.made.push(Called { answer, model, status, lost, missed, usage, bill, min_cost, took, bytes });
     }
 
     /// Takes all calls made.

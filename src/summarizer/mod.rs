@@ -134,6 +134,8 @@ pub struct Called {
     pub usage: Option<Usage>,
     /// What it cost.
     pub bill: Option<Bill>,
+    /// What it cost at least, as far as the figures tell.
+    pub min_cost: Option<Money>,
     /// How long it took.
     pub took: Duration,
     /// Bytes of the request.

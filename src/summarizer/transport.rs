@@ -101,13 +101,16 @@ impl Reply {
         let (asked, answered) = (Some(&*call.model), answer.model.as_deref());
         let billed = prices.billed_name(asked, answered, vendor(call)).unwrap_or_default();
         let bill = |usage: &Usage| usage::bill(prices, usage, billed, vendor(call));
-        let min_cost = usage.clone().and_then(|usage| bill(&usage.at_least())).map(|bill| bill.total);
+        let min_cost = |usage: &Usage| match bill(usage) {
+            Some(bill) => Some(bill.total),
+            None => usage::min_cost(prices, usage, billed, vendor(call)),
+        };
         Booked {
             answer: answer.id,
             model: billed.to_owned(),
             bill: usage.as_ref().and_then(bill),
+            min_cost: usage.as_ref().and_then(min_cost),
             usage,
-            min_cost,
         }
     }
 }

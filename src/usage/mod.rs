@@ -28,7 +28,7 @@ mod vendor;
 
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Listed, Priced, Stated};
 pub use charge::Charge;
-pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost, unpriced_names};
+pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost, min_cost, unpriced_names};
 pub use counterfactual::untouched;
 pub use decimal::AmountError;
 pub use families::{

@@ -116,9 +116,11 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     let Some(usage) = &answer.usage else { return };
     let asked = record.model_asked.as_deref();
     let billed = prices.billed_name(asked, answer.model.as_deref(), told.vendor).map(str::to_owned);
-    let bill = usage::bill(prices, usage, billed.as_deref().unwrap_or_default(), told.vendor);
+    let model = billed.as_deref().unwrap_or_default();
+    let bill = usage::bill(prices, usage, model, told.vendor);
+    let min_cost = usage::min_cost(prices, usage, model, told.vendor);
+    record.put_usage(usage, bill.as_ref(), min_cost, answer.complete);
     record.model = billed;
-    record.put_usage(usage, bill.as_ref(), answer.complete);
     // An edited prompt went through the cache model before its usage was known: its counterfactual stays unknown.
     if !record.edits.were_sent() && !record.breaks_prefix() {
         counterfactual::complete_as_it_came(record);

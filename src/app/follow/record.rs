@@ -17,7 +17,7 @@ use crate::protocol::Answer;
 use crate::server::End;
 use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
-use crate::usage::{self, Bill, Usage};
+use crate::usage::{self, Bill, Money, Usage};
 
 /// The reason to record for a request that was refused with its additions and sent without them.
 const ADDITIONS_REFUSED: &str = "what is added to requests was refused";
@@ -67,7 +67,11 @@ impl Follow {
             },
         );
         if let Some(usage) = &answer.usage {
-            record.put_usage(usage, bill.as_ref(), answer.complete);
+            let min_cost = match bill {
+                Some(_) => None,
+                None => self.min_cost(usage, record.model.as_deref()),
+            };
+            record.put_usage(usage, bill.as_ref(), min_cost, answer.complete);
         }
         record
     }
@@ -124,6 +128,10 @@ impl Follow {
 
     fn bill(&self, usage: &Usage, model: Option<&str>) -> Option<Bill> {
         usage::bill(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)
+    }
+
+    fn min_cost(&self, usage: &Usage, model: Option<&str>) -> Option<Money> {
+        usage::min_cost(&self.core.prices, usage, model.unwrap_or_default(), self.vendor)
     }
 
     /// Whether an upstream may have worked on the request.

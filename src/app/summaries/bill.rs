@@ -70,7 +70,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         ..Record::default()
     };
     if let Some(usage) = &call.usage {
-        record.put_usage(usage, call.bill.as_ref(), true);
+        record.put_usage(usage, call.bill.as_ref(), call.min_cost, true);
     }
     record.net_saved = record.cost.as_ref().map(|cost| -cost.total);
     record

@@ -99,6 +99,40 @@ pub fn bill(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Ve
     Some(Bill { total, lines, cache_saved, source: priced.source })
 }
 
+/// The least that a response of `model` cost if it has no [`bill`]: what is known of it, and what of that has a known
+/// price. A prompt of unknown length counts as a short one, for which no list asks more than for a long one. `None` if
+/// the price of the model or of the service is unknown.
+pub fn min_cost(catalogue: &Catalogue, usage: &Usage, model: &str, vendor: Option<Vendor>) -> Option<Money> {
+    let price = catalogue.billed(model, vendor)?.price;
+    let lookup = |model: &str| catalogue.billed(model, vendor).map(|priced| priced.price);
+    cost_with(&known_part(usage, lookup), &price, lookup).map(|(lines, _)| lines.total())
+}
+
+/// What is known of a response and has a price, without figures that mean nothing.
+fn known_part(usage: &Usage, lookup: impl Fn(&str) -> Option<Arc<Price>>) -> Usage {
+    let mut known = usage.clone();
+    let prompt = usage.largest_prompt().filter(|_| !usage.prompt_is_unknown);
+    known.largest_prompt = Some(prompt.unwrap_or(0));
+    let tokens = &mut known.tokens;
+    if usage.prompt_is_unknown {
+        *tokens = Tokens { output: tokens.output, reasoning: tokens.reasoning, ..Tokens::default() };
+    }
+    if usage.output_is_unknown {
+        tokens.output = 0;
+    }
+    tokens.output = tokens.output.saturating_sub(usage.media_output);
+    // Audio is among the input or what is read from the cache, of which the input is dearer.
+    let read = usage.audio_input.saturating_sub(tokens.input);
+    tokens.input = tokens.input.saturating_sub(usage.audio_input);
+    tokens.cache_read = tokens.cache_read.saturating_sub(read);
+    // Unlike stated ones, searches that are only shown may have no price.
+    known.searches_shown = usage.searches_shown.max(usage.web_searches);
+    known.extra.retain(|call| call.model.as_deref().is_none_or(|model| lookup(model).is_some()));
+    (known.prompt_is_unknown, known.output_is_unknown) = (false, false);
+    (known.audio_input, known.media_output, known.web_searches) = (0, 0, 0);
+    known
+}
+
 /// The names of charges for a response that are not on its bill, because they have no known price.
 pub fn unpriced_names(usage: &Usage, bill: Option<&Bill>) -> Vec<String> {
     let searches = bill.and_then(|bill| bill.lines).map_or(Money::ZERO, |lines| lines.searches);

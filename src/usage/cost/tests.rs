@@ -350,6 +350,73 @@ fn bills_include_extra_calls_and_stated_costs() {
     }
 }
 
+/// Of what has no bill, that part counts whose price is known, at the lowest rate that may apply.
+#[test]
+fn what_is_known_of_a_cost_is_a_lower_bound() {
+    let prompt = |input| used(Tokens { input, ..Tokens::default() });
+    let sum = |tokens| Usage { own: Own::Unknown, ..used(tokens) };
+    let long = Tokens { input: MILLION, output: 1000, ..Tokens::default() };
+    let extra = |model: &str, usage: Usage| Usage {
+        extra: vec![Extra { model: Some(model.to_owned()), tokens: prompt(MILLION).tokens }],
+        ..usage
+    };
+    for (model, usage, expected) in [
+        ("claude-haiku-5-5", sum(prompt(100_001).tokens), Some("0.0100001")),
+        ("gpt-5.4", sum(prompt(MILLION).tokens), Some("2.5")),
+        ("gpt-5.4", sum(long), Some("2.515")),
+        ("gpt-5.4", Usage { tier: Tier::Flex, ..sum(long) }, Some("1.2575")),
+        ("gpt-5.4", Usage { prompt_is_unknown: true, ..used(long) }, Some("0.015")),
+        // That prompt is a long one.
+        ("gpt-5.4", Usage { output_is_unknown: true, ..used(long) }, Some("5")),
+        ("gpt-5.4", Usage { web_searches: 3, output_is_unknown: true, ..prompt(MILLION) }, Some("5")),
+        ("claude-haiku-5-5", Usage { web_searches: 3, ..sum(prompt(MILLION).tokens) }, Some("0.13")),
+        ("claude-opus-5-5", extra("unheard-of", prompt(MILLION)), Some("4")),
+        (
+            "claude-opus-5-5",
+            extra("claude-sonnet-5-5", Usage { output_is_unknown: true, ..prompt(MILLION) }),
+            Some("6"),
+        ),
+        ("gpt-5", Usage { audio_input: 400_000, ..prompt(MILLION) }, Some("0.75")),
+        (
+            "gpt-audio",
+            Usage { media_output: 900, ..used(Tokens { output: 1000, ..Tokens::default() }) },
+            Some("0.001"),
+        ),
+        ("gpt-5.4", Usage { tier: Tier::Other, ..prompt(9) }, None),
+        ("unheard-of", prompt(9), None),
+    ] {
+        let catalogue = Catalogue::embedded();
+        let least = min_cost(&catalogue, &usage, model, None);
+        assert_eq!(least.map(Money::usd).as_deref(), expected, "{model} {usage:?}");
+        assert_eq!(bill(&catalogue, &usage, model, None), None, "{model} {usage:?}");
+    }
+}
+
+#[test]
+fn no_list_price_is_lower_for_long_prompts() {
+    for (vendor, name, price) in Catalogue::rows() {
+        let mut lengths: Vec<u64> = price.above.iter().map(|above| above.gt + 1).collect();
+        lengths.sort_unstable();
+        for kind in 0..6 {
+            let mut counts = [0; 6];
+            counts[kind] = MILLION;
+            let [input, cache_read, cache_write_5m, cache_write_1h, cache_write_12h, output] = counts;
+            let tokens = Tokens {
+                input,
+                cache_read,
+                cache_write_5m,
+                cache_write_1h,
+                cache_write_12h,
+                output,
+                reasoning: 0,
+            };
+            let at = |length: u64| Usage { largest_prompt: Some(length), ..used(tokens) };
+            let costs = [0].iter().chain(&lengths).map(|length| cost(&at(*length), &price).unwrap().total());
+            assert!(costs.is_sorted(), "{vendor:?} {name} {tokens:?}");
+        }
+    }
+}
+
 #[test]
 fn nothing_used_costs_nothing() {
     assert_eq!(embedded(&Usage::default(), "gpt-5.5").as_deref(), Some("0"));

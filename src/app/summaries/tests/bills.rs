@@ -26,6 +26,7 @@ fn summaries_are_paid_from_the_budget() {
         lost: None,
         missed: None,
         bill: bill(&prices, &usage, "claude-haiku-4-5", None),
+        min_cost: None,
         usage: Some(usage),
         took: Duration::ZERO,
         bytes: 9,
@@ -81,6 +82,7 @@ fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
             missed,
             usage: None,
             bill: None,
+            min_cost: None,
             took: Duration::ZERO,
             bytes: 9,
         };
@@ -154,7 +156,8 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
             Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };
         let bill = input.and_then(|_| bill(&prices, &usage, "own", None));
         let (answer, model, status, lost, missed, usage) = (None, None, Some(200), None, None, Some(usage));
-        Called { answer, model, status, lost, missed, bill, usage, took: Duration::ZERO, bytes: 9 }
+        let (min_cost, took) = (None, Duration::ZERO);
+        Called { answer, model, status, lost, missed, bill, min_cost, usage, took, bytes: 9 }
     };
     // Tokens of four bytes.
     for (calls, paid) in [
