@@ -33,7 +33,7 @@ pub enum Party {
     Network,
     /// The provider, or the network or the proxy on the way to it: it cannot be told which.
     Way,
-    /// What the two ends of an encrypted connection expect of each other: a certificate, and trust in it.
+    /// What the two ends of an encrypted connection expect of each other: a certificate, trust in it, the same time.
     Tls,
     /// This program.
     Gateway,
@@ -108,6 +108,12 @@ pub(super) const fn is_unsupported(error: &CertificateError) -> bool {
     )
 }
 
+/// Whether the cause may be that this machine's clock is wrong.
+pub(super) const fn depends_on_clock(error: &CertificateError) -> bool {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    matches!(error, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
+}
+
 /// Who is at fault on a direct way, and on one through a proxy.
 fn suspects(error: &(dyn Error + 'static)) -> (Party, Party) {
     if error.is::<LookupError>() {
@@ -120,7 +126,9 @@ fn suspects(error: &(dyn Error + 'static)) -> (Party, Party) {
     if let Some(error) = as_tls(error) {
         return match error {
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => (Party::Tls, Party::Tls),
-            rustls::Error::InvalidCertificate(error) if !is_unsupported(error) => {
+            rustls::Error::InvalidCertificate(error)
+                if !is_unsupported(error) && !depends_on_clock(error) =>
+            {
                 (Party::Upstream, Party::Way)
             }
             _ => (Party::Tls, Party::Tls),
@@ -146,7 +154,7 @@ mod tests {
     #[test]
     fn only_who_is_certain_to_be_at_fault_is_accused() {
         let invalid = |error| io::Error::other(rustls::Error::InvalidCertificate(error));
-        let cases: [(Box<dyn Error>, Party, Party); 14] = [
+        let cases: [(Box<dyn Error>, Party, Party); 16] = [
             (Box::new(LookupError::new("no such name")), Party::Network, Party::Network),
             (Box::new(io::Error::from(Errno::NETUNREACH)), Party::Network, Party::Network),
             (Box::new(io::Error::from(Errno::INVAL)), Party::Network, Party::Network),
@@ -163,7 +171,9 @@ mod tests {
             (Box::new(Refusal::NotHttp), Party::Proxy, Party::Proxy),
             (Box::new(Refusal::Status(StatusCode::SERVICE_UNAVAILABLE)), Party::Way, Party::Way),
             (Box::new(invalid(CertificateError::UnknownIssuer)), Party::Tls, Party::Tls),
-            (Box::new(invalid(CertificateError::Expired)), Party::Upstream, Party::Way),
+            (Box::new(invalid(CertificateError::Revoked)), Party::Upstream, Party::Way),
+            (Box::new(invalid(CertificateError::Expired)), Party::Tls, Party::Tls),
+            (Box::new(invalid(CertificateError::NotValidYet)), Party::Tls, Party::Tls),
             (
                 Box::new(io::Error::other(rustls::Error::AlertReceived(
                     rustls::AlertDescription::HandshakeFailure,

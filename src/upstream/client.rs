@@ -11,7 +11,7 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::answer::AnswerBody;
 use super::answer_timeout::{Clock, Paced};
-use super::cause::{Cause, Party, as_io, as_tls, is_unsupported};
+use super::cause::{Cause, Party, as_io, as_tls, depends_on_clock, is_unsupported};
 use super::pool::Pool;
 use super::proxy::Proxy;
 use super::resend::{self, RequestBody};
@@ -20,6 +20,9 @@ use super::{Id, TlsError, Upstream};
 /// Hint for a certificate whose authority is not trusted here.
 const UNKNOWN_ISSUER_HINT: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
                         belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
+
+/// Hint for a certificate that is not valid at the time which this machine's clock shows.
+const TIME_HINT: &str = "or this machine's clock is wrong, by which that was judged";
 
 /// Hint for a server that presents the certificate of an authority (CA) as its own.
 const AUTHORITY_HINT: &str = "that certificate is an authority's, which no server may show as its own: have it sign one for the \
@@ -253,6 +256,7 @@ fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
             Some(AUTHORITY_HINT)
         }
         rustls::Error::InvalidCertificate(error) if is_unsupported(error) => Some(UNSUPPORTED_HINT),
+        rustls::Error::InvalidCertificate(error) if depends_on_clock(error) => Some(TIME_HINT),
         rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) => Some(NOTHING_IN_COMMON_HINT),
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS_HINT),
         _ => None,
@@ -275,6 +279,7 @@ mod tests {
     use bytes::Bytes;
     use http_body_util::Empty;
     use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+    use rustls::pki_types::UnixTime;
     use tokio::task::JoinSet;
 
     use super::*;
@@ -291,8 +296,19 @@ mod tests {
             supported_algorithms: Vec::new(),
         };
         let refused = rustls::Error::AlertReceived(AlertDescription::HandshakeFailure);
+        let (now, day) = (UnixTime::since_unix_epoch, Duration::from_secs(86_400));
+        let expired = CertificateError::ExpiredContext { time: now(3 * day), not_after: now(2 * day) };
+        let early = CertificateError::NotValidYetContext { time: now(day), not_before: now(2 * day) };
         for (cause, expected) in [
-            (tls(refused.clone()), &*format!("cannot connect: {refused}; {NOTHING_IN_COMMON_HINT}")),
+            (
+                tls(expired.clone().into()),
+                &*format!("cannot connect: {}; {TIME_HINT}", rustls::Error::from(expired)),
+            ),
+            (
+                tls(early.clone().into()),
+                &format!("cannot connect: {}; {TIME_HINT}", rustls::Error::from(early)),
+            ),
+            (tls(refused.clone()), &format!("cannot connect: {refused}; {NOTHING_IN_COMMON_HINT}")),
             (
                 tls(unsupported.clone().into()),
                 &format!("cannot connect: {}; {UNSUPPORTED_HINT}", rustls::Error::from(unsupported)),
