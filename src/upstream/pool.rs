@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::HOST;
 use http::{Request, Response, Uri};
 use hyper::client::conn::TrySendError;
+use rustix::process::{Resource, getrlimit};
 use tokio::time::Instant;
 
 use super::answer::AnswerBody;
@@ -15,8 +16,9 @@ use super::http2::{Http2Connection, Slot};
 use super::resend::{self, RequestBody};
 use super::{SendError, Upstream};
 
-/// The most idle HTTP/1 connections that are kept. Further ones are closed after use.
-const MAX_IDLE: usize = 64;
+/// The most idle HTTP/1 connections that are kept, fewer if the process may have few open files. Further ones are
+/// closed after use.
+const MAX_IDLE: u64 = 64;
 /// How often a request is sent again if the upstream refuses it without processing it.
 const MAX_RESENDS: u32 = 2;
 
@@ -24,6 +26,7 @@ const MAX_RESENDS: u32 = 2;
 pub(super) struct Pool<B: RequestBody> {
     connector: Connector,
     keep_alive: Duration,
+    max_idle: usize,
     kept: Mutex<Kept<B>>,
 }
 
@@ -64,7 +67,8 @@ impl<B: RequestBody> Pool<B> {
     pub(super) fn new(upstream: &Upstream) -> Result<Self, SendError> {
         let kept = Kept { idle: Vec::new(), shared: Vec::new() };
         let keep_alive = upstream.timeouts().keep_alive;
-        Ok(Self { connector: Connector::new(upstream)?, keep_alive, kept: Mutex::new(kept) })
+        let max_idle = max_idle(getrlimit(Resource::Nofile).maximum);
+        Ok(Self { connector: Connector::new(upstream)?, keep_alive, max_idle, kept: Mutex::new(kept) })
     }
 
     /// Sends `request` and waits for the head of the answer. It is sent again, and only then,
@@ -114,7 +118,7 @@ impl<B: RequestBody> Pool<B> {
     pub(super) fn give_back(&self, mut connection: Box<Http1Connection<B>>) {
         let is_open = connection.end_exchange();
         let mut kept = self.kept();
-        if is_open && kept.idle.len() < MAX_IDLE {
+        if is_open && kept.idle.len() < self.max_idle {
             kept.idle.push(Idle { connection, since: Instant::now() });
         }
     }
@@ -208,10 +212,35 @@ impl<B: RequestBody> Pool<B> {
     }
 }
 
+/// The most idle connections to keep where a process may have `limit` open files. Each worker keeps as many for each
+/// upstream, and new connections need room.
+fn max_idle(limit: Option<u64>) -> usize {
+    limit.map_or(MAX_IDLE, |limit| (limit / 32).clamp(1, MAX_IDLE)) as usize
+}
+
 impl<B> Failed<B> {
     /// A request that failed. It may be sent again if none of it was written.
     fn unless_written(mut error: TrySendError<Request<B>>) -> Self {
         let again = error.take_message().map(|request| Again::Unwritten(Box::new(request)));
         Self { error: error.into_error(), again }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_idle_connections_are_kept_where_few_files_may_be_open() {
+        for (limit, expected) in [
+            (None, 64),
+            (Some(1 << 20), 64),
+            (Some(2048), 64),
+            (Some(1024), 32),
+            (Some(128), 4),
+            (Some(8), 1),
+        ] {
+            assert_eq!(max_idle(limit), expected, "{limit:?}");
+        }
     }
 }
