@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{Request, Response};
 use rustix::io::Errno;
-use rustls::{AlertDescription, CertificateError, InvalidMessage};
+use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerMisbehaved};
 
 use super::answer::AnswerBody;
 use super::answer_timeout::{Clock, Paced};
@@ -239,10 +239,12 @@ fn is_exhaustion(error: &(dyn StdError + 'static)) -> bool {
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| code == Some(errno.raw_os_error()))
 }
 
-/// Whether the server has refused all versions of HTTP that were offered to it.
+/// Whether the server has refused all versions of HTTP that were offered to it, or chosen another one.
 pub(super) fn is_refused_offer(error: &(dyn StdError + 'static)) -> bool {
     const REFUSED: rustls::Error = rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol);
-    as_tls(root_cause(error)) == Some(&REFUSED)
+    const IGNORED: rustls::Error =
+        rustls::Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol);
+    as_tls(root_cause(error)).is_some_and(|error| [REFUSED, IGNORED].contains(error))
 }
 
 /// A hint for a failed TLS handshake, if there is one for its cause.

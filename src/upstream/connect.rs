@@ -96,6 +96,11 @@ impl Connector {
         !self.lacks_http2.swap(true, Ordering::Relaxed)
     }
 
+    /// Offers HTTP/2 again if it was given up. Returns whether it was.
+    pub(super) fn take_up_http2(&self) -> bool {
+        self.lacks_http2.swap(false, Ordering::Relaxed)
+    }
+
     /// The header fields that requests carry for a forwarding proxy (see [`Route::Forwarded`]); `None` without one.
     pub(super) fn proxy_headers(&self) -> Option<&HeaderMap> {
         self.route.proxy_headers()
@@ -117,7 +122,7 @@ impl Connector {
         if self.lacks_http2() {
             match self.http1_route.connect(address.clone()).await {
                 Err(error) if is_refused_offer(error.as_ref()) => {
-                    self.lacks_http2.store(false, Ordering::Relaxed);
+                    self.take_up_http2();
                 }
                 made => return made,
             }

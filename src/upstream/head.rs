@@ -4,6 +4,8 @@
 //! - `Transfer-Encoding: identity` is dropped. hyper takes any transfer coding to override `Content-Length`, and would
 //!   read until the connection closes.
 //!
+//! The first frame of HTTP/2 in place of a head is an error of its own, [`SpeaksHttp2`].
+//!
 //! Everything else passes unchanged. Only an incomplete line of a head is held back.
 
 use std::borrow::Cow;
@@ -22,6 +24,11 @@ const MAX_LINE_BYTES: usize = 512 * 1024;
 const STATUS_PREFIX: &[u8] = b"HTTP/1.";
 const HTTP_1_0: &[u8] = b"HTTP/1.0 ";
 const HTTP_1_1: &[u8] = b"HTTP/1.1 ";
+
+/// The server answers a request over HTTP/1 with HTTP/2, so it has not read it.
+#[derive(Debug, thiserror::Error)]
+#[error("it speaks HTTP/2 where HTTP/1.1 was agreed on")]
+pub(super) struct SpeaksHttp2;
 
 /// Rewrites the heads of the responses on one connection.
 #[derive(Default)]
@@ -73,6 +80,9 @@ impl Head {
             match piece.filled() {
                 [] if self.line.is_empty() => return Poll::Ready(Ok(())),
                 [] => self.pass_through(),
+                filled if self.expects_status() && is_settings_frame(filled) => {
+                    return Poll::Ready(Err(Error::other(SpeaksHttp2)));
+                }
                 filled => self.feed(filled),
             }
         }
@@ -81,6 +91,11 @@ impl Head {
         // Releases the buffer, which would otherwise be kept for as long as the answer takes.
         self.output = self.output.split_off(length);
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether nothing of a head has arrived yet.
+    fn expects_status(&self) -> bool {
+        self.next == Part::Status && self.line.is_empty()
     }
 
     /// Rewrites the complete lines of a head in the `received` bytes. Keeps an incomplete line, and passes on
@@ -171,6 +186,11 @@ fn is_identity(line: &[u8]) -> bool {
     let mut codings = codings.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     name.eq_ignore_ascii_case(b"transfer-encoding")
         && codings.all(|coding| coding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// Whether these bytes begin as a server begins to speak HTTP/2: with a frame of settings, which acknowledges nothing.
+fn is_settings_frame(bytes: &[u8]) -> bool {
+    matches!(bytes, [0, _, _, 4, 0, 0, 0, 0, 0, ..])
 }
 
 #[cfg(test)]

@@ -145,7 +145,12 @@ impl<B: RequestBody> Pool<B> {
         } else if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
-        let response = connection.send(*request).await.map_err(Failed::unless_written)?;
+        let copy = if self.connector.lacks_http2() { resend::copy(&request) } else { None };
+        let response = connection.send(*request).await.map_err(|error| {
+            let failed = Failed::unless_written(error);
+            let is_taken_up = resend::demands_http2(&failed.error) && self.connector.take_up_http2();
+            if is_taken_up { Failed { again: copy.map(Again::Refused), ..failed } } else { failed }
+        })?;
         connection.record_keep_alive(response.headers());
         Ok(response.map(|body| AnswerBody::from_http1(body, connection, Arc::clone(self))))
     }

@@ -12,6 +12,7 @@ use http_body::Body;
 use http_body_util::Full;
 
 use super::BoxError;
+use super::head::SpeaksHttp2;
 
 /// The body of a request, which may have to be sent once more.
 pub trait RequestBody: Body<Data = Bytes, Error: Into<BoxError>> + Send + Sized + Unpin + 'static {
@@ -62,6 +63,13 @@ pub(super) fn is_refusal(error: &hyper::Error) -> bool {
         let is_refused = cause.is_reset() && refuses.contains(&cause.reason());
         cause.is_remote() && (is_closing || is_refused)
     })
+}
+
+/// Whether an upstream must be asked with HTTP/2: it speaks that over HTTP/1.1 as well, so that it has not read the
+/// request (RFC 9113, 3.4).
+pub(super) fn demands_http2(error: &hyper::Error) -> bool {
+    let io = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    io.and_then(|error| error.get_ref()?.downcast_ref::<SpeaksHttp2>()).is_some()
 }
 
 /// Whether an upstream must be asked with HTTP/1.1: it says so itself, or its HTTP/2 breaks the rules, for instance by

@@ -233,6 +233,9 @@ enum Refusal {
     GoAway(u32, u32),
 }
 
+/// What a server sends first.
+const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
 const NO_ERROR: u32 = 0;
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
@@ -253,7 +256,6 @@ impl Refusal {
 /// A minimal HTTP/2 server that sends `frames` in answer to the first request of a connection.
 async fn say(stream: &mut TlsStream<TcpStream>, whole: bool, frames: &[u8]) {
     const PREFACE: usize = 24;
-    const EMPTY_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     stream.write_all(EMPTY_SETTINGS).await.unwrap();
     stream.read_exact(&mut [0; PREFACE]).await.unwrap();
     hear(stream, whole).await;
@@ -493,18 +495,35 @@ async fn are_asked_with_http_1_once_they_break_the_rules() {
 #[tokio::test]
 async fn are_asked_with_http_2_again_if_they_speak_nothing_else() {
     const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
-    let (listener, proxy) = staged(None).await;
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async move {
-        answer_over_http2(&listener, FORBIDDEN).await;
-        let (stream, _) = listener.accept().await.unwrap();
-        assert!(acceptor(&["h2"]).accept(stream).await.is_err(), "HTTP/2 was offered");
-        serve(accept(&listener).await, Arc::new(Service::new(100, 1))).await;
-    });
-    let mut client = proxy.client().await;
-    for expected in ["HTTP/1.1 502 ", "HTTP/1.1 200 "] {
-        client.send(POST).await;
-        let (head, _) = client.message().await;
-        assert!(head.starts_with(expected), "{head}");
+    let untouched = Some(Preparing::Untouched);
+    // The server refuses what is offered, or takes no notice of the offer and speaks HTTP/2.
+    for (refuses, preparing, statuses) in [
+        (true, None, &[502, 200][..]),
+        (true, untouched, &[502, 200]),
+        (false, untouched, &[502, 200]),
+        // A body that was streamed is no longer available.
+        (false, None, &[502, 502, 200]),
+    ] {
+        let (listener, proxy) = staged(preparing).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            answer_over_http2(&listener, FORBIDDEN).await;
+            let (stream, _) = listener.accept().await.unwrap();
+            if refuses {
+                assert!(acceptor(&["h2"]).accept(stream).await.is_err(), "HTTP/2 was offered");
+            } else {
+                let mut stream = acceptor(&[]).accept(stream).await.unwrap();
+                stream.write_all(EMPTY_SETTINGS).await.unwrap();
+                drop(stream.read_to_end(&mut Vec::new()).await);
+            }
+            serve(accept(&listener).await, Arc::new(Service::new(100, 1))).await;
+        });
+        let mut client = proxy.client().await;
+        for status in statuses {
+            client.send(POST).await;
+            let (head, _) = client.message().await;
+            let expected = format!("HTTP/1.1 {status} ");
+            assert!(head.starts_with(&expected), "{refuses} {} {head}", preparing.is_some());
+        }
     }
 }
