@@ -151,12 +151,27 @@ fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAnd
 
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
     let path = head.uri.path();
-    let read = || Some(dialect(&head.method, path)?.0);
+    let preflight = announced(head);
+    let (method, headers) =
+        preflight.as_ref().map_or((&head.method, &head.headers), |(method, headers)| (method, headers));
+    let read = || Some(dialect(method, path)?.0);
     // The owner of the path comes first: below its own paths, a provider may speak another dialect than its own.
     let (owner, server) = owner(path).unzip();
-    let protocol = owner.or_else(read).or_else(|| indicated(&head.headers))?;
+    let protocol = owner.or_else(read).or_else(|| indicated(headers))?;
     let named = server.flatten().and_then(|name| all.iter().find(|served| served.upstream.name() == name));
     named.or_else(|| all.iter().find(|served| served.speaks(protocol.name())))
+}
+
+/// The method and the headers, without their values, of the request that a browser's preflight asks leave for; `None`
+/// if this is no preflight. Only the server of that request can answer.
+fn announced(head: &Parts) -> Option<(Method, HeaderMap)> {
+    let method = head.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let method = method.filter(|_| head.method == Method::OPTIONS)?;
+    let lists = head.headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
+    let names = lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
+    let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
+    let headers = names.map(|name| (name, HeaderValue::from_static(""))).collect();
+    Some((Method::from_bytes(method.as_bytes()).ok()?, headers))
 }
 
 /// Whether a header or the query authenticates the exact bytes of the body, by a signature or a digest.
@@ -305,6 +320,57 @@ mod tests {
         ] {
             check(&routes, method, uri, header, expected);
         }
+    }
+
+    /// A preflight has none of the request's own headers, only their names.
+    #[test]
+    fn preflights_go_where_the_request_that_they_announce_would_go() {
+        let routes = Routes::Named(vec![
+            served("anthropic", &["anthropic"]),
+            served("openai", &["openai-chat", "openai-responses"]),
+            served("gemini", &["gemini"]),
+        ]);
+        for (uri, method, headers, expected) in [
+            ("/v1/chat/completions", "POST", "authorization,content-type", Some("openai")),
+            ("/v1/chat/completions", "POST", "", Some("openai")),
+            ("/v1/messages?beta=true", "POST", "x-api-key,anthropic-version", Some("anthropic")),
+            ("/v1/messages", "POST", "authorization", Some("anthropic")),
+            ("/v1/responses", "POST", "authorization", Some("openai")),
+            ("/v1beta/models/m:generateContent", "POST", "", Some("gemini")),
+            ("/v1/models", "GET", "authorization,content-type", Some("openai")),
+            ("/v1/models", "GET", "Content-Type, X-Api-Key", Some("anthropic")),
+            ("/v1/models", "GET", "x-goog-api-key", Some("gemini")),
+            // As for a request without any of these.
+            ("/v1/models", "GET", "content-type", None),
+            ("/v1/models", "GET", "no name, \u{e9}", None),
+            ("/v1/chat/completions", "DELETE", "authorization", Some("openai")),
+            ("/v1/chat/completions", "DELETE", "", None),
+        ] {
+            let request = http::Request::builder()
+                .method("OPTIONS")
+                .uri(uri)
+                .header("origin", "https://app.test")
+                .header("access-control-request-method", method)
+                .header("access-control-request-headers", headers);
+            let got = match routes.route(&request.body(()).unwrap().into_parts().0) {
+                Route::Forward(target) => {
+                    Some(format!("{} {}", target.upstream.name(), target.path_and_query))
+                }
+                Route::Refuse(fault) => (fault.status != StatusCode::NOT_FOUND).then(String::new),
+                Route::Read(_) => Some("read".to_owned()),
+            };
+            assert_eq!(got, expected.map(|name| format!("{name} {uri}")), "{uri} {method} {headers}");
+        }
+        // Any other OPTIONS goes by its own headers.
+        check(&routes, "OPTIONS", "/v1/chat/completions", "", "refuse 404");
+        check(
+            &routes,
+            "OPTIONS",
+            "/v1/chat/completions",
+            "x-api-key",
+            "forward anthropic /v1/chat/completions",
+        );
+        check(&routes, "GET", "/v1/models", "access-control-request-method: POST", "refuse 404");
     }
 
     /// Clients of one dialect send headers of others beside their own.

@@ -55,6 +55,14 @@ fn foreign_origins_do_not_get_the_gateways_headers() {
             ("GET", MODELS, &[], true),
             ("OPTIONS", "/anthropic/v1/messages", &[EVIL, PREFLIGHT], false),
             ("OPTIONS", MODELS, &[EVIL, PREFLIGHT], false),
+            ("OPTIONS", MESSAGES, &[EVIL, PREFLIGHT], false),
+            ("OPTIONS", MESSAGES, &[("origin", "http://localhost:3000"), PREFLIGHT], true),
+            (
+                "OPTIONS",
+                "/v1/models",
+                &[EVIL, PREFLIGHT, ("access-control-request-headers", "x-api-key")],
+                false,
+            ),
             ("POST", MESSAGES, &[("origin", "null")], false),
             // After DNS rebinding, the page has the same origin as the gateway.
             (
@@ -91,6 +99,7 @@ fn foreign_origins_do_not_get_the_gateways_headers() {
             ("POST", "/v1/chat/completions", &[EVIL], true),
             ("POST", "/v1/chat/completions", &[("origin", "null")], true),
             ("OPTIONS", "/openai/v1/models", &[EVIL, PREFLIGHT], true),
+            ("OPTIONS", "/v1/chat/completions", &[EVIL, PREFLIGHT], true),
             ("GET", "/openai/v1/models", &[("sec-fetch-site", "cross-site")], true),
         ],
     );
