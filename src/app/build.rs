@@ -30,7 +30,7 @@ use crate::lineage::{Lineage, Memory};
 use crate::planner::Policy;
 use crate::server::{self, Drained, Haste, Listener, Running, Server, Stats};
 use crate::store::ledger::FILE_NAME;
-use crate::store::{Bodies, Checkpoints, Outputs, Sqlite, Store, StoreError};
+use crate::store::{Bodies, Checkpoints, Listening, Outputs, Sqlite, Store, StoreError};
 use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream, Variables};
 use crate::usage::Catalogue;
@@ -108,6 +108,8 @@ pub struct App {
     shutdown: watch::Sender<bool>,
     stats: Arc<Stats>,
     tally: Arc<Tally>,
+    /// `None` if other gateways cannot be told that this one runs.
+    listening: Option<Listening>,
 }
 
 impl App {
@@ -138,7 +140,13 @@ impl App {
         let housekeeping = housekeeping::start(core, Arc::clone(&stats), admin, config, shuts_down.clone())?;
         let running = server.start(listener, &shuts_down)?;
         let config::Listen { address, admin, .. } = config.listen;
-        Ok(Self { address, admin, running, housekeeping, shutdown, stats, tally })
+        let listening = Listening::at(address, &config.state.dir);
+        let listening = listening
+            .inspect_err(
+                |error| tracing::debug!(%error, "gateways with the same books will not know this one"),
+            )
+            .ok();
+        Ok(Self { address, admin, running, housekeeping, shutdown, stats, tally, listening })
     }
 
     /// The address that clients connect to.
@@ -166,6 +174,7 @@ impl App {
         let _ = self.shutdown.send(true);
         let drained = self.running.join();
         let _ = self.housekeeping.join();
+        drop(self.listening);
         drained
     }
 

@@ -16,6 +16,7 @@ use super::{Failure, Gateway, Serve, files, say};
 use crate::app::App;
 use crate::config::{Config, Limits, LogFormat, Loop, Mode, Upstream, Upstreams};
 use crate::server::{self, Drained};
+use crate::store;
 use crate::telemetry;
 
 /// A signal that follows another within this time counts as the same one.
@@ -45,6 +46,9 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     }
     for (is_known, said) in repeated_paths(&config) {
         if is_known { tracing::warn!("{said}") } else { tracing::info!("{said}") }
+    }
+    for said in booked_twice(&config) {
+        tracing::warn!("{said}");
     }
     make_room(&mut config.limits);
     if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
@@ -119,12 +123,29 @@ fn check_for_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
 /// The warnings about addresses that end as the paths of requests begin, each with whether the upstream is known not to
 /// expect that.
 pub(super) fn repeated_paths(config: &Config) -> Vec<(bool, String)> {
-    let key = |upstream: &Upstream| match &config.upstreams {
+    let note = |(upstream, said): (&Upstream, String)| {
+        (upstream.is_at_provider(), format!("`{}` {said}", address_key(config, upstream)))
+    };
+    config.repeated_paths().map(note).collect()
+}
+
+/// The warnings about upstreams that are running gateways with the same books.
+pub(super) fn booked_twice(config: &Config) -> Vec<String> {
+    let running = store::listening(&config.state.dir);
+    let leads_there = |upstream: &&Upstream| running.iter().any(|at| upstream.base_url.leads_to(*at));
+    let said = |upstream: &Upstream| {
+        let key = address_key(config, upstream);
+        format!("`{key}` is a running gateway with the same books, in which each request will be twice")
+    };
+    config.upstreams.as_slice().iter().filter(leads_there).map(said).collect()
+}
+
+/// The option or the key of the file that gives the address of an upstream.
+fn address_key(config: &Config, upstream: &Upstream) -> String {
+    match &config.upstreams {
         Upstreams::Single(_) => "--upstream".to_owned(),
         Upstreams::Named(_) => format!("upstream.{}.base_url", upstream.name),
-    };
-    let said = config.repeated_paths();
-    said.map(|(upstream, said)| (upstream.is_at_provider(), format!("`{}` {said}", key(upstream)))).collect()
+    }
 }
 
 /// Limits the connections to what the limit of open files allows: those beyond would break instead of waiting.

@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::config::{Config, Recall};
 use crate::ledger::Totals;
 use crate::protocol;
+use crate::store;
 use crate::upstream::{BaseUrl, BaseUrlError};
 
 /// How the agent and its gateway are set up.
@@ -30,6 +31,8 @@ struct Setup {
     config: Config,
     /// The agent's variables for addresses, each with the path that follows the gateway's address in it.
     addresses: Vec<(&'static str, String)>,
+    /// Whether some of its variables lead to another gateway with the same books, and are left as they are.
+    asks_another: bool,
     /// The notes to print before the agent starts.
     notes: Vec<String>,
 }
@@ -40,6 +43,10 @@ const URL_PLACEHOLDER: &str = "{url}";
 /// The message if there is nothing to bill.
 const NO_REQUESTS: &str = "no request to a model came through the gateway; if the agent does not read its address from a variable, \
                     {url} in its arguments stands for the gateway's";
+
+/// The same if the agent was to ask another gateway.
+const NOT_HERE: &str =
+    "no request to a model came through this gateway; `plimsoll report` has those to the other";
 
 /// The exit codes of shells for a program that does not exist, and for one that cannot be run.
 const NOT_FOUND: u8 = 127;
@@ -53,7 +60,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     let [program, arguments @ ..] = &*options.agent else {
         return Err(Failure::Usage("no agent was given".to_owned()));
     };
-    let Setup { mut config, addresses, notes } = set_up(options)?;
+    let Setup { mut config, addresses, asks_another, notes } = set_up(options)?;
     serve::make_room(&mut config.limits);
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
@@ -78,7 +85,8 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
     });
     let totals = app.close();
     let ended = ended?;
-    for line in bill(&totals) {
+    let nothing = if asks_another { NOT_HERE } else { NO_REQUESTS };
+    for line in bill(&totals, nothing) {
         tell(&line);
     }
     match ended.code() {
@@ -100,7 +108,9 @@ fn set_up(options: &Run) -> Result<Setup, Failure> {
     }
     // Before variables add upstreams, which are addressed in the same way as the agent addressed them.
     notes.extend(serve::repeated_paths(&config).into_iter().map(|(_, said)| said));
-    let mut addresses = Vec::new();
+    notes.extend(serve::booked_twice(&config));
+    let running = store::listening(&config.state.dir);
+    let (mut addresses, mut kept) = (Vec::new(), Vec::new());
     let servers = protocol::servers();
     let variables = servers.iter().flat_map(|(server, _)| {
         server.variables.iter().map(|(variable, path)| (*variable, server.name, *path))
@@ -112,6 +122,11 @@ fn set_up(options: &Run) -> Result<Setup, Failure> {
             // The agent would have sent everything there, so the gateway does the same, with the same paths.
             Some(url) => {
                 let url = address(&url).map_err(|error| Failure::Usage(format!("`{variable}`: {error}")))?;
+                // Through both, each request would be booked twice. Only the other one knows where it sends them.
+                if running.iter().any(|gateway| url.leads_to(*gateway)) {
+                    kept.push(variable);
+                    continue;
+                }
                 let rerouted = config.leading_to(url, upstream, &variable.to_ascii_lowercase());
                 config = rerouted.config;
                 if !rerouted.unused.is_empty() {
@@ -125,7 +140,14 @@ fn set_up(options: &Run) -> Result<Setup, Failure> {
         };
         addresses.push((variable, path));
     }
-    Ok(Setup { config, addresses, notes })
+    if !kept.is_empty() {
+        notes.push(format!(
+            "`{}`: the address of a running gateway with the same books, which the agent is left to ask; the bill below \
+             has none of these requests, `plimsoll report` has them",
+            kept.join("`, `")
+        ));
+    }
+    Ok(Setup { config, addresses, asks_another: !kept.is_empty(), notes })
 }
 
 /// Parses an address as variables have it. Servers on this machine are often given without a scheme; for others that is
@@ -194,10 +216,10 @@ fn exit_code(code: Option<i32>, signal: Option<i32>) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// The bill, in the form of `report`.
-fn bill(totals: &Totals) -> Vec<String> {
+/// The bill, in the form of `report`; if there is nothing to bill, the line that says so.
+fn bill(totals: &Totals, nothing: &str) -> Vec<String> {
     if totals.requests == 0 {
-        return vec![format!("plimsoll: {NO_REQUESTS}")];
+        return vec![format!("plimsoll: {nothing}")];
     }
     let sums = books::Sums::of(std::iter::once(totals));
     let mut table = Table::new(&sums.columns().collect::<Vec<_>>());
@@ -230,8 +252,8 @@ mod tests {
             "≥ lower bound: 1 answer broke off before the provider's last figures",
             "saved: against the same requests without the gateway, an estimate",
         ];
-        assert_eq!(bill(&totals), expected);
-        assert_eq!(bill(&Totals::default()), [format!("plimsoll: {NO_REQUESTS}")]);
+        assert_eq!(bill(&totals, NO_REQUESTS), expected);
+        assert_eq!(bill(&Totals::default(), NO_REQUESTS), [format!("plimsoll: {NO_REQUESTS}")]);
     }
 
     #[test]

@@ -160,6 +160,56 @@ fn upstream_settings_apply_to_an_address_from_a_variable() {
     }
 }
 
+/// One gateway books each request: the one that the agent would have asked anyway.
+#[test]
+fn an_agent_is_left_to_a_running_gateway_with_the_same_books() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, REPLY.to_owned()));
+    let outer = Agent::start(command(home.path(), &["--upstream", &upstream.url()]));
+    let url = format!("http://{}", outer.address());
+    let inner = |own_books: bool| {
+        let mut inner = command(home.path(), &[]);
+        inner.env("ANTHROPIC_BASE_URL", &url).env("OPENAI_BASE_URL", url.clone() + "/v1");
+        if own_books {
+            inner.env("XDG_STATE_HOME", home.path().join("other"));
+        }
+        Agent::start(inner)
+    };
+    let agent = inner(false);
+    assert_eq!((&*agent.said[0], &*agent.said[1]), (&*url, &*format!("{url}/v1")));
+    // Variables that were not set lead to the new gateway.
+    assert_ne!(agent.said[3], url);
+    assert_eq!(send(outer.address(), "POST", "/v1/messages", &[], MESSAGE).0, 200);
+    let told = "plimsoll: `ANTHROPIC_BASE_URL`, `OPENAI_BASE_URL`: the address of a running gateway with the same books, \
+                which the agent is left to ask; the bill below has none of these requests, `plimsoll report` has them\n\
+                plimsoll: no request to a model came through this gateway; `plimsoll report` has those to the other\n";
+    assert_eq!(agent.end("exit 4"), (Some(4), told.to_owned()));
+    // With other books it is an upstream like any other.
+    let agent = inner(true);
+    assert!(agent.said[0].ends_with("/anthropic_base_url"), "{:?}", agent.said);
+    assert_eq!(agent.end("exit 0"), (Some(0), NONE.to_owned()));
+    assert!(outer.end("exit 0").1.contains("\n       1  900,000 "));
+    // Once it has ended, whatever listens there now is asked.
+    let agent = inner(false);
+    assert!(agent.said[0].ends_with("/anthropic_base_url"), "{:?}", agent.said);
+    assert_eq!(agent.end("exit 0"), (Some(0), NONE.to_owned()));
+}
+
+/// A gateway that sends to another one with the same books works, and says what that does to them.
+#[test]
+fn an_upstream_that_is_a_gateway_with_the_same_books_is_reported() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, REPLY.to_owned()));
+    let outer = Agent::start(command(home.path(), &["--upstream", &upstream.url()]));
+    let url = format!("http://{}", outer.address());
+    let inner = Agent::start(command(home.path(), &["--upstream", &url]));
+    assert_eq!(send(inner.address(), "POST", "/v1/messages", &[], MESSAGE).0, 200);
+    let (_, err) = inner.end("exit 0");
+    let told = "plimsoll: `--upstream` is a running gateway with the same books, in which each request will be twice\n";
+    assert!(err.starts_with(told), "{err}");
+    outer.end("exit 0");
+}
+
 /// A variable set for another agent must not prevent this one from starting.
 #[test]
 fn local_addresses_may_omit_the_scheme() {
