@@ -50,6 +50,9 @@ pub(super) fn check(file: &Path) -> Result<(), Failure> {
     for (_, said) in serve::repeated_paths(&config) {
         say(&format!("note: {said}"));
     }
+    for said in config.doubts() {
+        say(&format!("note: {said}"));
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@ mod clearing;
 mod document;
 mod environment;
 mod fidelity;
+mod headers;
 mod limits;
 mod listen;
 mod log;
@@ -106,6 +107,8 @@ pub struct Config {
     pub alerts: Alerts,
     /// The gateway's own log.
     pub log: Log,
+    /// Notes of keys in the file that have no effect.
+    pub without_effect: Vec<String>,
 }
 
 /// Whether requests are changed.
@@ -203,6 +206,18 @@ impl Config {
     /// of the resulting address.
     pub fn repeated_paths(&self) -> impl Iterator<Item = (&Upstream, String)> {
         self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeated_path()?)))
+    }
+
+    /// What no rule forbids and hardly anybody means.
+    pub fn doubts(&self) -> Vec<String> {
+        let bare = self.upstreams.as_slice().iter().filter(|upstream| upstream.has_bare_authorization());
+        let bare = bare.map(|upstream| {
+            let name = &upstream.name;
+            format!(
+                "`upstream.{name}.headers.authorization` has no scheme before its value, as \"Bearer env:NAME\" has"
+            )
+        });
+        bare.chain(self.without_effect.iter().cloned()).collect()
     }
 
     /// The proxies that the environment names for these upstreams and that cannot be used, without duplicates.
@@ -308,5 +323,6 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
         lineage,
         alerts,
         log,
+        without_effect: file.without_effect,
     }
 }

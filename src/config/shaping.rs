@@ -99,6 +99,22 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Notes of shares of the beginning that no rule uses, since none with that share keeps both ends.
+    pub(super) fn without_effect(&self) -> Vec<String> {
+        let note = |key: &str| format!("`{key}`: no effect without `keep = \"both\"`");
+        let limits = || self.tools.iter().map(|(tools, given)| (tools, given, given.on(self.base)));
+        let inherits = limits().any(|(_, given, limit)| given.head.is_none() && limit.end == End::Both);
+        let base = self.base.head != HALF && self.base.end != End::Both && !inherits;
+        let base = base.then(|| note("truncate.head_share"));
+        let unused = limits().filter(|(_, given, limit)| given.head.is_some() && limit.end != End::Both);
+        let unused = unused.map(|(tools, ..)| {
+            note(&format!("truncate.tool.\"{}\".head_share", tools.patterns().join(", ")))
+        });
+        base.into_iter().chain(unused).collect()
+    }
+}
+
 impl Limit {
     fn of(rule: &TruncateRule) -> Self {
         let (end, head) = match rule.keep {

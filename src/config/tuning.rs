@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::section::Section;
 use super::{Summarize, Upstreams, clearing, shaping, summarize};
 use crate::planner::Policy;
+use crate::shape::Settings;
 
 /// How conversations are edited.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,8 @@ pub struct Tuning {
 pub(super) struct Layer {
     pub(super) tuning: Tuning,
     limits: shaping::Limits,
+    /// Notes of keys that have no effect.
+    pub(super) without_effect: Vec<String>,
 }
 
 /// What the sections depend on besides their own keys.
@@ -43,6 +46,8 @@ impl Layer {
         let (truncate, limits) =
             section.section("truncate", |section| shaping::truncate(section, shape.truncate, &base.limits));
         shape.truncate = truncate;
+        let mut without_effect = limits.without_effect();
+        without_effect.extend(unshaped(section, &shape));
         let window = section.section("window", |section| clearing::window(section, window));
         let clear = section.section("clear", |section| clearing::clear(section, clear, window.target));
         // If the section sets both, the problem is reported for the trigger.
@@ -58,6 +63,16 @@ impl Layer {
         let policy = Policy { shape, clear, window, ladder, marks };
         let below = &base.tuning.summarize;
         let summarize = section.section("summarize", |section| summarize::read(section, below, context));
-        Self { tuning: Tuning { policy, summarize }, limits }
+        Self { tuning: Tuning { policy, summarize }, limits, without_effect }
     }
+}
+
+/// A note if the section shapes results, and the layer below it exempts those of all tools.
+fn unshaped(section: &Section<'_, '_>, shape: &Settings) -> Option<String> {
+    let exempts_all = shape.truncate.exempt.patterns().iter().any(|pattern| pattern == "*");
+    let keys: Vec<&str> = ["shape", "truncate"].into_iter().filter(|key| section.has_any(key)).collect();
+    (exempts_all && !keys.is_empty() && !section.has_in("truncate", "exempt")).then(|| {
+        let keys = keys.join("]`, `[");
+        format!("`[{keys}]`: no effect, as the preset exempts all tools; `truncate.exempt = []` changes that")
+    })
 }

@@ -9,11 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderMap;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderValue};
 use toml::de::DeValue;
 
 use super::Listen;
 use super::environment::Environment;
+use super::headers::{headers, resolve};
 use super::section::Section;
 use super::value::{Fault, FromValue, Word, alternatives, chosen};
 use crate::protocol::dialect::Server;
@@ -115,14 +116,29 @@ impl Upstream {
     }
 
     /// A description of the resulting address if `base_url` ends with the segment that the paths of requests begin
-    /// with, such as `/v1`; otherwise `None`. Such an address is right only for clients that omit that segment.
+    /// with, such as `/v1`, or is itself the address of requests; otherwise `None`. Such an address is right only for
+    /// clients that omit that segment, or for none.
     pub(super) fn repeated_path(&self) -> Option<String> {
-        let end = self.base_url.path().rsplit('/').next()?;
+        let base = self.base_url.path();
+        let end = base.rsplit('/').next()?;
         let ask = Ask { model: "MODEL", text: "", max_tokens: 1, like: None };
-        let asked = |spoken: &Protocol| Some(protocol::named(spoken.0)?.ask(&ask).path);
-        let path =
-            self.protocols.iter().filter_map(asked).find(|path| path.split('/').nth(1) == Some(end))?;
-        Some(format!("ends in `/{end}`, and whole paths are appended: `{path}` to {}{path}", self.base_url))
+        let repeated = |spoken: &Protocol| {
+            let spoken = protocol::named(spoken.0)?;
+            let path = spoken.ask(&ask).path;
+            if path.split('/').nth(1) == Some(end) {
+                return Some((path, format!("/{end}")));
+            }
+            let whole = spoken.dialect().paths.iter().find(|row| row.fits(base))?;
+            Some((path, whole.end().to_owned()))
+        };
+        let (path, end) = self.protocols.iter().find_map(repeated)?;
+        Some(format!("ends in `{end}`, and whole paths are appended: `{path}` to {}{path}", self.base_url))
+    }
+
+    /// Whether its `authorization` is a bare value, such as a key, without the scheme that comes before one.
+    pub(super) fn has_bare_authorization(&self) -> bool {
+        let value = self.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        value.is_some_and(|value| !value.contains(&b' '))
     }
 
     /// Whether it is at the host of a built-in provider.
@@ -277,19 +293,6 @@ impl FromValue for Protocol {
 /// Names that would capture paths that clients send to servers of any dialect. The first segments of each dialect's own
 /// paths are reserved, too.
 const RESERVED: &[&str] = &["health", "metrics"];
-
-/// Headers that belong to a connection or to a single message.
-const NOT_SETTABLE: &[HeaderName] = &[
-    header::CONNECTION,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LENGTH,
-    header::EXPECT,
-    header::HOST,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// What is expected as the value of `proxy`.
 const EXPECTED_PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
@@ -449,46 +452,4 @@ fn check_name(name: &str) -> Result<(), (String, &'static str)> {
         return Err((message, "give it another name"));
     }
     Ok(())
-}
-
-fn headers(section: &mut Section<'_, '_>) -> HeaderMap {
-    let mut seen = Vec::new();
-    let headers = section.pairs("headers", |name, value, environment| {
-        let value = header_value(value, environment)?;
-        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
-            return Err(Fault::Message("this is not a valid header name".to_owned()));
-        };
-        if NOT_SETTABLE.contains(&name) {
-            return Err(Fault::Message("this header is managed by the gateway itself".to_owned()));
-        }
-        if seen.contains(&name) {
-            return Err(Fault::Message("set twice: the case of a header's name does not matter".to_owned()));
-        }
-        seen.push(name.clone());
-        Ok((name, value))
-    });
-    headers.into_iter().flatten().collect()
-}
-
-/// The text itself, or the value of the variable that it names, with the variable.
-fn resolve<'t>(text: &'t str, environment: &dyn Environment) -> Result<(String, Option<&'t str>), Fault> {
-    let Some(variable) = text.strip_prefix("env:") else { return Ok((text.to_owned(), None)) };
-    let unset = || Fault::Message(format!("the environment variable `{variable}` is not set"));
-    Ok((environment.secret(variable).ok_or_else(unset)?, Some(variable)))
-}
-
-/// The value of a header, or of the variable that holds it. No message quotes either. An empty variable is a mistake:
-/// it would remove the client's own header.
-fn header_value(value: &DeValue<'_>, environment: &dyn Environment) -> Result<HeaderValue, Fault> {
-    let text = value.as_str().ok_or_else(|| Fault::not_a_string(value))?;
-    let (text, variable) = resolve(text, environment)?;
-    if let Some(variable) = variable.filter(|_| text.trim().is_empty() && environment.tells_secrets()) {
-        return Err(Fault::Message(format!("the environment variable `{variable}` is empty")));
-    }
-    let source =
-        variable.map_or_else(|| "this".to_owned(), |variable| format!("the content of `{variable}`"));
-    let mut value = HeaderValue::from_str(text.trim())
-        .map_err(|_| Fault::Message(format!("{source} is not a valid header value")))?;
-    value.set_sensitive(true);
-    Ok(value)
 }

@@ -159,12 +159,14 @@ fn assert_same(a: &Config, b: &Config) {
         lineage,
         alerts,
         log,
+        without_effect,
     } = a;
     assert_eq!((mode, preset, listen, state), (&b.mode, &b.preset, &b.listen, &b.state));
     assert_eq!((limits, budget, outputs, ledger), (&b.limits, &b.budget, &b.outputs, &b.ledger));
     assert_eq!(summarize, &b.tuning.summarize);
     assert_eq!((lineage, log, upstreams), (&b.lineage, &b.log, &b.upstreams));
     assert_eq!((fidelity, proxies, alerts), (&b.fidelity, &b.proxies, &b.alerts));
+    assert_eq!(without_effect, &b.without_effect);
     assert!(matches!(upstreams, Upstreams::Named(_)));
     assert!(prices.is_empty() && b.prices.is_empty() && profiles.is_empty() && b.profiles.is_empty());
     let (recovers, b) = (b.recover, &b.tuning);

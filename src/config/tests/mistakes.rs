@@ -235,6 +235,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `upstream.openai.headers.a`: the environment variable `NOTHING` is empty",
     ),
     (
+        "upstream.openai.headers = { a = 'Bearer env:NOPE' }",
+        "1: `upstream.openai.headers.a`: the environment variable `NOPE` is not set",
+    ),
+    (
+        "upstream.openai.headers = { a = 'Bearer env:NOTHING' }",
+        "1: `upstream.openai.headers.a`: the environment variable `NOTHING` is empty",
+    ),
+    (
         "upstream.openai.headers = { a = 'env:CONTROL' }",
         "1: `upstream.openai.headers.a`: the content of `CONTROL` is not a valid header value",
     ),

@@ -300,6 +300,57 @@ fn an_empty_proxy_variable_falls_back_to_its_other_case() {
     }
 }
 
+/// Most credentials come after the name of a scheme.
+#[test]
+fn a_variable_in_a_header_may_follow_a_scheme() {
+    let config = |value: &str| good(&format!("upstream.openai.headers = {{ authorization = '{value}' }}"));
+    for (value, expected) in [
+        ("Bearer env:KEY", "Bearer secret-key"),
+        (" Api-Key  env:KEY ", "Api-Key secret-key"),
+        ("env:KEY", "secret-key"),
+        // Not a scheme and a variable alone.
+        ("Bearer x env:KEY", "Bearer x env:KEY"),
+        ("Bearer env:KEY x", "Bearer env:KEY x"),
+        ("a=b env:KEY", "a=b env:KEY"),
+        ("Bearer xenv:KEY", "Bearer xenv:KEY"),
+    ] {
+        let config = config(value);
+        let headers = &config.upstreams.named("openai").expect("built in").headers;
+        assert_eq!(headers["authorization"], expected, "{value}");
+        assert!(headers["authorization"].is_sensitive(), "{value}");
+        let doubts = config.doubts();
+        assert_eq!(doubts.len(), usize::from(value == "env:KEY"), "{doubts:?}");
+    }
+}
+
+#[test]
+fn keys_without_effect_are_noted() {
+    let shapes = |keys: &str| {
+        format!("`[{keys}]`: no effect, as the preset exempts all tools; `truncate.exempt = []` changes that")
+    };
+    let share = |key: &str| format!("`{key}`: no effect without `keep = \"both\"`");
+    let bash = "truncate.tool.\"*bash*\".head_share";
+    for (text, expected) in [
+        ("", vec![]),
+        (SHIPPED, vec![]),
+        ("preset = 'pulse'", vec![]),
+        ("preset = 'pulse'\nshape.fold = false", vec![shapes("shape")]),
+        ("preset = 'passthrough'\n[shape]\n[truncate]\nmax_lines = 5", vec![shapes("truncate")]),
+        ("preset = 'dyad'\nshape.fold = true\ntruncate.max_lines = 5", vec![shapes("shape]`, `[truncate")]),
+        ("preset = 'pulse'\nshape.fold = false\ntruncate.exempt = []", vec![]),
+        ("truncate.tool.'*bash*' = { head_share = 0.2, keep = 'head' }", vec![share(bash)]),
+        ("truncate.tool.'*bash*' = { head_share = 0.2, keep = 'both' }", vec![]),
+        ("truncate.keep = 'tail'\ntruncate.tool.'*bash*'.head_share = 0.2", vec![share(bash)]),
+        // The built-in entries keep both ends, with this share.
+        ("truncate = { head_share = 0.2, keep = 'head' }", vec![]),
+    ] {
+        assert_eq!(good(text).doubts(), expected, "{text}");
+    }
+    for (_, preset) in Preset::WORDS {
+        assert_eq!(good(&format!("preset = '{}'", preset.as_str())).doubts(), [""; 0], "{preset:?}");
+    }
+}
+
 #[test]
 fn secrets_are_absent_from_debug_output() {
     let config = good(

@@ -212,6 +212,19 @@ fn a_base_url_that_repeats_the_path_prefix_is_noted() {
         ("upstream.openai.base_url = 'https://api.openai.com/v1/'", openai("https://api.openai.com/v1")),
         ("upstream.openai.base_url = 'http://h/openai/v1'", openai("http://h/openai/v1")),
         ("upstream.openai.base_url = 'http://h/v1/openai'", String::new()),
+        (
+            "upstream.openai.base_url = 'http://h/v1/chat/completions'",
+            said(
+                "upstream.openai.base_url",
+                "chat/completions",
+                "/v1/chat/completions",
+                "http://h/v1/chat/completions",
+            ),
+        ),
+        (
+            "upstream.anthropic.base_url = 'http://h/v1/messages/'",
+            said("upstream.anthropic.base_url", "v1/messages", "/v1/messages", "http://h/v1/messages"),
+        ),
         ("upstream.gemini.base_url = 'http://h/v1'", String::new()),
         ("upstream.own = { base_url = 'http://h/v1', protocols = [] }", String::new()),
         (
