@@ -154,23 +154,25 @@ fn regions(window: u64, prompt: &Shares, memory: u64, reserved: u64) -> [Region;
     })
 }
 
-/// The tokens that each of the last turns of a thread added. What was removed in the meantime is not subtracted.
+/// The tokens that each of the last turns of a thread added. What was removed in the meantime is not subtracted: what a
+/// request added that became shorter is unknown, and a turn of such requests alone is left out.
 fn added_per_turn<'r>(thread: impl Iterator<Item = &'r Record>) -> Vec<u64> {
-    let (mut turns, mut last_prompt, mut last_turn) = (VecDeque::new(), None, 0);
+    let (mut turns, mut last_prompt) = (VecDeque::new(), None);
     for record in thread {
         let Some(prompt) = record.prompt_tokens().filter(|_| record.turn > 0) else { continue };
         let frame = record.prompt.map_or(0, |shares| shares.system + shares.tools);
-        let added = prompt.saturating_sub(last_prompt.unwrap_or(frame));
+        let added = prompt.checked_sub(last_prompt.unwrap_or(frame));
+        last_prompt = Some(prompt);
+        let Some(added) = added else { continue };
         match turns.back_mut() {
-            Some(sum) if last_turn == record.turn => *sum += added,
-            _ => turns.push_back(added),
+            Some((turn, sum)) if *turn == record.turn => *sum += added,
+            _ => turns.push_back((record.turn, added)),
         }
-        (last_prompt, last_turn) = (Some(prompt), record.turn);
         if turns.len() > AVERAGED_TURNS {
             turns.pop_front();
         }
     }
-    turns.into()
+    turns.into_iter().map(|(_, sum)| sum).collect()
 }
 
 /// How fast the window fills, given the tokens that each turn added and the tokens that are left; `None` if nothing was
@@ -286,7 +288,8 @@ mod tests {
         for (requests, expected) in [
             (vec![("t", 1, 1_500)], vec![1_000]),
             (vec![("t", 1, 1_500), ("t", 1, 2_500), ("t", 2, 2_600)], vec![2_000, 100]),
-            // What an event removes was added nevertheless.
+            // What an event removes was added nevertheless. What a shortened request added is not known.
+            (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 3, 900), ("t", 4, 800)], vec![1_000, 200]),
             (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 2, 900)], vec![1_000, 200]),
             (long, vec![10; AVERAGED_TURNS]),
         ] {
