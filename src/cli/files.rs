@@ -42,7 +42,14 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
 
 /// Prints the mistakes of a file, or that it has none, and warnings about effects that are not mistakes of the file.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
-    let config = read(file, |text| Config::checked(text, &ProcessEnvironment))?;
+    let config =
+        read(file, |text| Config::checked(text, &ProcessEnvironment)).map_err(|failure| match failure {
+            Failure::Message(said) if !file.exists() => {
+                let hint = format!("`plimsoll init {}` writes one that explains every key", file.display());
+                Failure::Message(format!("{said}\n  hint: {hint}"))
+            }
+            failure => failure,
+        })?;
     say(&format!("{}: no problems", file.display()));
     for unusable in config.unusable_proxies() {
         say(&format!("note: {unusable}"));

@@ -43,6 +43,9 @@ impl History {
         let found = match ledger::History::read(&books, id, usize::MAX) {
             Ok(found) => found,
             Err(NoHistory::Store(error)) => return Err(failed(error)),
+            Err(NoHistory::Id(none @ NoId::None { .. })) => {
+                return Err(Failure::Message(format!("{none} in {}", state.display())));
+            }
             Err(NoHistory::Id(none)) => return Err(Failure::Message(not_found_message(&none))),
         };
         let mut records = found.entries.iter().map(|entry| &entry.record);

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::Resettable;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::config::Problems;
+use crate::config::{self, Problems};
 
 /// The variable that names the configuration file if the command line does not.
 const CONFIG_VARIABLE: &str = "PLIMSOLL_CONFIG";
@@ -138,7 +138,7 @@ struct Gateway {
 #[derive(Debug, Args)]
 struct Serve {
     /// The address for clients, instead of `listen.address`; port 0 takes any free port
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = config::address)]
     listen: Option<SocketAddr>,
     /// Write the port to this file once the gateway listens
     #[arg(long, value_name = "FILE")]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::section::Section;
 use super::shaping::name_patterns;
-use super::value::{Fault, FromValue};
+use super::value::{Fault, FromValue, address_hint};
 use crate::shape::settings::NamePatterns;
 use crate::upstream::{BaseUrl, Proxy};
 
@@ -37,6 +37,15 @@ impl Listen {
     pub(super) fn is_proxy(&self, proxy: &Proxy) -> bool {
         self.addresses().into_iter().any(|address| proxy.leads_to(address))
     }
+}
+
+/// Parses an address of a command line.
+///
+/// # Errors
+/// What is expected, with a hint if there is one.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let hint = || address_hint(text).map(|hint| format!("\n  hint: {hint}")).unwrap_or_default();
+    text.parse().map_err(|_| format!("expected {}{}", SocketAddr::expected(), hint()))
 }
 
 const fn local(port: u16) -> SocketAddr {

@@ -42,7 +42,7 @@ pub use budget::{Budget, Limits as BudgetLimits, OnExceeded};
 pub use environment::{Environment, ProcessEnvironment, WithoutSecrets};
 pub use fidelity::Fidelity;
 pub use limits::Limits;
-pub use listen::Listen;
+pub use listen::{Listen, address};
 pub use log::{Log, LogFormat};
 pub use preset::Preset;
 pub use prices::PriceOverride;

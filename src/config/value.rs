@@ -230,12 +230,18 @@ impl FromValue for SocketAddr {
 
     fn from_value(value: &DeValue<'_>) -> Result<Self, Fault> {
         let text = text(value)?;
-        text.parse().map_err(|_| match text.rsplit_once(':') {
-            Some(("localhost", port)) => Fault::hint(format!("write \"127.0.0.1:{port}\"")),
-            Some(("" | "*", port)) => Fault::hint(format!("write \"0.0.0.0:{port}\" for all interfaces")),
-            _ if text.parse::<std::net::IpAddr>().is_ok() => Fault::hint("the port is missing"),
-            _ => Fault::UNEXPECTED,
-        })
+        text.parse().map_err(|_| address_hint(text).map_or(Fault::UNEXPECTED, Fault::hint))
+    }
+}
+
+/// What to write instead of a text that is no address, if that can be guessed.
+pub(super) fn address_hint(text: &str) -> Option<String> {
+    match text.rsplit_once(':') {
+        Some(("localhost", port)) => Some(format!("write \"127.0.0.1:{port}\"")),
+        Some(("" | "*", port)) => Some(format!("write \"0.0.0.0:{port}\" for all interfaces")),
+        _ if text.parse::<std::net::IpAddr>().is_ok() => Some("the port is missing".to_owned()),
+        _ if text.parse::<u16>().is_ok() => Some(format!("write \"127.0.0.1:{text}\"")),
+        _ => None,
     }
 }
 

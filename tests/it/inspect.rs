@@ -64,6 +64,12 @@ fn own_calls_are_not_counted_as_requests() {
         .map(|one| (one["n"].clone(), one["record"]["id"].clone()))
         .collect();
     assert_eq!(listed, [(json!(1), json!("r1")), (Value::Null, json!("r2")), (json!(2), json!("r3"))]);
+    // Which books were read depends on the configuration.
+    for command in ["inspect", "fidelity"] {
+        let none = run(home.path(), &[&[command, "z"], &CONFIG[..]].concat());
+        let said = format!("`z`: no conversation has an id that begins so in {}\n", home.path().display());
+        assert_eq!((none.code, none.err), (Some(1), said));
+    }
     let text = done(home.path(), &[&["inspect", "c", "--utc"], &CONFIG[..]].concat());
     let starts: Vec<String> =
         text.lines().skip(3).take(6).map(|line| line.chars().take(4).collect()).collect();

@@ -36,7 +36,8 @@ JSON with --judge:
 #[derive(Debug, Args)]
 #[command(after_long_help = SCHEMA)]
 pub(super) struct Options {
-    /// The conversation's id, its beginning, or the path of its log; `plimsoll conversations` lists the ids
+    /// The conversation's id, its beginning, or the path of its log, of which only the id is read;
+    /// `plimsoll conversations` lists the ids
     id: String,
     /// Compare the newest request with what was sent, by asking the model of `[fidelity]`;
     /// needs `ledger.record = "full"`

@@ -11,7 +11,13 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
     for (arguments, code, says) in [
         (&[][..], 2, "Usage"),
         (&["sail"], 2, "unrecognized subcommand"),
-        (&["serve", "--listen", "here"], 2, "--listen"),
+        (
+            &["serve", "--listen", "here"],
+            2,
+            "'here' for '--listen <ADDR>': expected an address such as \"127.0.0.1:8787\"\n",
+        ),
+        (&["serve", "--listen", "8787"], 2, "\n  hint: write \"127.0.0.1:8787\""),
+        (&["serve", "--listen", "localhost:8787"], 2, "\n  hint: write \"127.0.0.1:8787\""),
         (&["serve", "--upstream", "here"], 2, "`--upstream here`"),
         (&["report", "--by", "year"], 2, "conversation"),
         (&["report", "--since", "someday"], 2, "`--since someday`: expected a date such as 2026-11-21"),
@@ -27,7 +33,11 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
         (&["prices", "-c", "none.toml"], 1, "none.toml: No such file"),
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
-        (&["check", "none.toml"], 1, "none.toml: No such file"),
+        (
+            &["check", "none.toml"],
+            1,
+            "(os error 2)\n  hint: `plimsoll init none.toml` writes one that explains every key\n",
+        ),
         (&["check", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["check", "-c", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["check", "--config", "none.toml"], 1, "none.toml: No such file"),
@@ -45,7 +55,10 @@ fn a_missing_file_is_reported_with_the_variable_that_names_it() {
     let home = home();
     for (arguments, by) in [
         (&["report"][..], " (`PLIMSOLL_CONFIG` names it)\n"),
-        (&["check"], " (`PLIMSOLL_CONFIG` names it)\n"),
+        (
+            &["check"],
+            " (`PLIMSOLL_CONFIG` names it)\n  hint: `plimsoll init none.toml` writes one that explains every key\n",
+        ),
         (&["report", "-c", "other.toml"], "\n"),
     ] {
         let mut command = plimsoll(home.path(), arguments);
