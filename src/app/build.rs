@@ -44,8 +44,11 @@ const STORING_DIVISOR: u32 = 4;
 /// A decoded request body may be this many times as long as `limits.max_body`.
 const DECODED_FACTOR: usize = 2;
 
-const EXPOSED: &str = "other machines may reach this address and send requests with the keys of the configuration; \
-                       hint: `listen.address` on 127.0.0.1 is reached from this machine alone";
+const EXPOSED: &str = "other machines may reach this address and send requests; hint: `listen.address` on 127.0.0.1 is reached \
+                       from this machine alone; in a container, the port can be published on 127.0.0.1 instead";
+const EXPOSED_WITH_KEYS: &str = "other machines may reach this address and send requests, to which the configuration adds headers, perhaps keys; \
+                                 hint: `listen.address` on 127.0.0.1 is reached from this machine alone; in a container, the port \
+                                 can be published on 127.0.0.1 instead";
 const ADMIN_EXPOSED: &str = "other machines may reach this address and read what is recorded, as there is no login; \
                              hint: `listen.admin` on 127.0.0.1 is reached from this machine alone, \"off\" from none";
 const ADMIN_TAKEN: &str = "the admin address is taken: no admin listener; hint: `listen.admin` names another address, port 0 any \
@@ -129,7 +132,7 @@ impl App {
         for unusable in config.unusable_proxies() {
             tracing::warn!("{unusable}");
         }
-        for (address, what) in exposed(&config.listen) {
+        for (address, what) in exposed(config) {
             tracing::warn!(%address, "{what}");
         }
         let core = Arc::new(core(config)?);
@@ -187,9 +190,12 @@ impl App {
 }
 
 /// The listeners that other machines can reach, each with a warning.
-fn exposed(listen: &config::Listen) -> impl Iterator<Item = (SocketAddr, &'static str)> {
+fn exposed(config: &Config) -> impl Iterator<Item = (SocketAddr, &'static str)> {
+    let listen = &config.listen;
     let admin = listen.admin.map(|admin| (admin, ADMIN_EXPOSED));
-    let all = [Some((listen.address, EXPOSED)), admin].into_iter().flatten();
+    let adds_headers = config.upstreams.as_slice().iter().any(|upstream| !upstream.headers.is_empty());
+    let what = if adds_headers { EXPOSED_WITH_KEYS } else { EXPOSED };
+    let all = [Some((listen.address, what)), admin].into_iter().flatten();
     all.filter(|(address, _)| !address.ip().to_canonical().is_loopback())
 }
 
@@ -399,18 +405,21 @@ mod tests {
 
     #[test]
     fn non_loopback_listeners_are_warned_about() {
-        for (address, admin, expected) in [
-            ("127.0.0.1:1", "[::1]:2", &[][..]),
-            ("127.0.0.9:1", "off", &[]),
-            ("0.0.0.0:1", "127.0.0.1:2", &[EXPOSED]),
-            ("[::]:1", "off", &[EXPOSED]),
-            ("[::ffff:127.0.0.1]:1", "0.0.0.0:2", &[ADMIN_EXPOSED]),
-            ("192.0.2.1:1", "[::]:2", &[EXPOSED, ADMIN_EXPOSED]),
+        for (address, admin, headers, expected) in [
+            ("127.0.0.1:1", "[::1]:2", "x-key = '1'", &[][..]),
+            ("127.0.0.9:1", "off", "", &[]),
+            ("0.0.0.0:1", "127.0.0.1:2", "", &[EXPOSED]),
+            ("0.0.0.0:1", "127.0.0.1:2", "x-key = '1'", &[EXPOSED_WITH_KEYS]),
+            ("[::]:1", "off", "", &[EXPOSED]),
+            ("[::ffff:127.0.0.1]:1", "0.0.0.0:2", "", &[ADMIN_EXPOSED]),
+            ("192.0.2.1:1", "[::]:2", "", &[EXPOSED, ADMIN_EXPOSED]),
         ] {
-            let text = format!("listen = {{ address = '{address}', admin = '{admin}' }}");
+            let text = format!(
+                "listen = {{ address = '{address}', admin = '{admin}' }}\nupstream.openai.headers = {{ {headers} }}"
+            );
             let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
             let config = Config::from_toml(&text, &home).unwrap();
-            assert!(exposed(&config.listen).map(|(_, what)| what).eq(expected.iter().copied()), "{text}");
+            assert!(exposed(&config).map(|(_, what)| what).eq(expected.iter().copied()), "{text}");
         }
     }
 

@@ -29,6 +29,14 @@ struct Stop {
     hangup: Caught,
 }
 
+/// The signal that came first.
+enum First {
+    /// The end of the terminal.
+    Hangup,
+    /// An interrupt or a request to terminate.
+    Other,
+}
+
 /// Runs the gateway until it is told to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     let (mut config, unused) = configuration(&options.gateway)?;
@@ -72,13 +80,17 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     }
     let admin = admin.unwrap_or_else(|| "off".to_owned());
     tracing::info!(address = %format!("http://{}", app.address()), admin, "listening");
-    runtime.block_on(stop.first_signal());
-    let at_most = format!("{:?}", config.limits.drain_timeout);
-    tracing::info!(
-        requests = app.under_way(),
-        at_most,
-        "stopping when these are answered; a second signal ends it at once"
-    );
+    let first = runtime.block_on(stop.first_signal());
+    let (requests, at_most) = (app.under_way(), format!("{:?}", config.limits.drain_timeout));
+    match first {
+        // There is no terminal left to send another.
+        First::Hangup => tracing::info!(requests, at_most, "stopping when these are answered"),
+        First::Other => tracing::info!(
+            requests,
+            at_most,
+            "stopping when these are answered; another SIGINT or SIGTERM, after half a second, ends it at once"
+        ),
+    }
     match runtime.block_on(stop_and_drain(app, &mut stop)).map_err(Failure::said)? {
         Drained::Completely => tracing::info!("stopped"),
         Drained::Cut(connections) => tracing::warn!(connections, "stopped; some requests were cut off"),
@@ -172,11 +184,11 @@ impl Stop {
     }
 
     /// Waits for the first signal.
-    async fn first_signal(&mut self) {
+    async fn first_signal(&mut self) -> First {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = self.hangup.next() => {}
+            _ = self.interrupt.recv() => First::Other,
+            _ = self.terminate.recv() => First::Other,
+            () = self.hangup.next() => First::Hangup,
         }
     }
 

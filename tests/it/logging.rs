@@ -180,7 +180,10 @@ fn a_second_signal_ends_the_gateway_at_once() {
     gateway.ended();
     assert!(since.elapsed() < Duration::from_secs(60), "it waits still");
     assert_eq!(client.read(&mut [0]).unwrap_or_default(), 0, "there is no answer");
-    let says = told(home.path(), "stopping when these are answered; a second signal ends it at once");
+    let says = told(
+        home.path(),
+        "stopping when these are answered; another SIGINT or SIGTERM, after half a second, ends it at once",
+    );
     assert!(says.len() == 1 && says[0]["requests"] == 1 && says[0]["at_most"] == "60s", "{says:?}");
     assert_eq!(told(home.path(), "stopped; some requests were cut off").len(), 1);
     let report = printed(home.path(), &["report", "--json", "-c", "gateway.toml"]);

@@ -24,7 +24,8 @@ fn serve(home: &Path, upstream: &str) -> Running {
 }
 
 fn started(mut command: Command) -> Running {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+    let log = fs::File::create(command.get_current_dir().expect("set").join("log")).expect("a file");
+    let child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary runs");
     let mut running = Running(child);
     let mut line = String::new();
     BufReader::new(running.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
@@ -96,6 +97,10 @@ fn a_stop_drains_requests() {
         assert_eq!(client.join().expect("an answer"), (200, b"{}".to_vec()), "{signal}");
         assert_eq!(gateway.0.wait().expect("it ends").code(), Some(0), "{signal}");
         assert_eq!(json(home.path(), &["report", "--json"])["total"]["requests"], 1, "{signal}");
+        // Without its terminal, nobody sends a second one.
+        let log = fs::read_to_string(home.path().join("log")).expect("a log");
+        assert!(log.contains("stopping when these are answered"), "{log}");
+        assert_eq!(log.contains("ends it at once"), signal != "HUP", "{log}");
     }
 }
 
