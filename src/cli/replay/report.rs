@@ -36,9 +36,9 @@ JSON:
     events           the number of events (changes of messages that were sent before), by reason
     invalid          edited requests that the provider would refuse, although it accepts the original
     untouched        requests that could not be read, or whose edits could not be verified: they are sent as they came
-    beyond_window    recorded requests that were answered although, as the client sent them, they are longer than the
-                     model's window. How they would have ended without the gateway is unknown: they are in no sum of
-                     money or tokens
+    beyond_window    requests of a gateway's recording that were answered although, as the client sent them, they are
+                     longer than the model's window. How they would have ended without the gateway is unknown: they are
+                     in no sum of money or tokens. 0 for transcripts, whose requests all count as answered as they were
     prefixes_broken  {direct, gateway}: requests that do not continue the one before from its end
     calls            tool calls
     quoting          calls that quote an earlier result
