@@ -370,7 +370,17 @@ impl<G: Gateway> Handler<G> {
         let upstream = &target.upstream;
         let uri = upstream.base_url().join(&target.path_and_query).map_err(|_| SendError::Address)?;
         tap.sent(outgoing.form);
+        let since = Instant::now();
         let response = self.clients.send(upstream, outgoing.request(uri, head, upstream)).await?;
+        // The query may hold a key.
+        tracing::debug!(
+            method = %head.method,
+            path = target.path_and_query.path(),
+            upstream = upstream.name(),
+            status = response.status().as_u16(),
+            ms = since.elapsed().as_millis() as u64,
+            "answered"
+        );
         // Only HTTP/1.1 can declare a transfer coding. Other clients would take the encoded bytes for the body.
         let can_be_declared = head.version == Version::HTTP_11 || response.body().is_end_stream();
         match headers::transfer_coding(response.headers()).filter(|_| !can_be_declared) {

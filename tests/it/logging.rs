@@ -147,6 +147,21 @@ fn an_admin_address_in_use_is_logged_with_its_config_key() {
     assert_eq!(told(home.path(), says).len(), 1);
 }
 
+/// The only trace of a wrong address that answers. Queries may hold keys.
+#[test]
+fn answers_of_upstreams_are_logged_for_debugging() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (404, "{}".to_owned()));
+    let gateway = Gateway::start(home.path(), &format!("{CONFIG}log.level = 'debug'\n"), &upstream.url());
+    assert_eq!(gateway.post("/v1/messages?key=secret", &[], &circling(0)).0, 404);
+    gateway.stop();
+    let told = told(home.path(), "answered");
+    let (method, path, status) = (&told[0]["method"], &told[0]["path"], &told[0]["status"]);
+    assert_eq!((method, path, status), (&json!("POST"), &json!("/v1/messages"), &json!(404)), "{told:?}");
+    assert!(told[0]["ms"].is_u64() && told[0]["upstream"].is_string(), "{told:?}");
+    assert!(!fs::read_to_string(home.path().join(LOG)).unwrap().contains("secret"));
+}
+
 /// When the gateway is told to stop, requests under way are awaited. When it is told again, they are broken off and
 /// booked as such.
 #[test]
