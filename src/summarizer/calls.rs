@@ -69,6 +69,11 @@ impl Calls {
         self.made.push(Called { answer, model, status, lost, missed, usage, bill, min_cost, took, bytes });
     }
 
+    /// The calls that have ended.
+    pub(super) fn made(&self) -> &[Called] {
+        &self.made
+    }
+
     /// Takes all calls made.
     pub(super) fn take(&mut self) -> Vec<Called> {
         std::mem::take(&mut self.made)

@@ -5,6 +5,7 @@
 //! a job needs from a request, including its credentials, is in memory while the job runs, and is never stored or
 //! logged. Whether a summary is sent is decided elsewhere.
 
+mod allowance;
 mod calls;
 pub mod credentials;
 pub mod judge;
@@ -30,6 +31,7 @@ use crate::strategy::summary;
 use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
 
+pub use allowance::Allowance;
 use calls::Calls;
 use purse::Purse;
 use transport::Https;
@@ -113,6 +115,8 @@ pub struct Job {
     pub settings: Arc<summary::Settings>,
     /// The call that writes it.
     pub call: Call,
+    /// What the job may cost if it begins before room is needed; `None`: whatever its attempts cost.
+    pub allowance: Option<Allowance>,
     /// The current time, in milliseconds since 1970.
     pub now_ms: i64,
 }

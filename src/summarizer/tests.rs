@@ -134,6 +134,7 @@ fn job(steps: usize, window: u64) -> Job {
             headers,
             window,
         },
+        allowance: None,
         now_ms: 5,
     }
 }
@@ -261,6 +262,39 @@ fn calls_including_retries_are_limited() {
         let (done, _) = play(job(60, 8_192), &Limits { calls: most, ..limits() }, &script);
         let outcome = done.outcome.map(|_| ()).map_err(|failure| failure.to_string());
         assert_eq!((outcome, script.prompts().len()), (expected, calls), "at most {most}");
+    }
+}
+
+/// An answer of no use is asked for again only if the job may cost that much. What costs nothing is tried as before.
+#[test]
+fn retries_of_paid_calls_are_limited_by_the_jobs_allowance() {
+    use Reply::{Breaks, CutOff, Says, Status};
+    let garbage = || Says("I would rather not.");
+    let busy = || Status(503, "{}");
+    // What an answer of the script costs.
+    let (done, _) = play(job(20, 100_000), &limits(), &Script::new(&[garbage()]));
+    let answer = done.calls[0].bill.as_ref().unwrap().total.picodollars() as f64;
+    for (steps, window, most, script, calls) in [
+        (20, 100_000, None, vec![garbage()], 3),
+        (20, 100_000, Some(1.5), vec![garbage()], 1),
+        (20, 100_000, Some(2.5), vec![garbage()], 2),
+        (20, 100_000, Some(9.0), vec![garbage()], 3),
+        (20, 100_000, Some(1.5), vec![CutOff], 1),
+        (20, 100_000, Some(1.5), vec![busy(), garbage()], 2),
+        (20, 100_000, Some(2.5), vec![garbage(), busy(), garbage()], 3),
+        (20, 100_000, Some(1.5), vec![busy()], 3),
+        (20, 100_000, Some(1.5), vec![Breaks], 3),
+        // The other two pieces must be read as well.
+        (60, 8_192, Some(3.5), vec![garbage(), Says(GOOD)], 1),
+        (60, 8_192, Some(4.5), vec![garbage(), Says(GOOD)], 4),
+    ] {
+        for per_picodollar in [Some(1.0), Some(1.0 / answer), None] {
+            let unit = per_picodollar.map_or(7.0, |per_picodollar| answer * per_picodollar);
+            let allowance = most.map(|most| Allowance { most: most * unit, expected: unit, per_picodollar });
+            let script = Script::new(&script);
+            play(Job { allowance, ..job(steps, window) }, &limits(), &script);
+            assert_eq!(script.prompts().len(), calls, "{most:?} {steps} {per_picodollar:?}");
+        }
     }
 }
 

@@ -146,8 +146,8 @@ impl<T: Transport> JobRun<'_, T> {
         goal
     }
 
-    /// Asks until there is an outline, or until another attempt is hopeless. Leaves at least `reserved` calls for the
-    /// chunks that are still to be read.
+    /// Asks until there is an outline, or until another attempt is hopeless or costs more than the job may. Leaves at
+    /// least `reserved` calls, and their cost, for the chunks that are still to be read.
     async fn ask(&mut self, text: &str, reserved: usize) -> Result<Outline, Missed> {
         let mut attempts = Attempts::of(self.limits.attempts);
         loop {
@@ -161,7 +161,9 @@ impl<T: Transport> JobRun<'_, T> {
             match self.attempt(text).await {
                 Err(Missed::Retryable(failure, asked)) => {
                     let time_left = self.until.saturating_duration_since(Instant::now());
-                    let wait = attempts.next(asked, time_left).filter(|_| self.left > reserved);
+                    let may_ask =
+                        self.left > reserved && self.job.affords_another(self.calls.made(), reserved);
+                    let wait = attempts.next(asked, time_left).filter(|_| may_ask);
                     tokio::time::sleep(wait.ok_or(Missed::Permanent(failure))?).await;
                 }
                 done => return done,

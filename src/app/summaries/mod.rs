@@ -37,7 +37,7 @@ use crate::store::{Recent, Store, Summary};
 use crate::strategy::ladder;
 use crate::strategy::summary::{self, Demand};
 use crate::strategy::window::{self, Gauge};
-use crate::summarizer::{Call, Job, Limits, Summarizer, credentials};
+use crate::summarizer::{Allowance, Call, Job, Limits, Summarizer, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Binding, Catalogue, Price, Vendor};
 
@@ -111,11 +111,18 @@ pub(super) struct Prospect {
     bytes: u64,
     bytes_per_token: f64,
     model: Option<String>,
+    /// What its calls may cost; `None`: no limit.
+    allowance: Option<Allowance>,
     now_ms: i64,
 }
 
 impl Prospect {
-    fn new(seen: Seen<'_>, choice: Choice, previous: Option<Arc<Summary>>) -> Self {
+    fn new(
+        seen: Seen<'_>,
+        choice: Choice,
+        previous: Option<Arc<Summary>>,
+        allowance: Option<Allowance>,
+    ) -> Self {
         let Seen { conversation, place, terms, applied, .. } = seen;
         let Choice { cut, bytes } = choice;
         let is_replaced = |applied: &&Applied| (applied.part.message as usize) < cut.end;
@@ -133,6 +140,7 @@ impl Prospect {
             bytes,
             bytes_per_token: seen.bytes_per_token,
             model: seen.model.map(str::to_owned),
+            allowance,
             now_ms: seen.now_ms,
         }
     }
@@ -282,7 +290,8 @@ impl Summaries {
         let newest = self.newest(terms, place);
         let choice = next_cut(seen, newest.as_deref())?;
         let expected = Expected::of(&seen, &choice.cut, newest.as_deref(), &self.prices);
-        let is_too_expensive = expected.is_some_and(|expected| expected.bytes > terms.max_cost(level));
+        let allowance = expected.and_then(|expected| expected.within(terms.max_cost(level)));
+        let is_too_expensive = allowance.is_some_and(|allowance| allowance.expected > allowance.most);
         let is_likely_vain = !level.is_crowded(&terms.window) && self.outdated.is_cut_likely(place, &level);
         if is_too_expensive || is_likely_vain {
             self.spending.reopen(thread);
@@ -292,7 +301,7 @@ impl Summaries {
             return None;
         }
         self.spending.set_expected(thread, expected);
-        Some(Prospect::new(seen, choice, newest))
+        Some(Prospect::new(seen, choice, newest, allowance))
     }
 
     /// The job for a prospect. `like` is the path of the client's own request, if a call of the gateway may be modelled
@@ -322,6 +331,7 @@ impl Summaries {
             bytes_per_token: prospect.bytes_per_token,
             settings: Arc::clone(&prospect.terms.settings),
             call,
+            allowance: prospect.allowance,
             now_ms: prospect.now_ms,
         })
     }

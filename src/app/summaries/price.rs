@@ -11,7 +11,7 @@ use crate::conversation::PartId;
 use crate::planner::Cut;
 use crate::store::{Recent, Summary};
 use crate::strategy::summary::{prompt, transcript};
-use crate::summarizer::{Called, Done};
+use crate::summarizer::{Allowance, Called, Done};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Price, Vendor};
 
@@ -80,10 +80,18 @@ impl Expected {
         })
     }
 
-    /// The actual cost of the calls, if it is known for all of them.
+    /// The allowance of a job that may cost at most `most` bytes of plain input; `None` if there is no limit.
+    pub(super) fn within(&self, most: f64) -> Option<Allowance> {
+        let Self { bytes: expected, per_picodollar } = *self;
+        most.is_finite().then_some(Allowance { most, expected, per_picodollar })
+    }
+
+    /// The actual cost of the calls. If it is not known for all that were not refused, it is at least the expected one.
     fn paid(&self, calls: &[Called]) -> Option<f64> {
-        let mut bills = calls.iter().map(|call| Some(call.bill.as_ref()?.total.picodollars() as f64));
-        Some(bills.try_fold(0.0, |sum, bill| Some(sum + bill?))? * self.per_picodollar?)
+        let bills = calls.iter().filter_map(|call| call.bill.as_ref());
+        let known = bills.map(|bill| bill.total.picodollars() as f64).sum::<f64>() * self.per_picodollar?;
+        let is_known = calls.iter().all(|call| call.bill.is_some() || call.is_refused());
+        Some(if is_known { known } else { known.max(self.bytes) })
     }
 }
 

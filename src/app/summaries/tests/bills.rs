@@ -159,12 +159,17 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
         let (min_cost, took) = (None, Duration::ZERO);
         Called { answer, model, status, lost, missed, bill, min_cost, usage, took, bytes: 9 }
     };
+    let refused = || Called { status: Some(503), ..call(None) };
     // Tokens of four bytes.
     for (calls, paid) in [
         (vec![], Some(0.0)),
         (vec![call(Some(1_000))], Some(4_000.0)),
         (vec![call(Some(1_000)), call(Some(500))], Some(6_000.0)),
         (vec![call(Some(1_000)), call(None)], None),
+        // What the server has refused is not billed, and does not hide what the others have cost.
+        (vec![refused()], Some(0.0)),
+        (vec![call(Some(100_000)), refused(), call(Some(100_000))], Some(800_000.0)),
+        (vec![call(Some(100_000)), call(None)], Some(400_000.0)),
     ] {
         let (spending, job) = (Spending::new(), Arc::new(job(talk("ucc", &[]))));
         spending.set_expected("t", Some(expected));
@@ -205,6 +210,7 @@ fn job(conversation: Conversation) -> Job {
             headers: HeaderMap::new(),
             window: DEFAULT_WINDOW,
         },
+        allowance: None,
         now_ms: 0,
     }
 }

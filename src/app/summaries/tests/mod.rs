@@ -294,6 +294,34 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
     }
 }
 
+/// A summary that is begun before room is needed may cost no more than the loss limit leaves, with all its attempts.
+#[test]
+fn only_early_summaries_have_an_allowance() {
+    let (_home, store) = on_disk();
+    let conversation = talk("ucccccccc", &[]);
+    let place = place(&conversation, Chain::root("x", b""));
+    let account = Account { paid: 1e6, direct: 1e6 };
+    for (prompt, most_loss, patient, expected) in [
+        (4_300, 0.15, true, Some(150_000)),
+        // Room is needed.
+        (4_600, 0.15, true, None),
+        // There is no limit.
+        (4_300, 1.0, true, None),
+        (4_300, 0.15, false, None),
+    ] {
+        let settings =
+            summary::Settings { keep_tokens: 500, minimum_gain: 100, most_loss, ..Default::default() };
+        let given = Summarize { settings, ..Summarize::default() };
+        let terms = Arc::new(Terms::new(&given, None, &Policy::default()));
+        let seen = seen(&conversation, &place, &terms, "m");
+        let gauge = seen.level.gauge.map(|gauge| Gauge { prompt, ..gauge });
+        let level = Level { gauge, prompt_tokens: prompt, patient, account, ..seen.level };
+        let prospect = summaries(&store).due(Seen { level, ..seen }).unwrap();
+        let most = prospect.allowance.map(|allowance| allowance.most.round() as u64);
+        assert_eq!(most, expected, "{prompt} {most_loss} {patient}");
+    }
+}
+
 /// Messages stay for a summary that waits because it is dear, or may be begun as soon as room is wanted. What held for
 /// one request holds for no other: where none can be begun, they stay for none.
 #[test]

@@ -1,0 +1,47 @@
+//! What a job that is begun before its summary is needed may cost: answers of no use are paid for like any other.
+
+use super::{Called, Job};
+
+/// What a job may cost, in bytes of plain input of the conversation's own model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Allowance {
+    /// The most that the job may cost.
+    pub most: f64,
+    /// What the job is expected to cost.
+    pub expected: f64,
+    /// The bytes of plain input that a picodollar buys, if known.
+    pub per_picodollar: Option<f64>,
+}
+
+impl Allowance {
+    /// Whether the last of the `calls` may be made again, if `more` calls like it follow. A call that cost nothing may.
+    pub(super) fn allows_another(&self, calls: &[Called], more: usize) -> bool {
+        let cost = |call: &Called| self.cost_of(call);
+        let last = calls.last().map_or(0.0, cost);
+        last <= 0.0 || calls.iter().map(cost).sum::<f64>() + last * (1 + more) as f64 <= self.most
+    }
+
+    /// What a call has cost. An answer without a known price counts as much as a whole job, and a call without an
+    /// answer as nothing.
+    fn cost_of(&self, call: &Called) -> f64 {
+        match (&call.bill, self.per_picodollar) {
+            (Some(bill), Some(per_picodollar)) => bill.total.picodollars() as f64 * per_picodollar,
+            _ if call.is_refused() || call.status.is_none() => 0.0,
+            _ => self.expected,
+        }
+    }
+}
+
+impl Job {
+    /// Whether the last of the `calls` may be made again, if `more` calls like it follow.
+    pub(super) fn affords_another(&self, calls: &[Called], more: usize) -> bool {
+        self.allowance.is_none_or(|allowance| allowance.allows_another(calls, more))
+    }
+}
+
+impl Called {
+    /// Whether the server has refused the call, so that nothing is billed.
+    pub fn is_refused(&self) -> bool {
+        self.bill.is_none() && self.status.is_some_and(|status| !(200..300).contains(&status))
+    }
+}
