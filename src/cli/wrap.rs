@@ -112,12 +112,17 @@ fn set_up(options: &Run) -> Result<Setup, Failure> {
     let running = store::listening(&config.state.dir);
     let (mut addresses, mut kept) = (Vec::new(), Vec::new());
     let servers = protocol::servers();
+    let own = |variable| {
+        env::var(variable).ok().filter(|url| !url.is_empty() && options.gateway.upstream.is_none())
+    };
     let variables = servers.iter().flat_map(|(server, _)| {
-        server.variables.iter().map(|(variable, path)| (*variable, server.name, *path))
+        let has_own = server.variables.iter().any(|(variable, _)| own(*variable).is_some());
+        server.variables.iter().map(move |(variable, path)| (*variable, server.name, *path, has_own))
     });
-    for (variable, upstream, path) in variables {
-        let own = env::var(variable).ok().filter(|url| !url.is_empty() && options.gateway.upstream.is_none());
-        let path = match own {
+    for (variable, upstream, path, has_own) in variables {
+        let path = match own(variable) {
+            // An agent that reads several may prefer this one, and would get past the server that the user has set.
+            None if has_own => continue,
             None => path.to_owned(),
             // The agent would have sent everything there, so the gateway does the same, with the same paths.
             Some(url) => {
