@@ -96,9 +96,9 @@ impl Connector {
         !self.lacks_http2.swap(true, Ordering::Relaxed)
     }
 
-    /// Offers HTTP/2 again if it was given up. Returns whether it was.
-    pub(super) fn take_up_http2(&self) -> bool {
-        self.lacks_http2.swap(false, Ordering::Relaxed)
+    /// Offers HTTP/2 again if it was given up.
+    pub(super) fn take_up_http2(&self) {
+        self.lacks_http2.store(false, Ordering::Relaxed);
     }
 
     /// The header fields that requests carry for a forwarding proxy (see [`Route::Forwarded`]); `None` without one.

@@ -148,8 +148,11 @@ impl<B: RequestBody> Pool<B> {
         let copy = if self.connector.lacks_http2() { resend::copy(&request) } else { None };
         let response = connection.send(*request).await.map_err(|error| {
             let failed = Failed::unless_written(error);
-            let is_taken_up = resend::demands_http2(&failed.error) && self.connector.take_up_http2();
-            if is_taken_up { Failed { again: copy.map(Again::Refused), ..failed } } else { failed }
+            if !resend::demands_http2(&failed.error) {
+                return failed;
+            }
+            self.connector.take_up_http2();
+            Failed { again: copy.map(Again::Refused), ..failed }
         })?;
         connection.record_keep_alive(response.headers());
         Ok(response.map(|body| AnswerBody::from_http1(body, connection, Arc::clone(self))))
@@ -237,14 +240,9 @@ mod tests {
 
     #[test]
     fn few_idle_connections_are_kept_where_few_files_may_be_open() {
-        for (limit, expected) in [
-            (None, 64),
-            (Some(1 << 20), 64),
-            (Some(2048), 64),
-            (Some(1024), 32),
-            (Some(128), 4),
-            (Some(8), 1),
-        ] {
+        for (limit, expected) in
+            [(None, 64), (Some(1 << 20), 64), (Some(2048), 64), (Some(1024), 32), (Some(128), 4), (Some(8), 1)]
+        {
             assert_eq!(max_idle(limit), expected, "{limit:?}");
         }
     }

@@ -527,3 +527,41 @@ async fn are_asked_with_http_2_again_if_they_speak_nothing_else() {
         }
     }
 }
+
+/// Requests that were on their way when the first of them failed were not read either.
+#[tokio::test]
+async fn are_sent_all_requests_again_to_which_they_answer_with_http_2() {
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    let (listener, proxy) = staged(Some(Preparing::Untouched)).await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        answer_over_http2(&listener, FORBIDDEN).await;
+        let mut waiting = Vec::new();
+        for _ in 0..2 {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor(&[]).accept(stream).await.unwrap();
+            let mut received = Vec::new();
+            while !received.ends_with(b"\r\n\r\n{}") {
+                assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+            }
+            waiting.push(stream);
+        }
+        for stream in &mut waiting {
+            stream.write_all(EMPTY_SETTINGS).await.unwrap();
+        }
+        let (service, mut connections) = (Arc::new(Service::new(100, 1)), JoinSet::new());
+        loop {
+            connections.spawn(serve(accept(&listener).await, Arc::clone(&service)));
+        }
+    });
+    let mut clients = [proxy.client().await, proxy.client().await];
+    clients[0].send(POST).await;
+    assert!(clients[0].message().await.0.starts_with("HTTP/1.1 502 "));
+    for client in &mut clients {
+        client.send(POST).await;
+    }
+    for client in &mut clients {
+        let (head, _) = client.message().await;
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    }
+}
