@@ -223,7 +223,7 @@ impl<B: RequestBody> Pool<B> {
 /// The most idle connections to keep where a process may have `limit` open files. Each worker keeps as many for each
 /// upstream, and new connections need room.
 fn max_idle(limit: Option<u64>) -> usize {
-    limit.map_or(MAX_IDLE, |limit| (limit / 32).clamp(1, MAX_IDLE)) as usize
+    limit.map_or(MAX_IDLE, |limit| (limit / 16).clamp(1, MAX_IDLE)) as usize
 }
 
 impl<B> Failed<B> {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn few_idle_connections_are_kept_where_few_files_may_be_open() {
         for (limit, expected) in
-            [(None, 64), (Some(1 << 20), 64), (Some(2048), 64), (Some(1024), 32), (Some(128), 4), (Some(8), 1)]
+            [(None, 64), (Some(1 << 20), 64), (Some(1024), 64), (Some(512), 32), (Some(128), 8), (Some(8), 1)]
         {
             assert_eq!(max_idle(limit), expected, "{limit:?}");
         }
