@@ -23,6 +23,9 @@ static DIGEST_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("x-amz-content-sha256"),
 ];
 
+/// The most headers of an announced request that are looked at: a map of headers has a limit.
+const MAX_ANNOUNCED: usize = 100;
+
 /// The query parameter that holds a signature of the body.
 const SIGNATURE_PARAMETER: &str = "x-amz-signature";
 
@@ -170,7 +173,7 @@ fn announced(head: &Parts) -> Option<(Method, HeaderMap)> {
     let lists = head.headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter();
     let names = lists.flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
     let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
-    let headers = names.map(|name| (name, HeaderValue::from_static(""))).collect();
+    let headers = names.take(MAX_ANNOUNCED).map(|name| (name, HeaderValue::from_static(""))).collect();
     Some((Method::from_bytes(method.as_bytes()).ok()?, headers))
 }
 
@@ -330,6 +333,8 @@ mod tests {
             served("openai", &["openai-chat", "openai-responses"]),
             served("gemini", &["gemini"]),
         ]);
+        // More than a map of headers holds.
+        let many = (0..40_000).map(|at| format!("x{at}")).collect::<Vec<_>>().join(",");
         for (uri, method, headers, expected) in [
             ("/v1/chat/completions", "POST", "authorization,content-type", Some("openai")),
             ("/v1/chat/completions", "POST", "", Some("openai")),
@@ -345,6 +350,7 @@ mod tests {
             ("/v1/models", "GET", "no name, \u{e9}", None),
             ("/v1/chat/completions", "DELETE", "authorization", Some("openai")),
             ("/v1/chat/completions", "DELETE", "", None),
+            ("/v1/models", "GET", &many, None),
         ] {
             let request = http::Request::builder()
                 .method("OPTIONS")
