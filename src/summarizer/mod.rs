@@ -414,9 +414,13 @@ impl Shared {
                 self.ready.insert(thread.clone(), Arc::clone(summary));
             }
             Err(failure) => {
-                let before = self.resting.get(thread).map_or(0, |rest| rest.failures);
-                let rest = Rest { failures: before.saturating_add(1), since: tokio::time::Instant::now() };
-                self.resting.insert(thread.clone(), rest);
+                // If it could not afford another attempt, the next one is not begun either before it may cost that.
+                if done.job.affords_another(&done.calls, 0) {
+                    let before = self.resting.get(thread).map_or(0, |rest| rest.failures);
+                    let rest =
+                        Rest { failures: before.saturating_add(1), since: tokio::time::Instant::now() };
+                    self.resting.insert(thread.clone(), rest);
+                }
                 tracing::warn!(thread, model = done.job.call.model, %failure, "a summary could not be made");
             }
         }

@@ -510,3 +510,17 @@ fn a_thread_rests_after_a_failed_job() {
     assert_eq!(ends.recv(), Ok(false));
     assert!(!summarizer.takes("t") && summarizer.takes("u"));
 }
+
+/// It may be begun again as soon as room is needed, where no limit holds.
+#[test]
+fn a_thread_does_not_rest_after_a_job_that_could_not_afford_another_attempt() {
+    let prices = || Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    for (most, expected) in [(None, false), (Some(1.0), true), (Some(9.0), false)] {
+        let allowance = most.map(|most| Allowance { most, expected: 0.5, per_picodollar: None });
+        let script = Script::new(&[Reply::Says("I would rather not.")]);
+        let (done, _) = play(Job { allowance, ..job(20, 100_000) }, &limits(), &script);
+        let shared = Shared::new(limits(), prices(), Box::new(|_| ()));
+        shared.end(&done);
+        assert_eq!(shared.takes(&shared.running(), "t"), expected, "{most:?}");
+    }
+}
