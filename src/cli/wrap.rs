@@ -20,7 +20,7 @@ use super::signals::{self, Caught};
 use super::table::{Table, printable};
 use super::{Failure, Run, books, serve};
 use crate::app::App;
-use crate::config::{Config, Recall};
+use crate::config::{Config, Recall, Rerouted};
 use crate::ledger::Totals;
 use crate::protocol;
 use crate::store;
@@ -111,39 +111,38 @@ fn set_up(options: &Run) -> Result<Setup, Failure> {
     notes.extend(serve::booked_twice(&config));
     let running = store::listening(&config.state.dir);
     let (mut addresses, mut kept) = (Vec::new(), Vec::new());
-    let servers = protocol::servers();
-    let own = |variable| {
+    let own = |variable: &str| {
         env::var(variable).ok().filter(|url| !url.is_empty() && options.gateway.upstream.is_none())
     };
-    let variables = servers.iter().flat_map(|(server, _)| {
-        let has_own = server.variables.iter().any(|(variable, _)| own(*variable).is_some());
-        server.variables.iter().map(move |(variable, path)| (*variable, server.name, *path, has_own))
-    });
-    for (variable, upstream, path, has_own) in variables {
-        let path = match own(variable) {
-            // An agent that reads several may prefer this one, and would get past the server that the user has set.
-            None if has_own => continue,
-            None => path.to_owned(),
+    for (server, _) in protocol::servers() {
+        let mut leads_elsewhere = false;
+        for (variable, _) in server.variables {
             // The agent would have sent everything there, so the gateway does the same, with the same paths.
-            Some(url) => {
-                let url = address(&url).map_err(|error| Failure::Usage(format!("`{variable}`: {error}")))?;
-                // Through both, each request would be booked twice. Only the other one knows where it sends them.
-                if running.iter().any(|gateway| url.leads_to(*gateway)) {
-                    kept.push(variable);
-                    continue;
-                }
-                let rerouted = config.leading_to(url, upstream, &variable.to_ascii_lowercase());
-                config = rerouted.config;
-                if !rerouted.unused.is_empty() {
-                    let keys = rerouted.unused.join("`, `");
-                    notes.push(format!(
-                        "`{variable}` is set, so requests go to that address, ignoring `{keys}` of the file"
-                    ));
-                }
-                rerouted.path
+            let Some(url) = own(variable) else { continue };
+            let url = address(&url).map_err(|error| Failure::Usage(format!("`{variable}`: {error}")))?;
+            // Through both, each request would be booked twice. Only the other one knows where it sends them.
+            if running.iter().any(|gateway| url.leads_to(*gateway)) {
+                leads_elsewhere = true;
+                kept.push(*variable);
+                continue;
             }
-        };
-        addresses.push((variable, path));
+            let name = variable.to_ascii_lowercase();
+            let Rerouted { config: with_it, path, unused } = config.leading_to(url, server.name, &name);
+            config = with_it;
+            leads_elsewhere |= path == format!("/{name}");
+            if !unused.is_empty() {
+                let keys = unused.join("`, `");
+                notes.push(format!(
+                    "`{variable}` is set, so requests go to that address, ignoring `{keys}` of the file"
+                ));
+            }
+            addresses.push((*variable, path));
+        }
+        // An agent that reads several may prefer one that is not set, and would get past the server of the others.
+        if !leads_elsewhere {
+            let unset = server.variables.iter().filter(|(variable, _)| own(variable).is_none());
+            addresses.extend(unset.map(|(variable, path)| (*variable, (*path).to_owned())));
+        }
     }
     if !kept.is_empty() {
         notes.push(format!(

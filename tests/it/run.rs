@@ -143,6 +143,8 @@ fn upstream_settings_apply_to_an_address_from_a_variable() {
         command.env("OPENAI_BASE_URL", upstream.url() + "/v1");
         let agent = Agent::start(command);
         assert!(agent.said[1].ends_with(path), "{:?}", agent.said);
+        // The others lead to the gateway unless this one leads to another server than usual.
+        assert_eq!(agent.said[2].ends_with("/v1"), asks_usage, "{:?}", agent.said);
         let (to, body) = (format!("{path}/chat/completions"), CHAT.replacen('{', "{\"stream\":true,", 1));
         assert_eq!(send(agent.address(), "POST", &to, &[], &body).0, 200);
         let asked = upstream.received().remove(0);
