@@ -28,7 +28,8 @@ impl Listening {
     /// If the file cannot be written or locked.
     pub fn at(address: SocketAddr, state: &Path) -> io::Result<Self> {
         for (_, path) in files(state).filter(|(_, path)| !is_locked(path)) {
-            fs::remove_file(path)?;
+            // Another gateway that starts may have done so.
+            let _ = fs::remove_file(path);
         }
         let path = state.join(format!("{PREFIX}{address}-{}", process::id()));
         let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
