@@ -19,10 +19,11 @@ const SHORT_MAX_NAMES: usize = 18;
 /// The explanation of the columns and the JSON, for `--help`.
 const SCHEMA: &str = "\
 The columns, in two lines for each conversation: its id, as much of it as tells it apart, the times of its first and its
-last request, the clients and the models. Below that: the number of requests, the tokens of prompts that were billed as plain input, read from
-the provider's cache and written to it, the tokens of answers, the cost, and what the gateway saved, less what it cost;
-`would save`, if something was only observed: what rewriting would have saved; `overhead`, if the gateway made calls of
-its own, such as for summaries: what these cost, which the cost includes. `~` marks an estimate, `≥` a lower bound, `–` an unknown figure.
+last request, the clients and the models. Below that: the number of requests, the tokens of prompts that were billed as
+plain input, read from the provider's cache and written to it, the tokens of answers, the cost, and what the gateway
+saved, less what it cost; `would save`, if something was only observed: what rewriting would have saved; `overhead`, if
+the gateway made calls of its own, such as for summaries: what these cost, which the cost includes. `~` marks an
+estimate, `≥` a lower bound, `–` an unknown figure.
 
 JSON:
   {\"conversations\": [{\"id\", \"log\", \"started\", \"last\", \"clients\": [], \"models\": [], \"totals\": TOTALS}],

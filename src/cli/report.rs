@@ -15,9 +15,9 @@ const SCHEMA: &str = "\
 The columns: the group, the number of requests, the tokens of prompts that were billed as plain input, read from
 the provider's cache and written to it, the tokens of answers, the cost, and what the gateway saved, less what it cost;
 `would save`, if something was only observed: what rewriting would have saved; `overhead`, if the gateway made calls of
-its own, such as for summaries: what these cost, which the cost includes; `unpriced`, if there
-are any: the requests and own calls whose cost is unknown, for want of a price or of usage figures, and which the cost
-lacks. `~` marks an estimate, `≥` a lower bound, `–` an unknown figure.
+its own, such as for summaries: what these cost, which the cost includes; `unpriced`, if there are any: the requests and
+own calls whose cost is unknown, for want of a price or of usage figures, and which the cost lacks. `~` marks an
+estimate, `≥` a lower bound, `–` an unknown figure.
 
 JSON:
   {\"by\", \"time_zone\", \"since\", \"until\", \"groups\": [{\"name\", \"totals\"}], \"total\": TOTALS, \"unreadable\",
