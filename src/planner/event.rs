@@ -349,7 +349,7 @@ impl Before<'_> {
     }
 
     /// The choice to clear these candidates; `None` if that frees nothing, or too few tokens unless the window demands
-    /// them.
+    /// them. What is written again is that of the history without a new splice.
     pub(super) fn choice(&self, reason: Reason, chosen: &[Candidate]) -> Option<Choice> {
         let freed: u64 = chosen.iter().map(|candidate| u64::from(candidate.frees)).sum();
         let items = self.history().items();
