@@ -53,6 +53,8 @@ pub fn listening(state: &Path) -> Vec<SocketAddr> {
 
 fn files(state: &Path) -> impl Iterator<Item = (SocketAddr, PathBuf)> {
     let files = fs::read_dir(state).into_iter().flatten().flatten();
+    // Opening a pipe would block.
+    let files = files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
     files.filter_map(|file| {
         let name = file.file_name();
         Some((name.to_str()?.strip_prefix(PREFIX)?.rsplit_once('-')?.0.parse().ok()?, file.path()))
@@ -81,12 +83,14 @@ mod tests {
             fs::write(state.path().join(format!("{PREFIX}{name}")), "").unwrap();
         }
         assert_eq!(listening(state.path()), [one]);
+        let pipe = state.path().join(format!("{PREFIX}127.0.0.1:9-2"));
+        assert!(process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let second = Listening::at(other, state.path()).unwrap();
         let mut all = listening(state.path());
         all.sort_unstable();
         assert_eq!(all, [one, other]);
         drop((first, second));
         assert_eq!(listening(state.path()), []);
-        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 2);
     }
 }
