@@ -34,7 +34,14 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
     let read = fs::read(file).map_err(|error| {
         let named = env::var_os(CONFIG_VARIABLE).is_some_and(|named| named == file);
         let by = if named { format!(" (`{CONFIG_VARIABLE}` names it)") } else { String::new() };
-        Failure::Message(format!("{}: {error}{by}", file.display()))
+        let file = file.display();
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("\n  hint: `plimsoll init {file}` writes one that explains every key")
+            }
+            _ => String::new(),
+        };
+        Failure::Message(format!("{file}: {error}{by}{hint}"))
     })?;
     let text = std::str::from_utf8(&read).map_err(|error| Problems::not_utf8(&read, error));
     text.and_then(parse).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
@@ -42,14 +49,7 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
 
 /// Prints the mistakes of a file, or that it has none, and warnings about effects that are not mistakes of the file.
 pub(super) fn check(file: &Path) -> Result<(), Failure> {
-    let config =
-        read(file, |text| Config::checked(text, &ProcessEnvironment)).map_err(|failure| match failure {
-            Failure::Message(said) if !file.exists() => {
-                let hint = format!("`plimsoll init {}` writes one that explains every key", file.display());
-                Failure::Message(format!("{said}\n  hint: {hint}"))
-            }
-            failure => failure,
-        })?;
+    let config = read(file, |text| Config::checked(text, &ProcessEnvironment))?;
     say(&format!("{}: no problems", file.display()));
     for unusable in config.unusable_proxies() {
         say(&format!("note: {unusable}"));

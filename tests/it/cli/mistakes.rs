@@ -53,19 +53,22 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
 #[test]
 fn a_missing_file_is_reported_with_the_variable_that_names_it() {
     let home = home();
-    for (arguments, by) in [
-        (&["report"][..], " (`PLIMSOLL_CONFIG` names it)\n"),
-        (
-            &["check"],
-            " (`PLIMSOLL_CONFIG` names it)\n  hint: `plimsoll init none.toml` writes one that explains every key\n",
-        ),
-        (&["report", "-c", "other.toml"], "\n"),
+    for (arguments, file, by) in [
+        (&["report"][..], "none", " (`PLIMSOLL_CONFIG` names it)"),
+        (&["check"], "none", " (`PLIMSOLL_CONFIG` names it)"),
+        (&["serve"], "none", " (`PLIMSOLL_CONFIG` names it)"),
+        (&["report", "-c", "other.toml"], "other", ""),
     ] {
+        let hint = format!("  hint: `plimsoll init {file}.toml` writes one that explains every key\n");
         let mut command = plimsoll(home.path(), arguments);
         command.env("PLIMSOLL_CONFIG", "none.toml");
         let ran = ran(command);
         assert_eq!(ran.code, Some(1));
-        assert!(ran.err.ends_with(&format!("No such file or directory (os error 2){by}")), "{}", ran.err);
+        assert!(
+            ran.err.ends_with(&format!("No such file or directory (os error 2){by}\n{hint}")),
+            "{}",
+            ran.err
+        );
     }
 }
 
