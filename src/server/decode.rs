@@ -14,6 +14,10 @@ use super::headers::has_transfer_coding;
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER: usize = 4 * 1024;
 
+/// What `Content-Encoding` says of plain bodies: servers of event streams write "none" so that nothing in front of them
+/// compresses, and some name the character set.
+const NO_CODINGS: &[&str] = &["", "identity", "none", "utf-8", "binary"];
+
 /// How a body is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
@@ -31,13 +35,22 @@ impl Coding {
         if has_transfer_coding(headers) {
             return None;
         }
-        let mut values = headers.get_all(CONTENT_ENCODING).iter();
-        let Some(value) = values.next() else { return Some(Self::Identity) };
-        if values.next().is_some() {
-            return None;
+        let mut coding = Self::Identity;
+        for value in headers.get_all(CONTENT_ENCODING) {
+            for name in value.to_str().ok()?.split(',').map(str::trim) {
+                let is_plain = NO_CODINGS.iter().any(|plain| name.eq_ignore_ascii_case(plain));
+                match Self::named(name) {
+                    _ if is_plain => {}
+                    Some(named) if coding == Self::Identity => coding = named,
+                    _ => return None,
+                }
+            }
         }
-        match value.to_str().ok()?.trim().to_ascii_lowercase().as_str() {
-            "" | "identity" => Some(Self::Identity),
+        Some(coding)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(Self::Gzip),
             "deflate" => Some(Self::Deflate),
             "br" => Some(Self::Brotli),
@@ -206,7 +219,15 @@ mod tests {
             (&["deflate"], Some(Coding::Deflate)),
             (&["br"], Some(Coding::Brotli)),
             (&["zstd"], Some(Coding::Zstd)),
+            (&["none"], Some(Coding::Identity)),
+            (&["UTF-8"], Some(Coding::Identity)),
+            (&["binary", "identity"], Some(Coding::Identity)),
+            (&["identity, gzip"], Some(Coding::Gzip)),
+            (&["gzip,"], Some(Coding::Gzip)),
+            (&["none", "br"], Some(Coding::Brotli)),
             (&["compress"], None),
+            (&["compress, none"], None),
+            (&["gzip, br"], None),
             (&["gzip, gzip"], None),
             (&["gzip", "gzip"], None),
         ] {
