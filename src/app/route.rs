@@ -144,10 +144,13 @@ fn path_and_query(head: &Parts) -> PathAndQuery {
 
 /// `/NAME/rest` goes to the upstream NAME as `/rest`.
 fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAndQuery)> {
-    let whole = head.uri.path_and_query()?.as_str();
-    let segment = whole.strip_prefix('/')?.split(['/', '?']).next()?;
-    let served = all.iter().find(|served| served.upstream.name() == segment)?;
-    let rest = &whole[1 + segment.len()..];
+    // A slip, such as a slash that is there twice, must not send a prompt to another provider.
+    let whole = head.uri.path_and_query()?.as_str().trim_start_matches('/');
+    let segment = whole.split(['/', '?']).next()?;
+    let named =
+        |is_it: fn(&str, &str) -> bool| all.iter().find(|served| is_it(served.upstream.name(), segment));
+    let served = named(|name, segment| name == segment).or_else(|| named(str::eq_ignore_ascii_case))?;
+    let rest = &whole[segment.len()..];
     let rest = if rest.starts_with('/') { rest.parse() } else { format!("/{rest}").parse() };
     Some((served, rest.ok()?))
 }
@@ -308,6 +311,9 @@ mod tests {
             ("POST", "/local/v1/chat/completions?x=%2F", "", "read local /v1/chat/completions?x=%2F"),
             ("POST", "/local/v1/messages", "", "forward local /v1/messages"),
             ("GET", "/local?x=1", "", "forward local /?x=1"),
+            ("POST", "//local/v1/chat/completions", "", "read local /v1/chat/completions"),
+            ("POST", "/Local//v1/chat/completions", "", "read local //v1/chat/completions"),
+            ("POST", "//v1/messages", "", "read anthropic //v1/messages"),
             ("GET", "/v1/models", "authorization", "forward openai /v1/models"),
             ("GET", "/v1/models", "authorization: Bearer sk-proj-1", "forward openai /v1/models"),
             ("GET", "/v1/models", "authorization: Bearer sk-ant-oat01-1", "forward anthropic /v1/models"),
