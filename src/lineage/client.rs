@@ -97,9 +97,9 @@ fn credential(value: &[u8]) -> &[u8] {
 }
 
 /// Whether a token is long-lived, as API keys are. OAuth access tokens (JSON web tokens, Google's, Anthropic's,
-/// Copilot's) are renewed within hours, in whatever header they stand.
+/// Copilot's) and Bedrock's short-term keys are renewed within hours, in whatever header they stand.
 fn is_lasting(token: &[u8]) -> bool {
-    let renewed = [&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC", b"tid="];
+    let renewed = [&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC", b"bedrock-api-key-", b"tid="];
     !renewed.iter().any(|renewed| token.starts_with(renewed))
 }
 
@@ -174,6 +174,8 @@ mod tests {
             ("x-api-key", "eyJa.b.c", "eyJd.e.f", true),
             ("x-api-key", "sk-ant-oat01-a", "sk-ant-oat01-b", true),
             ("x-api-key", "sk-ant-api03-a", "sk-ant-api03-b", false),
+            ("authorization", "Bearer bedrock-api-key-a", "Bearer bedrock-api-key-b", true),
+            ("authorization", "Bearer ABSKa", "Bearer ABSKb", false),
         ] {
             assert_eq!(of(&[(name, one)]) == of(&[(name, other)]), same, "{name} {one} {other}");
         }
