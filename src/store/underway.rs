@@ -252,6 +252,10 @@ fn file_path(database: &Path, number: usize) -> PathBuf {
 fn lock_and_read(path: &Path) -> io::Result<Option<(LockedFile, Notes)>> {
     let mut options = OpenOptions::new();
     let mut file = options.create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
+    // Reading a pipe would block.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
@@ -825,7 +829,8 @@ mod tests {
             fs::rename(bench.file(0), bench.file(1)).unwrap();
             for number in 0..blocked {
                 fs::remove_file(bench.file(number)).unwrap_or_default();
-                fs::create_dir(bench.file(number)).unwrap();
+                let make = if number == 0 { "mkfifo" } else { "mkdir" };
+                assert!(std::process::Command::new(make).arg(bench.file(number)).status().unwrap().success());
             }
             let log = logged(Level::INFO, || {
                 let mut underway = bench.begin("a1");
