@@ -21,6 +21,13 @@ impl Allowance {
         last <= 0.0 || calls.iter().map(cost).sum::<f64>() + last * (1 + more) as f64 <= self.most
     }
 
+    /// Whether a job that has made these `calls` in vain may be begun again. The next one may cost as much, and is not
+    /// expected to cost less than a whole one. A job that cost nothing may.
+    fn allows_another_job(&self, calls: &[Called]) -> bool {
+        let spent = calls.iter().map(|call| self.cost_of(call)).sum::<f64>();
+        spent <= 0.0 || spent + spent.max(self.expected) <= self.most
+    }
+
     /// What a call has cost. An answer without a known price counts as much as a whole job, and a call without an
     /// answer as nothing.
     fn cost_of(&self, call: &Called) -> f64 {
@@ -33,9 +40,18 @@ impl Allowance {
 }
 
 impl Job {
-    /// Whether the last of the `calls` may be made again, if `more` calls like it follow.
+    /// Whether the last of the `calls` may be made again, if `more` calls like it follow. Without an allowance, it may,
+    /// unless the writer is doubted and has answered.
     pub(super) fn affords_another(&self, calls: &[Called], more: usize) -> bool {
-        self.allowance.is_none_or(|allowance| allowance.allows_another(calls, more))
+        match self.allowance {
+            Some(allowance) => allowance.allows_another(calls, more),
+            None => !self.is_doubted || !calls.last().is_some_and(Called::is_answered),
+        }
+    }
+
+    /// Whether another job like this one, which has made these `calls` in vain, may be begun within its allowance.
+    pub(super) fn affords_another_job(&self, calls: &[Called]) -> bool {
+        self.allowance.is_none_or(|allowance| allowance.allows_another_job(calls))
     }
 }
 
@@ -43,5 +59,10 @@ impl Called {
     /// Whether the server has refused the call, so that nothing is billed.
     pub fn is_refused(&self) -> bool {
         self.bill.is_none() && self.status.is_some_and(|status| !(200..300).contains(&status))
+    }
+
+    /// Whether the model has answered, so that something is billed.
+    pub(super) fn is_answered(&self) -> bool {
+        self.status.is_some() && !self.is_refused()
     }
 }

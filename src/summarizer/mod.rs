@@ -117,6 +117,9 @@ pub struct Job {
     pub call: Call,
     /// What the job may cost if it begins before room is needed; `None`: whatever its attempts cost.
     pub allowance: Option<Allowance>,
+    /// Whether the last answer that the thread's jobs were given was of no use. Without an allowance, such an answer is
+    /// then not asked for again. [`Summarizer::begin`] finds it out.
+    pub is_doubted: bool,
     /// The current time, in milliseconds since 1970.
     pub now_ms: i64,
 }
@@ -188,6 +191,14 @@ pub struct Done {
     pub outcome: Result<Arc<Summary>, Failure>,
 }
 
+impl Done {
+    /// Whether the last answer was of no use; `None` if there was no answer.
+    fn is_useless(&self) -> Option<bool> {
+        let answer = self.calls.iter().rev().find(|call| call.is_answered())?;
+        Some(answer.missed.is_some() || matches!(self.outcome, Err(Failure::NoGain)))
+    }
+}
+
 /// Called with each finished job, on the summariser's own thread.
 pub type Report = Box<dyn Fn(&Done) + Send + Sync>;
 
@@ -224,6 +235,11 @@ struct Rest {
     /// How many jobs in a row had no result.
     failures: u32,
     since: tokio::time::Instant,
+    /// Whether the last answer that they were given was of no use.
+    is_useless: bool,
+    /// Whether a job without an allowance need not wait for the end of the rest: the last job had an allowance that is
+    /// too small for another one.
+    is_waived: bool,
 }
 
 /// A job that was accepted.
@@ -256,21 +272,29 @@ impl Summarizer {
         Ok(Self { shared, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Whether a job for this thread would be accepted now.
+    /// Whether a job for this thread would be accepted now, at least one without an allowance.
     pub fn takes(&self, thread: &str) -> bool {
         self.shared.takes(&self.shared.running(), thread)
     }
 
+    /// Whether this thread rests, so that no job with an allowance would be accepted now.
+    pub fn rests(&self, thread: &str) -> bool {
+        self.shared.rest_of(thread).is_some()
+    }
+
     /// Begins a job, if it can be accepted now and no other job summarises the same history. Returns whether it was
     /// begun.
-    pub fn begin(&self, job: Job) -> bool {
+    pub fn begin(&self, mut job: Job) -> bool {
         let Some(jobs) = &self.jobs else { return false };
         // The lock is held until the thread is on the list, so that only one of two requests finds the thread free.
         let mut running = self.shared.running();
         let chain = job.chain;
-        if !self.shared.takes(&running, &job.thread) || running.values().any(|other| other.chain == chain) {
+        let must_rest = job.allowance.is_some() && self.rests(&job.thread);
+        let is_refused = must_rest || !self.shared.takes(&running, &job.thread);
+        if is_refused || running.values().any(|other| other.chain == chain) {
             return false;
         }
+        job.is_doubted = self.shared.resting.get(&job.thread).is_some_and(|rest| rest.is_useless);
         let (thread, (unwanted, told)) = (job.thread.clone(), watch::channel(false));
         let sent = jobs.try_send(Begun { job, unwanted: told });
         if sent.is_ok() {
@@ -392,14 +416,18 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a job for this thread may begin beside those that run.
-    fn takes(&self, running: &HashMap<String, Running>, thread: &str) -> bool {
-        let is_resting = self.resting.get(thread).is_some_and(|Rest { failures, since }| {
+    /// The rest of a thread, until it is over.
+    fn rest_of(&self, thread: &str) -> Option<Rest> {
+        self.resting.get(thread).filter(|Rest { failures, since, .. }| {
             let rest =
                 self.limits.rest * 2_u32.saturating_pow(failures.saturating_sub(1)).min(MAX_REST_FACTOR);
             since.elapsed() < rest
-        });
-        !is_resting
+        })
+    }
+
+    /// Whether a job for this thread, if it has no allowance, may begin beside those that run.
+    fn takes(&self, running: &HashMap<String, Running>, thread: &str) -> bool {
+        self.rest_of(thread).is_none_or(|rest| rest.is_waived)
             && running.len() < self.limits.jobs
             && !running.contains_key(thread)
             && !self.purse.is_exhausted()
@@ -414,13 +442,16 @@ impl Shared {
                 self.ready.insert(thread.clone(), Arc::clone(summary));
             }
             Err(failure) => {
-                // If it could not afford another attempt, the next one is not begun either before it may cost that.
-                if done.job.affords_another(&done.calls, 0) {
-                    let before = self.resting.get(thread).map_or(0, |rest| rest.failures);
-                    let rest =
-                        Rest { failures: before.saturating_add(1), since: tokio::time::Instant::now() };
-                    self.resting.insert(thread.clone(), rest);
-                }
+                let before = self.resting.get(thread);
+                let rest = Rest {
+                    failures: before.map_or(0, |rest| rest.failures).saturating_add(1),
+                    since: tokio::time::Instant::now(),
+                    is_useless: done
+                        .is_useless()
+                        .unwrap_or_else(|| before.is_some_and(|rest| rest.is_useless)),
+                    is_waived: !done.job.affords_another_job(&done.calls),
+                };
+                self.resting.insert(thread.clone(), rest);
                 tracing::warn!(thread, model = done.job.call.model, %failure, "a summary could not be made");
             }
         }

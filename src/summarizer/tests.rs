@@ -135,6 +135,7 @@ fn job(steps: usize, window: u64) -> Job {
             window,
         },
         allowance: None,
+        is_doubted: false,
         now_ms: 5,
     }
 }
@@ -522,5 +523,103 @@ fn a_thread_does_not_rest_after_a_job_that_could_not_afford_another_attempt() {
         let shared = Shared::new(limits(), prices(), Box::new(|_| ()));
         shared.end(&done);
         assert_eq!(shared.takes(&shared.running(), "t"), expected, "{most:?}");
+    }
+}
+
+/// The thread rests for a job with an allowance. What is asked is whether a whole job could be paid for again.
+#[test]
+fn only_jobs_without_an_allowance_skip_the_rest_after_a_job_that_could_not_be_repeated() {
+    use Reply::{Says, Status};
+    let garbage = || Says("I would rather not.");
+    let prices = || Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+    for (steps, window, most, script, takes) in [
+        (20, 100_000, 1.5, vec![garbage()], true),
+        (20, 100_000, 9.0, vec![garbage()], false),
+        // What costs nothing can be repeated.
+        (20, 100_000, 0.5, vec![Status(503, "{}")], false),
+        // Three pieces, the last of which is asked for three times: another call could be paid for.
+        (60, 8_192, 6.0, vec![Says(GOOD), Says(GOOD), garbage()], true),
+        (60, 8_192, 10.0, vec![Says(GOOD), Says(GOOD), garbage()], false),
+        // The first piece alone has failed, but all are needed.
+        (60, 8_192, 3.5, vec![garbage()], true),
+        (60, 8_192, 6.0, vec![garbage()], false),
+    ] {
+        // The unit is the cost of an answer.
+        let (done, _) = play(job(20, 100_000), &limits(), &Script::new(&[garbage()]));
+        let answer = done.calls[0].bill.as_ref().unwrap().total.picodollars() as f64;
+        let expected = if steps == 60 { 3.0 } else { 1.0 };
+        let allowance = Some(Allowance { most, expected, per_picodollar: Some(1.0 / answer) });
+        let (done, _) = play(Job { allowance, ..job(steps, window) }, &limits(), &Script::new(&script));
+        let shared = Arc::new(Shared::new(limits(), prices(), Box::new(|_| ())));
+        shared.end(&done);
+        assert_eq!(shared.resting.get("t").map(|rest| rest.failures), Some(1), "{steps} {most}");
+        let (jobs, _inbox) = mpsc::channel(1);
+        let summarizer = Summarizer { shared, jobs: Some(jobs), thread: None };
+        assert_eq!((summarizer.takes("t"), summarizer.rests("t")), (takes, true), "{steps} {most}");
+        assert!(!summarizer.begin(Job { allowance, ..job(20, 100_000) }), "{steps} {most}");
+        assert_eq!(summarizer.begin(job(20, 100_000)), takes, "{steps} {most}");
+    }
+}
+
+/// A writer whose last answer was of no use is not asked again, where no allowance says how often. What costs nothing
+/// is tried as before.
+#[test]
+fn a_doubted_writer_is_asked_once() {
+    use Reply::{Breaks, CutOff, Says, Status};
+    let garbage = || Says("I would rather not.");
+    let busy = || Status(503, "{}");
+    for (steps, window, most, script, calls) in [
+        (20, 100_000, None, vec![garbage()], 1),
+        (20, 100_000, None, vec![CutOff], 1),
+        (20, 100_000, None, vec![busy(), garbage()], 2),
+        (20, 100_000, None, vec![busy()], 3),
+        (20, 100_000, None, vec![Breaks], 3),
+        (20, 100_000, None, vec![Breaks, busy(), Says(GOOD)], 3),
+        (60, 8_192, None, vec![Says(GOOD), garbage()], 2),
+        (60, 8_192, None, vec![Says(GOOD)], 3),
+        // An allowance says it.
+        (20, 100_000, Some(9.0), vec![garbage()], 3),
+    ] {
+        let allowance = most.map(|most| Allowance { most, expected: 1.0, per_picodollar: None });
+        let script = Script::new(&script);
+        play(Job { allowance, is_doubted: true, ..job(steps, window) }, &limits(), &script);
+        assert_eq!(script.prompts().len(), calls, "{most:?} {steps}");
+    }
+}
+
+/// Its last answer counts, of whichever job, until there is a summary.
+#[test]
+fn writers_are_doubted_after_a_useless_answer() {
+    use Reply::{Breaks, Says, Status};
+    let (garbage, good) = (&[Says("I would rather not.")][..], &[Says(GOOD)][..]);
+    let busy = &[Status(503, "{}")][..];
+    let dull = summary::Settings { minimum_gain: 100_000, ..Default::default() };
+    let normal = job(20, 100_000).settings;
+    for (scripts, settings, expected) in [
+        (&[garbage][..], &normal, true),
+        (&[busy], &normal, false),
+        (&[&[Breaks]], &normal, false),
+        (&[garbage, busy], &normal, true),
+        (&[busy, garbage], &normal, true),
+        (&[garbage, good], &normal, false),
+        (&[good], &Arc::new(dull), true),
+    ] {
+        let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+        // Nobody waits for the end of a rest.
+        let limits = Limits { rest: Duration::ZERO, ..limits() };
+        let shared = Arc::new(Shared::new(limits, prices, Box::new(|_| ())));
+        for script in scripts {
+            let job = Job { settings: Arc::clone(settings), ..job(20, 100_000) };
+            shared.end(&play(job, &limits, &Script::new(script)).0);
+        }
+        let (jobs, mut inbox) = mpsc::channel(1);
+        let summarizer = Summarizer { shared, jobs: Some(jobs), thread: None };
+        assert!(summarizer.begin(job(20, 100_000)));
+        assert_eq!(
+            inbox.try_recv().ok().map(|begun| begun.job.is_doubted),
+            Some(expected),
+            "{}",
+            scripts.len()
+        );
     }
 }

@@ -291,9 +291,13 @@ impl Summaries {
         let choice = next_cut(seen, newest.as_deref())?;
         let expected = Expected::of(&seen, &choice.cut, newest.as_deref(), &self.prices);
         let allowance = expected.and_then(|expected| expected.within(terms.max_cost(level)));
-        let is_too_expensive = allowance.is_some_and(|allowance| allowance.expected > allowance.most);
+        // One that has failed may cost as much again, whatever was expected of it.
+        let failed = self.spending.failed(thread);
+        let waits = allowance.is_some_and(|Allowance { most, expected, .. }| {
+            expected.max(failed) > most || self.summarizer.rests(thread)
+        });
         let is_likely_vain = !level.is_crowded(&terms.window) && self.outdated.is_cut_likely(place, &level);
-        if is_too_expensive || is_likely_vain {
+        if waits || is_likely_vain {
             self.spending.reopen(thread);
             return None;
         }
@@ -332,6 +336,7 @@ impl Summaries {
             settings: Arc::clone(&prospect.terms.settings),
             call,
             allowance: prospect.allowance,
+            is_doubted: false,
             now_ms: prospect.now_ms,
         })
     }

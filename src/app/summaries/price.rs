@@ -36,6 +36,8 @@ struct Account {
     spent: f64,
     /// The expected cost of the next summary. It counts as spent while the summary is being written.
     expected: Option<Expected>,
+    /// The most that a job without a result has cost since the last summary, in bytes of plain input.
+    failed: f64,
     /// Whether no summary may be begun when room is needed: the last request near the window began none, for another
     /// reason than its price.
     is_closed: bool,
@@ -114,6 +116,11 @@ impl Spending {
         self.account(thread).spent
     }
 
+    /// The most that a job without a result has cost since a thread's last summary, in bytes of plain input.
+    pub(super) fn failed(&self, thread: &str) -> f64 {
+        self.account(thread).failed
+    }
+
     /// Whether a summary of a thread may be begun when room is needed. True if nothing is remembered of the thread.
     pub(super) fn may_begin(&self, thread: &str) -> bool {
         !self.account(thread).is_closed
@@ -150,9 +157,14 @@ impl Spending {
         });
     }
 
-    /// Replaces the expected cost of a summary by what its calls have cost.
+    /// Replaces the expected cost of a summary by what its calls have cost, and remembers that if they were in vain.
     pub(super) fn book_actual(&self, done: &Done) {
-        self.settle(&done.job.thread, |expected| expected.paid(&done.calls));
+        let thread = &done.job.thread;
+        let paid = self.account(thread).expected.and_then(|expected| expected.paid(&done.calls));
+        self.settle(thread, |_| paid);
+        let (is_made, paid) = (done.outcome.is_ok(), paid.unwrap_or(0.0));
+        self.0
+            .update(thread, |account| account.failed = if is_made { 0.0 } else { account.failed.max(paid) });
     }
 
     /// Takes the expected cost back, because the summary was not begun after all.

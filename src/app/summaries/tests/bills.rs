@@ -3,13 +3,15 @@
 use super::*;
 use crate::app::tally::Tally;
 use crate::ledger::words::Used;
+use crate::summarizer::Called;
+use crate::usage::{Tokens, Usage, bill};
 
 /// The cost of a summary counts towards the limits at once, and only once after a restart.
 #[test]
 fn summaries_are_paid_from_the_budget() {
     use crate::config::BudgetLimits;
-    use crate::summarizer::{Called, Done, Failure};
-    use crate::usage::{Catalogue, Charge, Money, Tokens, Usage, bill};
+    use crate::summarizer::{Done, Failure};
+    use crate::usage::{Charge, Money};
 
     let home = tempfile::tempdir().unwrap();
     let store = || open(home.path());
@@ -61,7 +63,7 @@ fn summaries_are_paid_from_the_budget() {
 fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
     use crate::ledger::Record;
     use crate::ledger::words::Outcome;
-    use crate::summarizer::{Called, Done, Failure};
+    use crate::summarizer::{Done, Failure};
 
     let broke = Failure::Call("the answer broke off".to_owned());
     for (lost, missed, failure, outcome, error) in [
@@ -105,8 +107,8 @@ fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
 /// writer's price. The actual cost of its calls replaces it.
 #[test]
 fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
-    use crate::summarizer::{Called, Done, Failure};
-    use crate::usage::{Catalogue, Price, Stated, Tokens, Usage, bill};
+    use crate::summarizer::{Done, Failure};
+    use crate::usage::Stated;
 
     let rate = |millionths: u64| Some(crate::usage::Rate::from_picodollars(millionths));
     let stated = |model: &str, input, output| {
@@ -151,14 +153,7 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
     let terms = terms(None, &policy);
     let seen = Seen { price: own.as_ref(), ..seen(&conversation, &ours, &terms, "own") };
     let expected = Expected::of(&seen, &cut, None, &prices).unwrap();
-    let call = |input: Option<u64>| {
-        let usage =
-            Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };
-        let bill = input.and_then(|_| bill(&prices, &usage, "own", None));
-        let (answer, model, status, lost, missed, usage) = (None, None, Some(200), None, None, Some(usage));
-        let (min_cost, took) = (None, Duration::ZERO);
-        Called { answer, model, status, lost, missed, bill, min_cost, usage, took, bytes: 9 }
-    };
+    let call = |input: Option<u64>| called(&prices, "own", input);
     let refused = || Called { status: Some(503), ..call(None) };
     // Tokens of four bytes.
     for (calls, paid) in [
@@ -187,7 +182,17 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
     }
 }
 
-fn job(conversation: Conversation) -> Job {
+/// A call whose prompt is billed with so many tokens, or with an unknown number.
+pub(super) fn called(prices: &Catalogue, model: &str, input: Option<u64>) -> Called {
+    let usage =
+        Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };
+    let bill = input.and_then(|_| bill(prices, &usage, model, None));
+    let (answer, model, status, lost, missed, usage) = (None, None, Some(200), None, None, Some(usage));
+    let (min_cost, took) = (None, Duration::ZERO);
+    Called { answer, model, status, lost, missed, bill, min_cost, usage, took, bytes: 9 }
+}
+
+pub(super) fn job(conversation: Conversation) -> Job {
     let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
     Job {
         thread: "t".to_owned(),
@@ -211,6 +216,7 @@ fn job(conversation: Conversation) -> Job {
             window: DEFAULT_WINDOW,
         },
         allowance: None,
+        is_doubted: false,
         now_ms: 0,
     }
 }

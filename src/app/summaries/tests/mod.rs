@@ -356,6 +356,69 @@ fn messages_are_kept_only_for_summaries_that_may_be_begun() {
     }
 }
 
+/// An early summary that has failed is not begun again before the thread has rested, nor before it may cost as much.
+/// Messages stay for it until room is needed; then it is begun.
+#[test]
+fn a_failed_early_summary_is_begun_again_when_room_is_needed() {
+    use crate::summarizer::{Done, Failure};
+
+    let (_home, store) = on_disk();
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    let settings =
+        summary::Settings { keep_tokens: 500, minimum_gain: 100, most_loss: 0.1, ..Default::default() };
+    let given = Summarize { settings, ..Summarize::default() };
+    let terms = Arc::new(Terms::new(&given, None, &Policy::default()));
+    let prices = Catalogue::with_overrides(Vec::new()).unwrap();
+    let price = Price::clone(&prices.find("gpt-4", None).unwrap().price);
+    let due = |summaries: &Summaries, prompt, most: f64| {
+        let seen = Seen { price: Some(&price), ..seen(&conversation, &ours, &terms, "gpt-4") };
+        let gauge = seen.level.gauge.map(|gauge| Gauge { prompt, ..gauge });
+        let account = Account { paid: 10.0 * most, direct: 10.0 * most };
+        summaries.due(Seen { level: Level { gauge, prompt_tokens: prompt, account, ..seen.level }, ..seen })
+    };
+    let expected = due(&summaries(&store), 4_300, 1e6).unwrap().allowance.unwrap().expected;
+
+    // What it has cost: three times what was expected.
+    let costly = summaries(&store);
+    let (early, late) = (4_300, 4_600);
+    assert!(due(&costly, early, 2.0 * expected).is_some());
+    costly.spending.book_expected("t");
+    let call = bills::called(&prices, "gpt-4", Some((3.0 * expected / 4.0) as u64));
+    let (job, outcome) = (Arc::new(bills::job(talk("ucc", &[]))), Err(Failure::NoGain));
+    costly.spending.book_actual(&Done { job, calls: vec![call], outcome });
+    for (prompt, most, is_begun) in [(early, 2.0, false), (early, 4.0, true), (late, 2.0, true)] {
+        let prospect = due(&costly, prompt, most * expected);
+        assert_eq!(prospect.is_some(), is_begun, "{prompt} {most}");
+        assert!(is_begun || costly.of_thread(&terms, "t").1, "it may be begun later");
+    }
+
+    // The thread rests after an answer of no use.
+    let resting = summaries(&store);
+    let prospect = due(&resting, early, 1.5 * expected).unwrap();
+    fail(&resting, prospect);
+    assert!(due(&resting, early, 1.5 * expected).is_none());
+    assert!(resting.of_thread(&terms, "t").1, "it may be begun later");
+    assert!(due(&resting, late, 1.5 * expected).is_some_and(|prospect| prospect.allowance.is_none()));
+}
+
+/// Has a summary written by a server that gives one answer of no use.
+fn fail(summaries: &Summaries, prospect: Prospect) {
+    use std::io::{Read, Write};
+
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();
+    let upstream = Arc::new(Upstream::new(crate::upstream::Settings::new("u", base)));
+    let like = Some("/v1/chat/completions".to_owned());
+    let job = summaries.job(prospect, &upstream, like, &HeaderMap::new()).unwrap();
+    summaries.begin(job);
+    let (mut connection, _) = server.accept().unwrap();
+    assert!(connection.read(&mut [0; 1024]).unwrap() > 0);
+    connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(summaries.summarizer.wait("t", Duration::from_secs(60)));
+}
+
 /// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and
 /// uses where there is no room left.
 #[test]
