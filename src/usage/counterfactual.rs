@@ -17,6 +17,10 @@ const KINDS: usize = 5;
 const MIN_EVENT_TOKENS: f64 = 512.0;
 /// The share of the expected tokens that must be read for a prompt to count as cached.
 const MIN_READ_SHARE: f64 = 0.5;
+/// Up to this share of the expected tokens may be read where a cache has missed.
+const MAX_MISSED_SHARE: f64 = 0.1;
+/// So many tokens are long enough for any provider's cache: at least twice what the pickiest asks for.
+const CACHEABLE_TOKENS: f64 = 8192.0;
 
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
 type Split = [f64; KINDS];
@@ -89,10 +93,15 @@ impl Estimates {
     /// more of the original would be read. And if most was cached, the cache is there, and the missing tokens were
     /// overestimated. In both cases the original is taken to miss as many tokens as the sent prompt, times the ratio of
     /// the smaller of the two expected reads to the larger.
+    ///
+    /// An event that leaves most of the sent prompt to be read does not explain why next to nothing of it was. There
+    /// the cache has missed, as without an event.
     fn with_less_read(self, read: f64, is_event: bool) -> Self {
         let kept = ratio(read, self.sent[READ]);
         let is_event = is_event || unread(&self.sent) > unread(&self.original) + MIN_EVENT_TOKENS;
-        let kept_of_original = if kept >= MIN_READ_SHARE || is_event {
+        let is_missed = kept <= MAX_MISSED_SHARE
+            && self.sent[READ] >= CACHEABLE_TOKENS.max(MIN_READ_SHARE * sum(&self.sent));
+        let kept_of_original = if kept >= MIN_READ_SHARE || (is_event && !is_missed) {
             let [less, more] = [f64::min, f64::max].map(|of| of(self.sent[READ], self.original[READ]));
             let likeness = ratio(less, more);
             1.0 - ratio((self.sent[READ] - read) * likeness, self.original[READ]).min(1.0)
@@ -339,6 +348,34 @@ mod tests {
                 said(4000, 13_000, 0),
                 said(25_000, 25_000, 0),
                 billed(24_360, 25_640, 0),
+            ),
+            (
+                "a cache that missed, with most of what was sent in it",
+                billed(0, 0, 32_000),
+                said(29_000, 0, 3000),
+                said(193_500, 0, 10_000),
+                billed(0, 0, 203_500),
+            ),
+            (
+                "nearly missed",
+                billed(2900, 0, 29_100),
+                said(29_000, 0, 3000),
+                said(193_500, 0, 10_000),
+                billed(19_350, 0, 184_150),
+            ),
+            (
+                "read of, if of less than expected",
+                billed(5800, 0, 26_200),
+                said(29_000, 0, 3000),
+                said(290_000, 0, 10_000),
+                billed(287_680, 0, 12_320),
+            ),
+            (
+                "most of what was sent, but too short to be kept",
+                billed(0, 0, 5000),
+                said(4000, 0, 1000),
+                said(40_000, 0, 10_000),
+                billed(39_600, 0, 10_400),
             ),
             (
                 "as the model says",
