@@ -19,7 +19,7 @@ const MIN_EVENT_TOKENS: f64 = 512.0;
 const MIN_READ_SHARE: f64 = 0.5;
 /// Up to this share of the expected tokens may be read where a cache has missed.
 const MAX_MISSED_SHARE: f64 = 0.1;
-/// So many tokens are long enough for any provider's cache: at least twice what the pickiest asks for.
+/// So many tokens are long enough for any cache: no provider asks for more than 6,144.
 const CACHEABLE_TOKENS: f64 = 8192.0;
 
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
