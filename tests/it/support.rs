@@ -184,6 +184,7 @@ impl Changes {
         assert!(!self.folders.is_empty());
     }
 
+    #[expect(clippy::unused_self, reason = "the same signature as on Linux")]
     fn wait(&self, _at_most: Duration) {
         thread::yield_now();
     }
