@@ -6,7 +6,7 @@
 
 use http::StatusCode;
 
-use super::learned::MAX_MODELS;
+use super::learned::PerModel;
 use super::rewritten::RequestFacts;
 use crate::conversation::{Chain, Hashed};
 use crate::ledger::words::State;
@@ -28,8 +28,7 @@ const UNRELATED_STATUSES: [u16; 10] = [401, 402, 407, 408, 409, 425, 429, 503, 5
 
 /// What upstreams are known to accept, by model.
 pub(super) struct Acceptance {
-    /// By upstream and model.
-    by_model: Recent<(String, String), Compatibility>,
+    by_model: PerModel<Compatibility>,
     /// The histories whose edited form was refused without an explanation.
     refused: Recent<Chain, Refusals, Hashed>,
 }
@@ -70,13 +69,12 @@ struct Compatibility {
 
 impl Acceptance {
     pub(super) fn new() -> Self {
-        let (by_model, refused) = (Recent::of_entries(MAX_MODELS), Recent::of_entries(MAX_HISTORIES));
-        Self { by_model, refused }
+        Self { by_model: PerModel::new(), refused: Recent::of_entries(MAX_HISTORIES) }
     }
 
     /// Records that a request was answered with its additions.
     pub(super) fn record_accepted_additions(&self, upstream: &str, facts: &RequestFacts) {
-        self.by_model.update(&key(upstream, facts), |known| known.additions = Additions::Taken);
+        self.by_model.update(upstream, model(facts), |known| known.additions = Additions::Taken);
     }
 
     /// Records that a request was refused with its additions and answered without them. Returns how often that has
@@ -87,7 +85,7 @@ impl Acceptance {
             Additions::Refused(times) => times + 1,
         };
         let learn = |known: &mut Compatibility| known.additions = Additions::Refused(refused);
-        self.by_model.update(&key(upstream, facts), learn);
+        self.by_model.update(upstream, model(facts), learn);
         Some(refused)
     }
 
@@ -111,7 +109,7 @@ impl Acceptance {
     /// form was refused before.
     pub(super) fn record_answer(&self, upstream: &str, facts: &RequestFacts, form: Form) {
         if facts.state == State::Edited {
-            self.by_model.update(&key(upstream, facts), |known| {
+            self.by_model.update(upstream, model(facts), |known| {
                 let kinds = match form {
                     Form::Original => &mut known.refused,
                     Form::Edited => &mut known.taken,
@@ -173,34 +171,10 @@ impl Acceptance {
     }
 
     fn known(&self, upstream: &str, facts: &RequestFacts) -> Compatibility {
-        self.by_model.get(&key(upstream, facts)).unwrap_or_default()
+        self.by_model.get(upstream, model(facts))
     }
 }
 
-fn key(upstream: &str, facts: &RequestFacts) -> (String, String) {
-    (upstream.to_owned(), facts.model.clone().unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::rewritten::InForce;
-    use super::*;
-    use crate::plan::{Op, Plan};
-
-    #[test]
-    fn learning_a_new_model_evicts_the_oldest() {
-        let acceptance = Acceptance::new();
-        let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
-        let facts = |model: u64| RequestFacts {
-            state: State::Edited,
-            decided: InForce { kinds, ..InForce::default() },
-            model: Some(model.to_string()),
-            ..RequestFacts::default()
-        };
-        for model in 0..=MAX_MODELS {
-            acceptance.record_answer("a", &facts(model), Form::Edited);
-        }
-        let takes = |model| !acceptance.known("a", &facts(model)).taken.is_empty();
-        assert_eq!([0, 1, MAX_MODELS, MAX_MODELS + 1].map(takes), [false, true, true, false]);
-    }
+fn model(facts: &RequestFacts) -> &str {
+    facts.model.as_deref().unwrap_or_default()
 }

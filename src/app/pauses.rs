@@ -9,11 +9,7 @@ use super::rewrite::Request;
 use super::rewritten::RequestFacts;
 use crate::conversation::{Conversation, Role};
 use crate::lineage::{Lineage, Place, Relation};
-use crate::store::Recent;
-use crate::usage::cache_model::{Pause, Pauses};
-
-/// What is known of the caches, by upstream and model.
-pub(super) type Caches = Recent<(String, String), Pauses>;
+use crate::usage::cache_model::Pause;
 
 /// A cache that may keep prompts for longer than it promises.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +30,8 @@ impl Request<'_> {
         let idle_ms = u64::try_from(self.now_ms.saturating_sub(last_ms)).unwrap_or(0);
         let may_be_gone = kind.gone_ms(self.conversation.requested_ttl_ms).is_some_and(|gone| idle_ms > gone);
         let is_gone = || {
-            let key = cache_key(self.context.upstream, self.model());
-            self.core.learned.caches.read(&key, |pauses| pauses.is_gone(idle_ms)).unwrap_or_default()
+            let model = self.model().unwrap_or_default();
+            self.core.learned.pauses.get(self.context.upstream, model).is_gone(idle_ms)
         };
         place.sent > 0 && may_be_gone && (!kind.is_automatic() || is_gone())
     }
@@ -81,12 +77,7 @@ impl Learned {
         // The size of the frame is an estimate.
         if kept >= (2 * min_tokens).max(frame / 2) {
             let pause = Pause { ms: idle_ms, kept, read: read.saturating_sub(frame) };
-            self.caches.update(&cache_key(upstream, model), |pauses| pauses.ended(pause));
+            self.pauses.update(upstream, model.unwrap_or_default(), |pauses| pauses.ended(pause));
         }
     }
-}
-
-/// The key of a model's cache.
-fn cache_key(upstream: &str, model: Option<&str>) -> (String, String) {
-    (upstream.to_owned(), model.unwrap_or_default().to_owned())
 }

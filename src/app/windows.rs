@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::Core;
-use super::learned::MAX_MODELS;
+use super::learned::PerModel;
 use crate::conversation::{Chain, Hashed};
 use crate::store::{Batch, Recent, StoredWindow, WINDOW_BELIEVED};
 use crate::upstream::Upstream;
@@ -23,8 +23,7 @@ const MIN_PLAUSIBLE_SHARE: f64 = 0.05;
 
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
-    /// By model, then by upstream: few upstreams serve the same model, so a list is searched.
-    learned: Recent<String, Vec<(String, ModelWindow)>>,
+    learned: PerModel<ModelWindow>,
     /// Histories whose answers ended because the window was full.
     full: Recent<Chain, (), Hashed>,
     /// The size of the shortest refused form of each history, in bytes.
@@ -57,7 +56,7 @@ struct ModelWindow {
 impl Windows {
     pub(super) fn new() -> Self {
         Self {
-            learned: Recent::of_entries(MAX_MODELS),
+            learned: PerModel::new(),
             full: Recent::of_entries(MAX_HISTORIES),
             refused: Recent::of_entries(MAX_HISTORIES),
             unclear: Recent::of_entries(MAX_UNCLEAR_UPSTREAMS),
@@ -120,10 +119,7 @@ impl Windows {
 
     /// What is known of a model's window at an upstream.
     fn known(&self, upstream: &str, model: Option<&str>) -> ModelWindow {
-        let here = |by_upstream: &Vec<(String, ModelWindow)>| {
-            by_upstream.iter().find(|(name, _)| name == upstream).map(|(_, learned)| *learned)
-        };
-        model.and_then(|model| self.learned.read(model, here)?).unwrap_or_default()
+        model.map(|model| self.learned.get(upstream, model)).unwrap_or_default()
     }
 
     /// Updates what is known of a model's window at an upstream. Returns what `then` returns, or `None` if no model is
@@ -134,14 +130,7 @@ impl Windows {
         model: Option<&str>,
         then: impl FnOnce(&mut ModelWindow) -> T,
     ) -> Option<T> {
-        Some(self.learned.update(model?, |by_upstream| {
-            let known = by_upstream.iter().position(|(name, _)| name == upstream);
-            let at = known.unwrap_or_else(|| {
-                by_upstream.push((upstream.to_owned(), ModelWindow::default()));
-                by_upstream.len() - 1
-            });
-            then(&mut by_upstream[at].1)
-        }))
+        Some(self.learned.update(upstream, model?, then))
     }
 
     /// Records that the answer to this history ended because the window was full.
@@ -309,18 +298,6 @@ mod tests {
             let found = (windows.may_surprise(upstream, model, 0), windows.of(upstream, model, 0));
             assert_eq!(found, expected, "{upstream} {model:?}");
         }
-    }
-
-    #[test]
-    fn learning_a_new_model_evicts_the_oldest() {
-        let windows = Windows::new();
-        for model in 0..=MAX_MODELS {
-            windows.learn("a", Some(&model.to_string()), limit(1000, 0));
-        }
-        windows.learn("b", Some("1"), limit(2000, 0));
-        let known = |upstream, model: u64| windows.of(upstream, Some(&model.to_string()), 0);
-        let found = [known("a", 0), known("a", 1), known("b", 1), known("a", MAX_MODELS)];
-        assert_eq!(found, [None, Some(1000), Some(2000), Some(1000)]);
     }
 
     #[test]

@@ -12,10 +12,9 @@ use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::context::RequestContext;
 use crate::app::last_use::LastUse;
-use crate::app::learned::{Learned, MAX_MODELS};
+use crate::app::learned::{Learned, PerModel};
 use crate::app::memo::Indexes;
 use crate::app::origin_policy::OriginPolicy;
-use crate::app::pauses::Caches;
 use crate::app::recall::FullTexts;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
@@ -34,7 +33,7 @@ use crate::store::{Batch, Checkpoints, Outputs, Sqlite, Store};
 use crate::strategy::gate::Reason;
 use crate::strategy::{clear, ladder, marks, window};
 use crate::summarizer::Limits;
-use crate::usage::cache_model::Pause;
+use crate::usage::cache_model::{Pause, Pauses};
 use crate::usage::{Catalogue, Rate, Stated, Vendor};
 
 /// The number of different [`settings`].
@@ -120,7 +119,7 @@ impl Rig {
             observes: false,
         };
         let mut learned = Learned::of(Windows::new());
-        learned.caches = dropping();
+        learned.pauses = dropping();
         Core {
             settings: Settings {
                 tunings: Tunings::new(Tuning::new(None, Preset::Default, policy, terms), Vec::new()),
@@ -218,13 +217,12 @@ impl Rig {
 
 /// Caches without marks whose providers are known to have dropped what was not used for long: no agent of the laws
 /// waits for that.
-fn dropping() -> Caches {
-    let caches = Caches::of_entries(MAX_MODELS);
+fn dropping() -> PerModel<Pauses> {
+    let all = PerModel::<Pauses>::new();
     for model in ["gpt-5", "gpt-6", "gpt-6.2", "gemini-2.5-pro", "anthropic/claude-opus-5.5"] {
-        let name = (String::new(), model.to_owned());
-        caches.update(&name, |pauses| pauses.ended(Pause { ms: 1, kept: 1, read: 0 }));
+        all.update("", model, |pauses| pauses.ended(Pause { ms: 1, kept: 1, read: 0 }));
     }
-    caches
+    all
 }
 
 /// The headers of a principal's session.
