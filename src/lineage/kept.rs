@@ -19,7 +19,7 @@ impl Lineage {
     /// gateway may get that request.
     pub fn answered(&self, root: Chain, thread: &str, answer: &str) -> Boundary {
         let chain = held_key(root, answer);
-        self.memory.keep_answer(chain, thread.to_owned());
+        self.memory.answers.insert(chain, thread.to_owned());
         Boundary { chain, thread: thread.to_owned() }
     }
 
@@ -33,7 +33,7 @@ impl Lineage {
     /// provider's conversation: it has one id for all its requests, which is not the id of an answer.
     pub(super) fn remember_held(&self, place: &Place) {
         if let Some(held) = place.held() {
-            self.memory.keep_answer(held, place.thread.id.clone());
+            self.memory.answers.insert(held, place.thread.id.clone());
         }
     }
 
@@ -109,7 +109,7 @@ impl Lineage {
 
     /// The threads that continue from an answer: the one that is remembered, else those in the store.
     fn threads_of_answer(&self, answer: Chain, session: Option<&str>) -> Result<Vec<Thread>, StoreError> {
-        if let Some(id) = self.memory.thread_of_answer(answer) {
+        if let Some(id) = self.memory.answers.get(&answer) {
             return Ok(self.known(&id)?.map(|known| known.thread).into_iter().collect());
         }
         let stored = self.store.boundaries(&[answer], session)?.into_iter();

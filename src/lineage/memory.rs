@@ -30,9 +30,9 @@ pub(super) type Senders = Arc<[String]>;
 
 /// What is remembered of a history that was sent.
 #[derive(Clone)]
-struct Sent {
-    threads: Senders,
-    decided: Decided,
+pub(super) struct Sent {
+    pub(super) threads: Senders,
+    pub(super) decided: Decided,
 }
 
 /// What was in force for a history.
@@ -52,10 +52,19 @@ pub(super) struct LeftStanding {
 
 /// When the newest request of a history left, in milliseconds since 1970.
 #[derive(Clone, Copy)]
-struct Departure {
-    at_ms: i64,
+pub(super) struct Departure {
+    pub(super) at_ms: i64,
     /// When, before it, the last request of its thread left that the provider may have read.
-    last_read_ms: i64,
+    pub(super) last_read_ms: i64,
+}
+
+/// What is known of the cache that an upstream keeps for a sender and a model.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CacheRecord {
+    /// What the sender's threads have lost by marking their histories.
+    pub(super) debt: Debt,
+    /// What was found of what requests should have read.
+    pub(super) findings: Findings,
 }
 
 /// The most entries of the caches of threads and answers.
@@ -69,29 +78,27 @@ const OVERHEAD: usize = 256;
 
 /// A bounded memory of histories and threads.
 pub struct Memory {
-    sent: Recent<Chain, Sent, Hashed>,
+    pub(super) sent: Recent<Chain, Sent, Hashed>,
     threads: Recent<String, KnownThread>,
     /// The threads that were set aside, each with the shortest history that was refused, if known. They stay so, even
     /// if a request that found its thread before that updates it afterwards.
     aside: Recent<String, Option<Chain>>,
     /// The thread in which an answer was given.
-    answers: Recent<Chain, String, Hashed>,
-    standings: Recent<Chain, LeftStanding, Hashed>,
-    /// What became of the last request of a history.
-    fates: Recent<Chain, Fate, Hashed>,
-    departures: Recent<Chain, Departure, Hashed>,
+    pub(super) answers: Recent<Chain, String, Hashed>,
+    /// What the last request of a history left. It is handed out once: only one request continues with it.
+    pub(super) standings: Recent<Chain, LeftStanding, Hashed>,
+    /// What became of the last request of a history; [`Fate::Unknown`] when it is about to leave.
+    pub(super) fates: Recent<Chain, Fate, Hashed>,
+    pub(super) departures: Recent<Chain, Departure, Hashed>,
     /// When a thread last recorded what it relies on, in milliseconds since 1970.
-    noted: Recent<String, i64>,
+    pub(super) noted: Recent<String, i64>,
     /// How many messages of a history were sent to a model that binds its reasoning.
     bound: Recent<Chain, usize, Hashed>,
-    /// What a sender's threads have lost by marking their histories, by cache.
-    debts: Recent<Chain, Debt, Hashed>,
+    pub(super) caches: Recent<Chain, CacheRecord, Hashed>,
     /// What requests that have not ended do to a debt.
     staked: Recent<Chain, Staked, Hashed>,
     /// What the last request of a history should read from a cache.
-    expected: Recent<Chain, Expected, Hashed>,
-    /// What was found of that, by cache.
-    findings: Recent<Chain, Findings, Hashed>,
+    pub(super) expected: Recent<Chain, Expected, Hashed>,
 }
 
 impl Memory {
@@ -108,10 +115,9 @@ impl Memory {
             departures: Recent::of_entries(THREADS),
             noted: Recent::of_entries(THREADS),
             bound: Recent::of_entries(HISTORIES),
-            debts: Recent::of_entries(THREADS),
+            caches: Recent::of_entries(THREADS),
             staked: Recent::of_entries(THREADS),
             expected: Recent::of_entries(THREADS),
-            findings: Recent::of_entries(THREADS),
         }
     }
 
@@ -146,49 +152,8 @@ impl Memory {
         self.sent.insert(chain, Sent { threads, decided });
     }
 
-    /// Forgets a history, for instance because a longer one of the same thread replaces it. The store still has it.
-    pub(super) fn forget_history(&self, chain: Chain) {
-        self.sent.remove(&chain);
-    }
-
-    pub(super) fn threads(&self, chain: Chain) -> Option<Senders> {
-        self.sent.get(&chain).map(|sent| sent.threads)
-    }
-
-    pub(super) fn decided(&self, chain: Chain) -> Option<Decided> {
-        self.sent.get(&chain).map(|sent| sent.decided)
-    }
-
-    pub(super) fn keep_answer(&self, answer: Chain, thread: String) {
-        self.answers.insert(answer, thread);
-    }
-
-    pub(super) fn thread_of_answer(&self, answer: Chain) -> Option<String> {
-        self.answers.get(&answer)
-    }
-
-    pub(super) fn keep_standing(&self, chain: Chain, left: LeftStanding) {
-        self.standings.insert(chain, left);
-    }
-
-    /// Hands out what the last request of a history left: only one request continues with it.
-    pub(super) fn take_standing(&self, chain: Chain) -> Option<LeftStanding> {
-        self.standings.remove(&chain)
-    }
-
-    /// Remembers what became of the last request of a history; [`Fate::Unknown`] when it is about to leave.
-    pub(super) fn keep_fate(&self, chain: Chain, fate: Fate) {
-        self.fates.insert(chain, fate);
-    }
-
     pub(super) fn fate(&self, chain: Chain) -> Fate {
         self.fates.get(&chain).unwrap_or(Fate::Unknown)
-    }
-
-    /// Remembers that a request with this history leaves at `at_ms`, and when the last request of its thread left that
-    /// the provider may have read.
-    pub(super) fn keep_departure(&self, chain: Chain, at_ms: i64, last_read_ms: i64) {
-        self.departures.insert(chain, Departure { at_ms, last_read_ms });
     }
 
     /// When the newest request of a thread left that the provider may have read, in milliseconds since 1970. That is
@@ -207,7 +172,7 @@ impl Memory {
     pub(super) fn stake(&self, cache: Chain, request: Chain, staked: Option<Staked>) {
         self.settle(cache, request, Debt::unread);
         if let Some(staked) = staked {
-            self.debts.insert(cache, self.debt(cache).left(&staked));
+            self.caches.update(&cache, |known| known.debt = known.debt.left(&staked));
             self.staked.insert(request, staked);
         }
     }
@@ -215,25 +180,12 @@ impl Memory {
     /// Counts what has become of the stake of a request.
     pub(super) fn settle(&self, cache: Chain, request: Chain, settled: fn(Debt, &Staked) -> Debt) {
         if let Some(staked) = self.staked.remove(&request) {
-            self.debts.insert(cache, settled(self.debt(cache), &staked));
+            self.caches.update(&cache, |known| known.debt = settled(known.debt, &staked));
         }
     }
 
-    /// Remembers what a request should read from a cache.
-    pub(super) fn keep_expected(&self, request: Chain, expected: Expected) {
-        self.expected.insert(request, expected);
-    }
-
-    pub(super) fn take_expected(&self, request: Chain) -> Option<Expected> {
-        self.expected.remove(&request)
-    }
-
-    pub(super) fn keep_findings(&self, cache: Chain, findings: Findings) {
-        self.findings.insert(cache, findings);
-    }
-
-    pub(super) fn findings(&self, cache: Chain) -> Findings {
-        self.findings.get(&cache).unwrap_or_default()
+    pub(super) fn cache(&self, cache: Chain) -> CacheRecord {
+        self.caches.get(&cache).unwrap_or_default()
     }
 
     /// Remembers that the first `messages` messages of a history were sent to a model that binds its reasoning. A
@@ -244,18 +196,6 @@ impl Memory {
 
     pub(super) fn bound(&self, chain: Chain) -> usize {
         self.bound.get(&chain).unwrap_or_default()
-    }
-
-    pub(super) fn debt(&self, cache: Chain) -> Debt {
-        self.debts.get(&cache).unwrap_or_default()
-    }
-
-    pub(super) fn keep_noted(&self, thread: &str, now_ms: i64) {
-        self.noted.insert(thread.to_owned(), now_ms);
-    }
-
-    pub(super) fn noted_ms(&self, thread: &str) -> Option<i64> {
-        self.noted.get(thread)
     }
 
     pub(super) fn thread(&self, id: &str) -> Option<KnownThread> {

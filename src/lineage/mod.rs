@@ -30,7 +30,7 @@ pub use uses::NOTED_EVERY;
 
 use ends::{LastWords, chains, ends, first_end, may_end};
 use kept::held_key;
-use memory::{Decided, KnownThread, LeftStanding};
+use memory::{Decided, Departure, KnownThread, LeftStanding};
 use threads::Found;
 
 /// How many messages a client may add at the end of a request and omit from the next one, within the same thread.
@@ -234,7 +234,7 @@ impl Lineage {
     /// Takes what the plan of the previous request left for this one.
     pub fn standing(&self, place: &Place) -> Option<Box<Standing>> {
         let from = place.goes_on_from();
-        let LeftStanding { head, mut standing } = self.memory.take_standing(from)?;
+        let LeftStanding { head, mut standing } = self.memory.standings.remove(&from)?;
         if let Ending::LeftOut(part) = place.ending() {
             standing = Box::new(standing.departed(part));
         }
@@ -269,11 +269,11 @@ impl Lineage {
         self.expect(place, standing.expected());
         let departed =
             (place.ending() == Ending::Branches).then(|| standing.departed(first_part_behind(place.sent)));
-        self.memory.keep_fate(head, Fate::Unknown);
-        self.memory.keep_standing(head, LeftStanding { head, standing });
+        self.memory.fates.insert(head, Fate::Unknown);
+        self.memory.standings.insert(head, LeftStanding { head, standing });
         if let Some(departed) = departed {
             let left = LeftStanding { head, standing: Box::new(departed) };
-            self.memory.keep_standing(place.chains[place.sent], left);
+            self.memory.standings.insert(place.chains[place.sent], left);
         }
     }
 
@@ -339,12 +339,14 @@ impl Lineage {
     ) {
         let thread = Thread { head: place.head(), at_ms: now_ms, ..place.thread.clone() };
         self.remember_held(place);
-        self.memory.keep_departure(place.head(), now_ms, self.last_read_ms(place));
+        let departure = Departure { at_ms: now_ms, last_read_ms: self.last_read_ms(place) };
+        self.memory.departures.insert(place.head(), departure);
         if place.relation == Relation::Continue {
-            self.memory.forget_history(place.thread.head);
+            // A longer history replaces it. The store still has it.
+            self.memory.sent.remove(&place.thread.head);
         }
         if self.due_use(place, now_ms).is_some() {
-            self.memory.keep_noted(&thread.id, now_ms);
+            self.memory.noted.insert(thread.id.clone(), now_ms);
         }
         let from = place.event_holds_from(conversation, &applied, splice.as_deref());
         let decided = Decided { applied, splice };
@@ -389,7 +391,7 @@ impl Lineage {
         if sent == 0 {
             return Ok(Decided::default());
         }
-        if let Some(known) = self.memory.decided(chains[sent]) {
+        if let Some(known) = self.memory.sent.read(&chains[sent], |sent| sent.decided.clone()) {
             return Ok(known);
         }
         let lengths: HashMap<Chain, usize> =

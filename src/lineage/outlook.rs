@@ -1,6 +1,7 @@
 //! Predicts, from what became of a sender's requests, whether it pays when one of its threads is the first to write
 //! something to the provider's cache.
 
+use super::memory::CacheRecord;
 use super::{Lineage, Place};
 use crate::conversation::{Chain, Digest};
 use crate::planner::{Debt, Expected, Fate, Found, Outlook};
@@ -19,7 +20,7 @@ pub fn cache(root: Chain, upstream: &str, model: Option<&str>) -> Chain {
 impl Lineage {
     /// What to expect when a thread of a sender is the first to write something to the provider's cache.
     pub fn outlook(&self, cache: Chain) -> Outlook {
-        let findings = self.memory.findings(cache);
+        let findings = self.memory.cache(cache).findings;
         if findings.rests() {
             Outlook::SeldomKept
         } else if findings.is_kept() {
@@ -31,7 +32,7 @@ impl Lineage {
 
     /// What the threads of a sender have lost by marking their histories in this cache.
     pub fn debt(&self, cache: Chain) -> Debt {
-        self.memory.debt(cache)
+        self.memory.cache(cache).debt
     }
 
     /// Takes back what a request would have lost that does not leave, because it is planned again.
@@ -51,27 +52,28 @@ impl Lineage {
         };
         self.memory.settle(cache, place.request_key(), settled);
         if let Fate::Told { read, written } = fate
-            && let Some(expected) = self.memory.take_expected(place.request_key())
+            && let Some(expected) = self.memory.expected.remove(&place.request_key())
         {
             let found = expected.found(expected.missing(read, written), read);
-            let findings = self.memory.findings(cache);
-            // A miss during a rest says nothing new: what was written before the rest was judged when it began.
-            if found != Found::Nothing || !findings.rests() {
-                self.memory.keep_findings(cache, findings.found(found, TRIES));
-            }
+            self.memory.caches.update(&cache, |CacheRecord { findings, .. }| {
+                // A miss during a rest says nothing new: what was written before the rest was judged when it began.
+                if found != Found::Nothing || !findings.rests() {
+                    *findings = findings.found(found, TRIES);
+                }
+            });
         }
-        self.memory.keep_fate(place.head(), fate);
+        self.memory.fates.insert(place.head(), fate);
     }
 
     /// Records what a request that is about to leave should read from the cache; `None` if nothing. It replaces what an
     /// earlier attempt of the request should have read.
     pub(super) fn expect(&self, place: &Place, expected: Option<Expected>) {
-        if let Some(rested) = self.memory.findings(place.cache).rested() {
-            self.memory.keep_findings(place.cache, rested);
+        if let Some(rested) = self.memory.cache(place.cache).findings.rested() {
+            self.memory.caches.update(&place.cache, |known| known.findings = rested);
         }
         match expected {
-            Some(expected) => self.memory.keep_expected(place.request_key(), expected),
-            None => drop(self.memory.take_expected(place.request_key())),
+            Some(expected) => self.memory.expected.insert(place.request_key(), expected),
+            None => drop(self.memory.expected.remove(&place.request_key())),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Finds the threads that sent a request's history, and chooses the one that continues with it, or begins a new one.
 
+use std::sync::Arc;
+
 use super::memory::{KnownThread, SENDERS_PER_HISTORY, Senders};
 use super::{Caller, Lineage, Relation, Sender};
 use crate::conversation::{Chain, Conversation, PartId};
@@ -88,7 +90,8 @@ impl Lineage {
         chains: &[Chain],
         now_ms: i64,
     ) -> Result<Option<(usize, Senders)>, StoreError> {
-        let found = (1..chains.len()).rev().find_map(|sent| Some((sent, self.memory.threads(chains[sent])?)));
+        let senders = |sent: usize| self.memory.sent.read(&chains[sent], |known| Arc::clone(&known.threads));
+        let found = (1..chains.len()).rev().find_map(|sent| Some((sent, senders(sent)?)));
         let Some((sent, threads)) = found else { return Ok(None) };
         if self.are_kept(&threads, now_ms)? {
             return Ok(Some((sent, threads)));

@@ -45,7 +45,7 @@ impl Lineage {
 
     /// The histories whose decisions a request relies on; `None` if its thread has recorded that recently.
     pub(super) fn due_use(&self, place: &Place, now_ms: i64) -> Option<Used> {
-        let last = self.memory.noted_ms(&place.thread.id);
+        let last = self.memory.noted.get(&place.thread.id);
         // Clocks are set back, too.
         if last.is_some_and(|last| now_ms.abs_diff(last) < NOTED_EVERY.as_millis() as u64) {
             return None;
@@ -70,7 +70,7 @@ impl Lineage {
     /// use recently, or is still stored.
     pub(super) fn are_kept(&self, threads: &[String], now_ms: i64) -> Result<bool, StoreError> {
         let is_recent = |at_ms: i64| now_ms - at_ms < KEPT_MS;
-        let is_noted = |id: &String| self.memory.noted_ms(id).is_some_and(is_recent);
+        let is_noted = |id: &String| self.memory.noted.get(id).is_some_and(is_recent);
         let is_known =
             |id: &String| self.memory.thread(id).is_some_and(|known| is_recent(known.thread.at_ms));
         // The noted times come first, since looking up a thread copies it.
@@ -88,8 +88,8 @@ impl Lineage {
     /// Forgets everything that is remembered of these histories.
     pub(super) fn forget(&self, chains: &[Chain]) {
         for &chain in chains {
-            self.memory.forget_history(chain);
-            self.memory.take_standing(chain);
+            self.memory.sent.remove(&chain);
+            self.memory.standings.remove(&chain);
         }
     }
 }
