@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::purse::Purse;
 use super::retry::Missed;
-use super::transport::{Booked, Reply};
+use super::transport::Reply;
 use super::{Called, Failure, Job, vendor};
 use crate::usage::{self, Tokens, Usage};
 
@@ -35,13 +35,11 @@ impl Calls {
     /// Records the answer to the call in progress.
     pub(super) fn record_answer(&mut self, reply: &Reply, job: &Job, purse: &Purse) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
-        let Booked { answer, model, usage, bill, min_cost } = reply.booked(&job.call, &purse.prices);
-        if let Some(min_cost) = min_cost {
+        let call = Called { took, bytes, ..reply.called(&job.call, &purse.prices) };
+        if let Some(min_cost) = call.min_cost {
             purse.spend(min_cost);
         }
-        let (status, model) = (Some(reply.status), Some(model));
-        let (lost, missed) = (None, None);
-        self.made.push(Called { answer, model, status, lost, missed, usage, bill, min_cost, took, bytes });
+        self.made.push(call);
     }
 
     /// Records why the last answer is of no use.
@@ -63,10 +61,7 @@ impl Calls {
         if let Some(bill) = usage::bill(&purse.prices, &usage, &job.call.model, vendor(&job.call)) {
             purse.spend(bill.total);
         }
-        let lost = Some(why);
-        let (answer, model, status, missed, usage) = (None, None, None, None, None);
-        let (bill, min_cost) = (None, None);
-        self.made.push(Called { answer, model, status, lost, missed, usage, bill, min_cost, took, bytes });
+        self.made.push(Called { lost: Some(why), took, bytes, ..Called::default() });
     }
 
     /// The calls that have ended.

@@ -81,6 +81,6 @@ impl Judge {
         }
         let text = self.call.protocol.text_of_answer(&reply.body);
         let text = text.ok_or(Missed::Retryable(Failure::Incomplete, None))?;
-        Ok(Said { text, cost: reply.booked(&self.call, prices).bill.map(|bill| bill.total) })
+        Ok(Said { text, cost: reply.called(&self.call, prices).bill.map(|bill| bill.total) })
     }
 }

@@ -125,7 +125,7 @@ pub struct Job {
 }
 
 /// A call that reached the server, or may have.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Called {
     /// The id of the answer, if it has one.
     pub answer: Option<String>,

@@ -9,10 +9,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Full};
 
 use super::retry::Missed;
-use super::{Call, Failure, vendor};
+use super::{Call, Called, Failure, vendor};
 use crate::protocol::{Ask, Asked, Framing};
 use crate::upstream::{Clients, Upstream};
-use crate::usage::{self, Bill, Catalogue, Money, Usage};
+use crate::usage::{self, Catalogue, Usage};
 
 /// The largest answer that is read, in bytes.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
@@ -54,18 +54,6 @@ pub(super) enum Lost {
     Unanswered(String),
 }
 
-/// The id, the model and the figures that an answer states, and what it costs.
-pub(super) struct Booked {
-    /// Its id, if it has one.
-    pub(super) answer: Option<String>,
-    /// The model that is billed.
-    pub(super) model: String,
-    pub(super) usage: Option<Usage>,
-    pub(super) bill: Option<Bill>,
-    /// What it costs at least. The cost is higher if the figures are incomplete.
-    pub(super) min_cost: Option<Money>,
-}
-
 impl Question {
     /// A text for a model. The answer may have at most `max_output` tokens, and at most a quarter of the window.
     pub(super) fn new(call: &Call, text: &str, max_output: u64) -> Self {
@@ -92,8 +80,8 @@ impl Reply {
         }
     }
 
-    /// Reads the figures, and works out what they cost.
-    pub(super) fn booked(&self, call: &Call, prices: &Catalogue) -> Booked {
+    /// A call with this answer. Reads the figures, and works out what they cost.
+    pub(super) fn called(&self, call: &Call, prices: &Catalogue) -> Called {
         let mut reader = call.protocol.answer(Framing::Document);
         reader.push(&self.body);
         let answer = reader.finish();
@@ -105,12 +93,14 @@ impl Reply {
             Some(bill) => Some(bill.total),
             None => usage::min_cost(prices, usage, billed, vendor(call)),
         };
-        Booked {
+        Called {
             answer: answer.id,
-            model: billed.to_owned(),
+            model: Some(billed.to_owned()),
+            status: Some(self.status),
             bill: usage.as_ref().and_then(bill),
             min_cost: usage.as_ref().and_then(min_cost),
             usage,
+            ..Called::default()
         }
     }
 }

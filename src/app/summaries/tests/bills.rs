@@ -23,15 +23,11 @@ fn summaries_are_paid_from_the_budget() {
     let prices = Catalogue::with_overrides(Vec::new()).unwrap();
     let call = Called {
         answer: Some("msg_1".to_owned()),
-        model: None,
         status: Some(200),
-        lost: None,
-        missed: None,
         bill: bill(&prices, &usage, "claude-haiku-4-5", None),
-        min_cost: None,
         usage: Some(usage),
-        took: Duration::ZERO,
         bytes: 9,
+        ..Called::default()
     };
     let job = Arc::new(job(talk("ucc", &[])));
     let done = Done { job, calls: vec![call.clone(), call], outcome: Err(Failure::NoGain) };
@@ -76,18 +72,7 @@ fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
         let (home, store) = on_disk();
         let (tally, budget) =
             (Arc::new(Tally::default()), Budget::new(crate::config::Budget::default(), Arc::clone(&store)));
-        let call = Called {
-            answer: None,
-            model: None,
-            status: None,
-            lost,
-            missed,
-            usage: None,
-            bill: None,
-            min_cost: None,
-            took: Duration::ZERO,
-            bytes: 9,
-        };
+        let call = Called { lost, missed, bytes: 9, ..Called::default() };
         let job = Arc::new(job(talk("ucc", &[])));
         let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget), Spending::new());
         report(&Done { job, calls: vec![call], outcome: Err(failure) });
@@ -187,9 +172,7 @@ pub(super) fn called(prices: &Catalogue, model: &str, input: Option<u64>) -> Cal
     let usage =
         Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };
     let bill = input.and_then(|_| bill(prices, &usage, model, None));
-    let (answer, model, status, lost, missed, usage) = (None, None, Some(200), None, None, Some(usage));
-    let (min_cost, took) = (None, Duration::ZERO);
-    Called { answer, model, status, lost, missed, bill, min_cost, usage, took, bytes: 9 }
+    Called { status: Some(200), bill, usage: Some(usage), bytes: 9, ..Called::default() }
 }
 
 pub(super) fn job(conversation: Conversation) -> Job {
