@@ -27,11 +27,9 @@ use crate::admin;
 use crate::config::{self, Config, Loop};
 use crate::ledger::Totals;
 use crate::lineage::{Lineage, Memory};
-use crate::planner::Policy;
 use crate::server::{self, Drained, Haste, Listener, Running, Server, Stats};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Listening, Outputs, Sqlite, Store, StoreError};
-use crate::strategy::{clear, ladder, marks};
 use crate::upstream::{self, Upstream, Variables};
 use crate::usage::Catalogue;
 
@@ -332,16 +330,6 @@ fn summaries(
     let limits = config.tuning.summarize.limits;
     let (store, prices) = (Arc::clone(store), Arc::clone(prices));
     Summaries::start(limits, store, prices, Arc::clone(tally), Arc::clone(budget)).map(Some)
-}
-
-/// The policy by which prompts are counted: without events and cache marks.
-pub(super) fn counting(policy: &Policy) -> Policy {
-    Policy {
-        clear: clear::Settings { enabled: false, ..policy.clear.clone() },
-        marks: marks::Settings { marks: false, anchors: false, ..policy.marks },
-        ladder: ladder::Settings { enabled: false, ..policy.ladder },
-        ..policy.clone()
-    }
 }
 
 fn routes(config: &Config) -> Routes {

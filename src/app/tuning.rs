@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use super::build::counting;
 use super::summaries::Terms;
 use crate::config::{self, Matcher, Preset};
 use crate::planner::Policy;
 use crate::store::Recent;
+use crate::strategy::{clear, ladder, marks};
 
 /// The most threads whose settings are remembered.
 const MAX_THREADS: u64 = 65_536;
@@ -21,7 +21,7 @@ pub(super) struct Tuning {
     /// The preset that they are based on.
     pub(super) preset: Preset,
     pub(super) policy: Policy,
-    /// The same without events: the policy that prompts are counted by.
+    /// The same without events and cache marks: the policy that prompts are counted by.
     pub(super) counting: Policy,
     /// The settings for summaries.
     pub(super) terms: Arc<Terms>,
@@ -36,7 +36,12 @@ pub(super) struct Tunings {
 
 impl Tuning {
     pub(super) fn new(profile: Option<String>, preset: Preset, policy: Policy, terms: Terms) -> Self {
-        let counting = counting(&policy);
+        let counting = Policy {
+            clear: clear::Settings { enabled: false, ..policy.clear.clone() },
+            marks: marks::Settings { marks: false, anchors: false, ..policy.marks },
+            ladder: ladder::Settings { enabled: false, ..policy.ladder },
+            ..policy.clone()
+        };
         Self { profile, preset, policy, counting, terms: Arc::new(terms) }
     }
 }
