@@ -9,11 +9,10 @@ use crate::conversation::{Conversation, Digest, Marks, Prelude};
 use crate::lineage::Place;
 use crate::planner::Outcome;
 use crate::protocol;
-use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::marks::CacheClock;
 use crate::strategy::system::{Access, CacheUse, EntryKey, Frame, Source, Stable};
-use crate::usage::Usage;
 use crate::usage::cache_model::CacheKind;
+use crate::usage::{BYTES_PER_TOKEN, Usage};
 
 impl Request<'_> {
     /// Learns up to where the frame is the same in all conversations, and returns what a mark there would do. `None` if

@@ -13,9 +13,8 @@ use super::histogram::Histogram;
 use crate::config::Alerts;
 use crate::conversation::NamePatterns;
 use crate::ledger::{Caching, Event, Made, Record, Shares, Totals};
-use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::Zone;
-use crate::usage::Tokens;
+use crate::usage::{BYTES_PER_TOKEN, Tokens};
 
 /// The most threads that are remembered. Beyond that, the least recently used ones are dropped.
 const MAX_THREADS: usize = 4096;

@@ -15,9 +15,8 @@ use crate::ledger::{Bytes, Edits, Event, Made, Record, Splice, Timing, Window, w
 use crate::planner::{Fate, Level};
 use crate::protocol::Answer;
 use crate::server::End;
-use crate::strategy::clear::BYTES_PER_TOKEN;
 use crate::strategy::window::{Gauge, Reading};
-use crate::usage::{self, Bill, Money, Usage};
+use crate::usage::{self, BYTES_PER_TOKEN, Bill, Money, Usage};
 
 /// The reason to record for a request that was refused with its additions and sent without them.
 const ADDITIONS_REFUSED: &str = "what is added to requests was refused";
