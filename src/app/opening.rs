@@ -6,8 +6,7 @@ use std::io::ErrorKind;
 use http::{HeaderMap, HeaderName};
 
 use super::rewrite::Request;
-use super::rewritten::{InForce, Rewritten};
-use crate::ledger::words::State;
+use super::rewritten::Rewritten;
 use crate::planner;
 use crate::server::{Deadline, Fault};
 use crate::store::Checkpoints;
@@ -72,8 +71,7 @@ impl Request<'_> {
     /// The request as it came, not to be sent, if its checkpoint cannot be used; `None` otherwise.
     pub(super) fn refuse_missing_opening(&self) -> Option<Rewritten> {
         let Some(Err(fault)) = &self.opening else { return None };
-        let facts = self.facts(self.place().ok(), State::Unchanged, None, InForce::default());
-        Some(Rewritten { fault: Some(fault.clone()), ..Rewritten::of(facts) })
+        Some(self.not_sent(self.place().ok(), fault.clone()))
     }
 
     /// The request as it came, not to be sent, if it was to begin with a checkpoint: nothing new is decided about it,
@@ -82,9 +80,7 @@ impl Request<'_> {
     pub(super) fn refuse_unstored_opening(&self, why: Option<&str>) -> Option<Rewritten> {
         let has_left = self.context.until.is_some_and(Deadline::has_left);
         let Some(Ok(_)) = self.opening.as_ref().filter(|_| !has_left) else { return None };
-        let fault = unstored(why.unwrap_or("nothing was to be decided"));
-        let facts = self.facts(None, State::Unchanged, None, InForce::default());
-        Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
+        Some(self.not_sent(None, unstored(why.unwrap_or("nothing was to be decided"))))
     }
 }
 

@@ -262,8 +262,13 @@ impl<'a> Request<'a> {
         let budget = Some(&self.core.budget).filter(|budget| budget.refuses())?;
         let place = self.place().ok()?;
         let fault = budget.reached(&place.thread.conversation, self.now_ms)?.refusal()?;
-        let facts = self.facts(Some(place), State::Unchanged, None, InForce::default());
-        Some(Rewritten { fault: Some(fault), ..Rewritten::of(facts) })
+        Some(self.not_sent(Some(place), fault))
+    }
+
+    /// The request as it came, not to be sent because of a fault.
+    pub(super) fn not_sent(&self, place: Option<Place>, fault: Fault) -> Rewritten {
+        let facts = self.facts(place, State::Unchanged, None, InForce::default());
+        Rewritten { fault: Some(fault), ..Rewritten::of(facts) }
     }
 
     /// Looks up the request's place and decides about it there.
