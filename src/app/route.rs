@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::config::CacheKey;
-use crate::protocol::dialect::{Sign, SignKind};
+use crate::protocol::dialect::{Dialect, Sign, SignKind};
 use crate::protocol::{self, Protocol, Purpose};
 use crate::server::{Fault, Route, Target};
 use crate::upstream::Upstream;
@@ -39,18 +39,18 @@ pub(super) fn dialect(method: &Method, path: &str) -> Option<(&'static dyn Proto
 
 fn entry(path: &str) -> Option<(&'static dyn Protocol, Purpose)> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let purpose = |protocol: &dyn Protocol| {
-        let row = protocol.dialect().paths.iter().find(|row| row.fits(path))?;
-        Some(row.purpose)
-    };
-    protocol::ALL.iter().find_map(|protocol| Some((*protocol, purpose(*protocol)?)))
+    first(|dialect| Some(dialect.paths.iter().find(|row| row.fits(path))?.purpose))
+}
+
+/// The first protocol of whose dialect something is found, and what that is.
+fn first<T>(find: impl Fn(&'static Dialect) -> Option<T>) -> Option<(&'static dyn Protocol, T)> {
+    protocol::ALL.iter().find_map(|protocol| Some((*protocol, find(protocol.dialect())?)))
 }
 
 /// The dialect of a path that fetches an answer begun by an earlier request, and that answer's id.
 pub(super) fn later_answer(path: &str) -> Option<(&'static dyn Protocol, &str)> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    let id = |protocol: &dyn Protocol| protocol.dialect().later.iter().find_map(|row| row.id(path));
-    protocol::ALL.iter().find_map(|protocol| Some((*protocol, id(*protocol)?)))
+    first(|dialect| dialect.later.iter().find_map(|row| row.id(path)))
 }
 
 /// An upstream and the dialects it speaks.
@@ -196,11 +196,7 @@ fn is_signed(head: &Parts) -> bool {
 
 /// The dialect whose provider owns the beginning of this path, and the upstream if that is not the dialect's first.
 fn owner(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
-    let server = |protocol: &dyn Protocol| {
-        let row = protocol.dialect().places.iter().find(|row| path.starts_with(row.start))?;
-        Some(row.server)
-    };
-    protocol::ALL.iter().find_map(|protocol| Some((*protocol, server(*protocol)?)))
+    first(|dialect| Some(dialect.places.iter().find(|row| path.starts_with(row.start))?.server))
 }
 
 /// The dialect indicated by the headers.
@@ -209,13 +205,9 @@ fn indicated(headers: &HeaderMap) -> Option<&'static dyn Protocol> {
         let value = headers.get(sign.header).and_then(|value| value.as_bytes().get(..sign.begins.len()));
         value.is_some_and(|value| value.eq_ignore_ascii_case(sign.begins.as_bytes()))
     };
-    let of_kind = |kind: SignKind| {
-        let has = |protocol: &&dyn Protocol| {
-            protocol.dialect().signs.iter().any(|sign| sign.kind == kind && is_there(sign))
-        };
-        protocol::ALL.iter().copied().find(has)
-    };
-    SignKind::ALL.into_iter().find_map(of_kind)
+    let of_kind =
+        |kind| first(|dialect| dialect.signs.iter().find(|sign| sign.kind == kind && is_there(sign)));
+    SignKind::ALL.into_iter().find_map(of_kind).map(|(protocol, _)| protocol)
 }
 
 #[cfg(test)]
