@@ -78,14 +78,13 @@ impl Windows {
 
     /// Records a window that a provider stated at this time. Returns whether it is believed.
     fn learn(&self, upstream: &str, model: Option<&str>, limit: Limit) -> bool {
-        let learned = self.update(upstream, model, |learned| {
+        self.update(upstream, model, |learned| {
             let is_likely = limit.tokens as f64 >= learned.answered as f64 * MIN_PLAUSIBLE_SHARE;
             if is_likely {
                 (learned.limit, learned.surprises) = (Some(limit), false);
             }
             is_likely
-        });
-        learned.unwrap_or_default()
+        })
     }
 
     /// Records that a prompt which seemed far from the window was reported as too long inside its answer.
@@ -103,11 +102,10 @@ impl Windows {
     /// Records that a prompt of so many tokens was answered. If the known window is smaller, it is forgotten. Returns
     /// whether that was so.
     fn record_answered(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
-        let disproved = self.update(upstream, model, |learned| {
+        self.update(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
             learned.limit.take_if(|limit| limit.tokens < tokens).is_some()
-        });
-        disproved.unwrap_or_default()
+        })
     }
 
     /// The window that a provider has stated, in tokens, if it is still believed at a time in milliseconds since
@@ -122,15 +120,15 @@ impl Windows {
         model.map(|model| self.learned.get(upstream, model)).unwrap_or_default()
     }
 
-    /// Updates what is known of a model's window at an upstream. Returns what `then` returns, or `None` if no model is
-    /// named.
-    fn update<T>(
+    /// Updates what is known of a model's window at an upstream. Returns what `then` returns, or its default if no
+    /// model is named.
+    fn update<T: Default>(
         &self,
         upstream: &str,
         model: Option<&str>,
         then: impl FnOnce(&mut ModelWindow) -> T,
-    ) -> Option<T> {
-        Some(self.learned.update(upstream, model?, then))
+    ) -> T {
+        model.map(|model| self.learned.update(upstream, model, then)).unwrap_or_default()
     }
 
     /// Records that the answer to this history ended because the window was full.
