@@ -279,6 +279,7 @@ impl Summaries {
         }
         self.outdated.record_branch(place, conversation.messages.len(), seen.now_ms);
         if !terms.is_due(level) {
+            // It matters if the next request is a long one.
             self.spending.set_may_begin(thread, self.summarizer.takes(thread));
             return None;
         }
@@ -298,7 +299,7 @@ impl Summaries {
         });
         let is_likely_vain = !level.is_crowded(&terms.window) && self.outdated.is_cut_likely(place, &level);
         if waits || is_likely_vain {
-            self.spending.reopen(thread);
+            self.spending.set_may_begin(thread, true);
             return None;
         }
         if self.take_over(terms, place, 0) {

@@ -127,18 +127,12 @@ impl Spending {
     }
 
     /// Records that a request brings a thread near the window. No summary may be begun later, whatever earlier requests
-    /// allowed, unless this request allows it again ([`Self::reopen`]).
+    /// allowed, unless this request allows it again ([`Self::set_may_begin`]).
     pub(super) fn close(&self, thread: &str) {
         self.0.update(thread, |account| account.is_closed = true);
     }
 
-    /// Records that a thread's summary is delayed until room is needed.
-    pub(super) fn reopen(&self, thread: &str) {
-        self.set_may_begin(thread, true);
-    }
-
-    /// Records whether a summary `may` be begun for a thread that is not near the window, if anything is remembered of
-    /// it. That matters if its next request is a long one.
+    /// Records whether a summary of a thread `may` be begun when room is needed, if anything is remembered of it.
     pub(super) fn set_may_begin(&self, thread: &str, may: bool) {
         if self.0.get(thread).is_some_and(|account| account.is_closed == may) {
             self.0.update(thread, |account| account.is_closed = !may);
@@ -202,20 +196,16 @@ mod tests {
     #[test]
     fn a_summary_may_begin_unless_the_last_request_forbids_it() {
         let spending = Spending::new();
-        let (close, reopen) =
-            (Spending::close as fn(&Spending, &str), Spending::reopen as fn(&Spending, &str));
-        let (falls, rests) = (
-            (|spending, thread| spending.set_may_begin(thread, true)) as fn(&Spending, &str),
-            (|spending, thread| spending.set_may_begin(thread, false)) as fn(&Spending, &str),
-        );
+        let close = Spending::close as fn(&Spending, &str);
+        let reopen = (|spending, thread| spending.set_may_begin(thread, true)) as fn(&Spending, &str);
+        let rests = (|spending, thread| spending.set_may_begin(thread, false)) as fn(&Spending, &str);
         for (thread, happens, expected) in [
             ("new", &[][..], true),
             ("asked", &[close], false),
             ("dear", &[close, reopen], true),
             ("no longer", &[close, reopen, close], false),
-            ("short again", &[close, falls], true),
             ("rests", &[close, reopen, rests], false),
-            ("never near", &[falls], true),
+            ("never near", &[reopen], true),
         ] {
             for happens in happens {
                 happens(&spending, thread);
