@@ -9,7 +9,6 @@ mod ends;
 mod kept;
 mod memory;
 mod outlook;
-mod overlaid;
 mod relation;
 mod threads;
 mod uses;
@@ -72,6 +71,11 @@ impl Place {
     /// The history of the whole request.
     pub fn head(&self) -> Chain {
         self.chains.last().copied().unwrap_or(self.thread.head)
+    }
+
+    /// Its thread, and the one that this branched from.
+    pub fn threads(&self) -> impl DoubleEndedIterator<Item = &String> {
+        std::iter::once(&self.thread.id).chain(&self.thread.parent)
     }
 
     /// Whether the messages that were sent before were sent in another form than they came.
@@ -378,6 +382,15 @@ impl Lineage {
             return Ok(Some(known));
         }
         Ok(self.store.thread(id)?.map(KnownThread::of))
+    }
+
+    /// A place that another lineage has found, with the decisions that are in force by this one's memory and store.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn decided_at(&self, conversation: &Conversation, place: &Place) -> Result<Place, StoreError> {
+        let Decided { applied, splice } = self.decided(conversation, &place.chains, place.sent)?;
+        Ok(Place { applied, splice, ..place.clone() })
     }
 
     /// The decisions and the splice that apply to the first `sent` messages. Of several decisions about one part, the

@@ -392,15 +392,12 @@ impl Summaries {
 
     /// Makes no further calls for the threads of a request, because its client summarises the history itself.
     pub(super) fn abandon(&self, place: &Place) {
-        for thread in [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten() {
-            self.summarizer.abandon(thread);
-        }
+        place.threads().for_each(|thread| self.summarizer.abandon(thread));
     }
 
     /// The usable summary, of the thread or its parent, that replaces the longest beginning of a history.
     fn newest(&self, terms: &Terms, place: &Place) -> Option<Arc<Summary>> {
-        let threads = [place.thread.parent.as_ref(), Some(&place.thread.id)];
-        let summaries = threads.into_iter().flatten().filter_map(|thread| self.look_up(thread));
+        let summaries = place.threads().rev().filter_map(|thread| self.look_up(thread));
         summaries.filter(|summary| terms.takes(summary, place)).max_by_key(|summary| summary.end)
     }
 
@@ -410,8 +407,7 @@ impl Summaries {
     fn take_over(&self, terms: &Terms, place: &Place, used: usize) -> bool {
         let Place { thread, .. } = place;
         let known = self.newest(terms, place).map_or(used, |newest| newest.end.max(used));
-        let threads = [Some(&thread.id), thread.parent.as_ref()].into_iter().flatten();
-        let own = threads.filter_map(|thread| self.store.summary(thread).ok()?);
+        let own = place.threads().filter_map(|thread| self.store.summary(thread).ok()?);
         let others = self.store.summaries(&thread.conversation).unwrap_or_default();
         let stored = own.chain(others).filter(|made| made.end > known && terms.takes(made, place));
         let made = stored.max_by_key(|made| made.end);

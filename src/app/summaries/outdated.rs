@@ -82,7 +82,7 @@ impl Outdated {
 
     /// Records that a request was sent with a summary of its own thread or of the one that it branched from.
     pub(super) fn record_use(&self, place: &Place) {
-        for thread in [Some(&place.thread.id), place.thread.parent.as_ref()].into_iter().flatten() {
+        for thread in place.threads() {
             if let Some(near) = self.0.get(thread).filter(|near| near.if_cut().is_some()) {
                 self.0.insert(thread.clone(), Near { is_begun: false, cut_at: None, ..near });
             }
