@@ -11,7 +11,6 @@ use tokio::sync::watch;
 
 use super::books::{Books, Means};
 use super::budget::Budget;
-use super::last_use::LastUse;
 use super::learned::Learned;
 use super::memo::Indexes;
 use super::origin_policy::OriginPolicy;
@@ -26,7 +25,7 @@ use super::{Core, Recall, Settings, Sidecar, clock, housekeeping, storing};
 use crate::admin;
 use crate::config::{self, Config, Loop};
 use crate::ledger::Totals;
-use crate::lineage::{Lineage, Memory};
+use crate::lineage::{Lineage, Memory, NotedUses};
 use crate::server::{self, Drained, Haste, Listener, Running, Server, Stats};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Checkpoints, Listening, Outputs, Sqlite, Store, StoreError};
@@ -252,7 +251,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         full_texts: FullTexts {
             outputs,
             recall: Recall::new(config.outputs.recall, config.listen.admin),
-            last_use: LastUse::new(),
+            uses: NotedUses::default(),
         },
         learned,
         summaries,

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime;
 use tokio::sync::watch;
 
-use super::{Core, last_use, metrics};
+use super::{Core, metrics};
 use crate::admin::{self, Pages};
 use crate::config::Config;
 use crate::lineage;
@@ -100,7 +100,7 @@ impl Ages {
             |age: Duration| now_ms.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         Batch {
             // The store may learn of a text's use this much later.
-            forget_outputs: Some(before(self.outputs + last_use::REPORTED_EVERY)),
+            forget_outputs: Some(before(self.outputs + lineage::NOTED_EVERY)),
             forget_ledger: self.ledger.map(before),
             forget_threads: self.threads.map(before),
             at_ms: now_ms,

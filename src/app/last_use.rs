@@ -1,34 +1,10 @@
 //! Reports to the store, thread by thread, that full texts are in use, so that they are not removed.
 
-use std::time::Duration;
-
 use super::rewrite::Request;
 use super::rewritten::InForce;
 use crate::lineage::Place;
 use crate::planner::{self, Save};
-use crate::store::{Batch, Recent};
-
-/// How often a thread's use is reported. The store may learn of a use this much later.
-pub(super) const REPORTED_EVERY: Duration = Duration::from_secs(3600);
-
-/// When each thread's use was last reported, in milliseconds since 1970. Bounded.
-pub(super) struct LastUse(Recent<String, i64>);
-
-impl LastUse {
-    pub(super) fn new() -> Self {
-        Self(Recent::of_entries(4096))
-    }
-
-    /// Whether a thread's use is to be reported now. If so, it counts as reported.
-    pub(super) fn take_due(&self, thread: &str, now_ms: i64) -> bool {
-        let due =
-            self.0.get(thread).is_none_or(|last| now_ms.abs_diff(last) >= REPORTED_EVERY.as_millis() as u64);
-        if due {
-            self.0.insert(thread.to_owned(), now_ms);
-        }
-        due
-    }
-}
+use crate::store::Batch;
 
 impl Request<'_> {
     /// If it is due, reports to the store that the full texts of this thread are in use. Saves those again that were
@@ -36,9 +12,11 @@ impl Request<'_> {
     /// the request tells the model where they are.
     pub(super) async fn keep_alive(&self, place: &Place, decided: &InForce) {
         let full_texts = &self.core.full_texts;
-        if !full_texts.are_kept() || !full_texts.last_use.take_due(&place.thread.id, self.now_ms) {
+        let (uses, thread) = (&full_texts.uses, &*place.thread.id);
+        if !full_texts.are_kept() || !uses.is_due(thread, self.now_ms) {
             return;
         }
+        uses.note(thread, self.now_ms);
         let mut batch = Batch { at_ms: self.now_ms, ..Batch::default() };
         let is_gone = |id: &str| !full_texts.outputs.path(id).exists();
         if let Some(splice) = &decided.splice
@@ -63,22 +41,6 @@ impl Request<'_> {
             self.core.tally.stored(self.track.store.later(batch));
         } else if let Err(error) = self.commit(batch).await {
             tracing::warn!(%error, "a request leaves before full texts of its conversation are saved again");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn uses_are_reported_hourly_even_if_the_clock_goes_back() {
-        const MINUTE: i64 = 60_000;
-        let last_use = LastUse::new();
-        for (minutes, expected) in
-            [(600, true), (659, false), (660, true), (610, false), (600, true), (601, false)]
-        {
-            assert_eq!(last_use.take_due("t", minutes * MINUTE), expected, "{minutes}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::last_use::LastUse;
 use crate::config;
+use crate::lineage::NotedUses;
 use crate::store::Outputs;
 
 /// How a model can read the full text of what was cut.
@@ -45,7 +45,8 @@ pub(super) struct FullTexts {
     /// The files that they are kept in.
     pub(super) outputs: Outputs,
     pub(super) recall: Recall,
-    pub(super) last_use: LastUse,
+    /// When each thread last reported that they are in use.
+    pub(super) uses: NotedUses,
 }
 
 impl FullTexts {

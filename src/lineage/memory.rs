@@ -11,6 +11,7 @@ use crate::planner::{Applied, Debt, Expected, Fate, Findings, Splice, Staked, St
 use crate::store::{Recent, Thread};
 
 use super::ends::LastWords;
+use super::uses::NotedUses;
 
 /// A thread as its newest request left it.
 #[derive(Clone)]
@@ -90,8 +91,8 @@ pub struct Memory {
     /// What became of the last request of a history; [`Fate::Unknown`] when it is about to leave.
     pub(super) fates: Recent<Chain, Fate, Hashed>,
     pub(super) departures: Recent<Chain, Departure, Hashed>,
-    /// When a thread last recorded what it relies on, in milliseconds since 1970.
-    pub(super) noted: Recent<String, i64>,
+    /// When a thread last recorded what it relies on.
+    pub(super) noted: NotedUses,
     /// How many messages of a history were sent to a model that binds its reasoning.
     bound: Recent<Chain, usize, Hashed>,
     pub(super) caches: Recent<Chain, CacheRecord, Hashed>,
@@ -113,7 +114,7 @@ impl Memory {
             standings: Recent::of_weight(bytes / 2, |left| left.standing.weight() + OVERHEAD),
             fates: Recent::of_entries(THREADS),
             departures: Recent::of_entries(THREADS),
-            noted: Recent::of_entries(THREADS),
+            noted: NotedUses::default(),
             bound: Recent::of_entries(HISTORIES),
             caches: Recent::of_entries(THREADS),
             staked: Recent::of_entries(THREADS),

@@ -25,7 +25,7 @@ pub use client::{Caller, caller, principal};
 pub use memory::Memory;
 pub use outlook::cache;
 pub use relation::Relation;
-pub use uses::NOTED_EVERY;
+pub use uses::{NOTED_EVERY, NotedUses};
 
 use ends::{LastWords, chains, ends, first_end, may_end};
 use kept::held_key;
@@ -350,7 +350,7 @@ impl Lineage {
             self.memory.sent.remove(&place.thread.head);
         }
         if self.due_use(place, now_ms).is_some() {
-            self.memory.noted.insert(thread.id.clone(), now_ms);
+            self.memory.noted.note(&thread.id, now_ms);
         }
         let from = place.event_holds_from(conversation, &applied, splice.as_deref());
         let decided = Decided { applied, splice };

@@ -8,13 +8,42 @@ use std::time::Duration;
 
 use super::{Lineage, Place, Relation};
 use crate::conversation::Chain;
-use crate::store::{Batch, StoreError, Used};
+use crate::store::{Batch, Recent, StoreError, Used};
 
 /// How often a thread records what it relies on. The store may learn of a use this much later.
 pub const NOTED_EVERY: Duration = Duration::from_secs(3600);
+/// The most threads whose records are remembered.
+const MAX_THREADS: u64 = 4096;
 /// What a request has relied on is not removed for at least this long after it, in milliseconds: the shortest retention
 /// that can be configured is a day.
 const KEPT_MS: i64 = 12 * 3_600_000;
+
+/// When threads last recorded that something they rely on is in use, in milliseconds since 1970. Bounded.
+pub struct NotedUses(Recent<String, i64>);
+
+impl Default for NotedUses {
+    fn default() -> Self {
+        Self(Recent::of_entries(MAX_THREADS))
+    }
+}
+
+impl NotedUses {
+    /// When a thread last did.
+    fn last_ms(&self, thread: &str) -> Option<i64> {
+        self.0.get(thread)
+    }
+
+    /// Whether a thread has to do so now.
+    pub fn is_due(&self, thread: &str, now_ms: i64) -> bool {
+        // Clocks are set back, too.
+        self.last_ms(thread).is_none_or(|last| now_ms.abs_diff(last) >= NOTED_EVERY.as_millis() as u64)
+    }
+
+    /// Remembers that a thread does so now.
+    pub fn note(&self, thread: &str, now_ms: i64) {
+        self.0.insert(thread.to_owned(), now_ms);
+    }
+}
 
 impl Lineage {
     /// A batch for a request that has nothing else to store: it records what the request relies on. `None` if its
@@ -45,9 +74,7 @@ impl Lineage {
 
     /// The histories whose decisions a request relies on; `None` if its thread has recorded that recently.
     pub(super) fn due_use(&self, place: &Place, now_ms: i64) -> Option<Used> {
-        let last = self.memory.noted.get(&place.thread.id);
-        // Clocks are set back, too.
-        if last.is_some_and(|last| now_ms.abs_diff(last) < NOTED_EVERY.as_millis() as u64) {
+        if !self.memory.noted.is_due(&place.thread.id, now_ms) {
             return None;
         }
         let decided = place.applied.iter().map(|applied| applied.part.message as usize + 1);
@@ -70,7 +97,7 @@ impl Lineage {
     /// use recently, or is still stored.
     pub(super) fn are_kept(&self, threads: &[String], now_ms: i64) -> Result<bool, StoreError> {
         let is_recent = |at_ms: i64| now_ms - at_ms < KEPT_MS;
-        let is_noted = |id: &String| self.memory.noted.get(id).is_some_and(is_recent);
+        let is_noted = |id: &String| self.memory.noted.last_ms(id).is_some_and(is_recent);
         let is_known =
             |id: &String| self.memory.thread(id).is_some_and(|known| is_recent(known.thread.at_ms));
         // The noted times come first, since looking up a thread copies it.
@@ -90,6 +117,26 @@ impl Lineage {
         for &chain in chains {
             self.memory.sent.remove(&chain);
             self.memory.standings.remove(&chain);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_are_reported_hourly_even_if_the_clock_goes_back() {
+        const MINUTE: i64 = 60_000;
+        let uses = NotedUses::default();
+        for (minutes, expected) in
+            [(600, true), (659, false), (660, true), (610, false), (600, true), (601, false)]
+        {
+            let now_ms = minutes * MINUTE;
+            assert_eq!(uses.is_due("t", now_ms), expected, "{minutes}");
+            if expected {
+                uses.note("t", now_ms);
+            }
         }
     }
 }

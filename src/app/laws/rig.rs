@@ -11,7 +11,6 @@ use tokio::runtime::{Builder, Runtime};
 use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::context::RequestContext;
-use crate::app::last_use::LastUse;
 use crate::app::learned::{Learned, PerModel};
 use crate::app::memo::Indexes;
 use crate::app::origin_policy::OriginPolicy;
@@ -24,7 +23,7 @@ use crate::app::tuning::{Tuning, Tunings};
 use crate::app::windows::Windows;
 use crate::app::{Core, Recall, Settings, storing};
 use crate::config::{self, Preset, Recover};
-use crate::lineage::{Lineage, Memory};
+use crate::lineage::{Lineage, Memory, NotedUses};
 use crate::planner::Policy;
 use crate::protocol::Protocol;
 use crate::shape::settings::{Keep, NamePatterns};
@@ -135,7 +134,11 @@ impl Rig {
             store,
             storing: storing(),
             checkpoints: Checkpoints::below(self.home.path()),
-            full_texts: FullTexts { outputs: self.outputs(), recall: Recall::Path, last_use: LastUse::new() },
+            full_texts: FullTexts {
+                outputs: self.outputs(),
+                recall: Recall::Path,
+                uses: NotedUses::default(),
+            },
             learned,
             summaries,
             books: Books::start(means, 16).unwrap(),
