@@ -43,7 +43,7 @@ impl Job {
     /// Whether the last of the `calls` may be made again, if `more` calls like it follow. Without an allowance, it may,
     /// unless the writer is doubted and has answered.
     pub(super) fn affords_another(&self, calls: &[Called], more: usize) -> bool {
-        match self.allowance {
+        match self.task.allowance {
             Some(allowance) => allowance.allows_another(calls, more),
             None => !self.is_doubted || !calls.last().is_some_and(Called::is_answered),
         }
@@ -51,7 +51,7 @@ impl Job {
 
     /// Whether another job like this one, which has made these `calls` in vain, may be begun within its allowance.
     pub(super) fn affords_another_job(&self, calls: &[Called]) -> bool {
-        self.allowance.is_none_or(|allowance| allowance.allows_another_job(calls))
+        self.task.allowance.is_none_or(|allowance| allowance.allows_another_job(calls))
     }
 }
 

@@ -56,7 +56,7 @@ impl Calls {
     /// Records that the call in progress, if there is one, will not be answered.
     pub(super) fn record_lost(&mut self, why: Failure, job: &Job, purse: &Purse) {
         let Some((took, bytes)) = self.take_in_progress() else { return };
-        let input = (bytes as f64 / job.bytes_per_token.max(1.0)) as u64;
+        let input = (bytes as f64 / job.task.bytes_per_token.max(1.0)) as u64;
         let usage = Usage { tokens: Tokens { input, ..Tokens::default() }, ..Usage::default() };
         if let Some(bill) = usage::bill(&purse.prices, &usage, &job.call.model, vendor(&job.call)) {
             purse.spend(bill.total);

@@ -86,8 +86,8 @@ pub struct Call {
     pub window: u64,
 }
 
-/// A summary to be made.
-pub struct Job {
+/// A part of a conversation that is to be summarised.
+pub struct Task {
     /// The thread that the summary is for.
     pub thread: String,
     /// The conversation that its calls are booked on.
@@ -113,15 +113,21 @@ pub struct Job {
     pub bytes_per_token: f64,
     /// How the summary is to be written.
     pub settings: Arc<summary::Settings>,
-    /// The call that writes it.
-    pub call: Call,
     /// What the job may cost if it begins before room is needed; `None`: whatever its attempts cost.
     pub allowance: Option<Allowance>,
+    /// The current time, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// A summary to be made.
+pub struct Job {
+    /// What it is of.
+    pub task: Task,
+    /// The call that writes it.
+    pub call: Call,
     /// Whether the last answer that the thread's jobs were given was of no use. Without an allowance, such an answer is
     /// then not asked for again. [`Summarizer::begin`] finds it out.
     pub is_doubted: bool,
-    /// The current time, in milliseconds since 1970.
-    pub now_ms: i64,
 }
 
 /// A call that reached the server, or may have.
@@ -288,14 +294,14 @@ impl Summarizer {
         let Some(jobs) = &self.jobs else { return false };
         // The lock is held until the thread is on the list, so that only one of two requests finds the thread free.
         let mut running = self.shared.running();
-        let chain = job.chain;
-        let must_rest = job.allowance.is_some() && self.rests(&job.thread);
-        let is_refused = must_rest || !self.shared.takes(&running, &job.thread);
+        let chain = job.task.chain;
+        let must_rest = job.task.allowance.is_some() && self.rests(&job.task.thread);
+        let is_refused = must_rest || !self.shared.takes(&running, &job.task.thread);
         if is_refused || running.values().any(|other| other.chain == chain) {
             return false;
         }
-        job.is_doubted = self.shared.resting.get(&job.thread).is_some_and(|rest| rest.is_useless);
-        let (thread, (unwanted, told)) = (job.thread.clone(), watch::channel(false));
+        job.is_doubted = self.shared.resting.get(&job.task.thread).is_some_and(|rest| rest.is_useless);
+        let (thread, (unwanted, told)) = (job.task.thread.clone(), watch::channel(false));
         let sent = jobs.try_send(Begun { job, unwanted: told });
         if sent.is_ok() {
             running.insert(thread, Running { unwanted, chain });
@@ -396,7 +402,7 @@ impl Drop for UnderWay<'_> {
             let done = self.done(Err(Failure::Stopped));
             (self.shared.report)(&done);
         }
-        self.shared.running().remove(&self.job.thread);
+        self.shared.running().remove(&self.job.task.thread);
     }
 }
 
@@ -435,7 +441,7 @@ impl Shared {
 
     /// Remembers how a job ended, and reports it.
     fn end(&self, done: &Done) {
-        let thread = &done.job.thread;
+        let thread = &done.job.task.thread;
         match &done.outcome {
             Ok(summary) => {
                 self.resting.remove(thread);

@@ -113,7 +113,7 @@ fn job(steps: usize, window: u64) -> Job {
     let bytes = messages.iter().map(|at| conversation.messages[*at].span.len() as u64).sum();
     let base = "http://127.0.0.1:9".parse().unwrap();
     let headers = [(http::header::AUTHORIZATION, "Bearer secret".parse().unwrap())].into_iter().collect();
-    Job {
+    let task = Task {
         thread: "t".to_owned(),
         conversation_id: "c".to_owned(),
         chain: Chain(Digest::of(&[b"history"])),
@@ -126,6 +126,11 @@ fn job(steps: usize, window: u64) -> Job {
         bytes,
         bytes_per_token: 4.0,
         settings: Arc::new(summary::Settings { minimum_gain: 100, length: 500, ..Default::default() }),
+        allowance: None,
+        now_ms: 5,
+    };
+    Job {
+        task,
         call: Call {
             upstream: Arc::new(Upstream::new(upstream::Settings::new("test", base))),
             protocol: protocol::named("openai-chat").unwrap(),
@@ -134,10 +139,15 @@ fn job(steps: usize, window: u64) -> Job {
             headers,
             window,
         },
-        allowance: None,
         is_doubted: false,
-        now_ms: 5,
     }
+}
+
+/// The same with another task.
+fn with(job: Job, change: impl FnOnce(&mut Task)) -> Job {
+    let mut job = job;
+    change(&mut job.task);
+    job
 }
 
 fn limits() -> Limits {
@@ -212,10 +222,10 @@ fn a_finished_job_returns_a_summary_of_the_removed_messages() {
     let script = Script::new(&[Reply::Says(GOOD)]);
     let (done, _) = play(job(20, 100_000), &limits(), &script);
     let made = done.outcome.unwrap();
-    assert_eq!((made.chain, made.end, &*made.thread, made.generation), (done.job.chain, 41, "t", 1));
+    assert_eq!((made.chain, made.end, &*made.thread, made.generation), (done.job.task.chain, 41, "t", 1));
     assert!(made.text.contains("- the printer") && made.text.starts_with("[plimsoll: "), "{}", made.text);
     assert_eq!(made.outline, "## Next\n- the printer\n\n## Done\n- the parser");
-    assert_eq!(made.recipe, summary::prompt::recipe(&done.job.settings));
+    assert_eq!(made.recipe, summary::prompt::recipe(&done.job.task.settings));
     let prompts = script.prompts();
     assert!(prompts[0].contains("Write a parser") && prompts[0].contains("[step 19]"));
     assert!(!prompts[0].contains("[step 20]"), "what stays is not summarised");
@@ -293,7 +303,7 @@ fn retries_of_paid_calls_are_limited_by_the_jobs_allowance() {
             let unit = per_picodollar.map_or(7.0, |per_picodollar| answer * per_picodollar);
             let allowance = most.map(|most| Allowance { most: most * unit, expected: unit, per_picodollar });
             let script = Script::new(&script);
-            play(Job { allowance, ..job(steps, window) }, &limits(), &script);
+            play(with(job(steps, window), |task| task.allowance = allowance), &limits(), &script);
             assert_eq!(script.prompts().len(), calls, "{most:?} {steps} {per_picodollar:?}");
         }
     }
@@ -321,8 +331,9 @@ fn chunks_already_read_are_not_read_again_after_an_overflow() {
 #[test]
 fn the_next_summary_continues_from_the_last() {
     let script = Script::new(&[Reply::Says(OTHER)]);
-    let job =
-        Job { previous: Some(("## Done\n- the parser".to_owned(), 21)), generation: 2, ..job(20, 100_000) };
+    let job = with(job(20, 100_000), |task| {
+        (task.previous, task.generation) = (Some(("## Done\n- the parser".to_owned(), 21)), 2);
+    });
     let (done, _) = play(job, &limits(), &script);
     assert_eq!(done.outcome.unwrap().generation, 2);
     let prompt = &script.prompts()[0];
@@ -343,7 +354,8 @@ fn a_history_too_long_to_reread_continues_from_the_last_summary() {
     ] {
         let script = Script::new(&[Reply::Says(GOOD)]);
         let previous = Some(("## Done\n- the parser".to_owned(), 2 * steps - 19));
-        let (done, _) = play(Job { previous, generation, ..job(steps, window) }, &limits(), &script);
+        let job = with(job(steps, window), |task| (task.previous, task.generation) = (previous, generation));
+        let (done, _) = play(job, &limits(), &script);
         assert_eq!(done.outcome.unwrap().generation, generation);
         let prompt = &script.prompts()[0];
         let found = (prompt.contains("[step 0]"), prompt.contains("- the parser"));
@@ -356,14 +368,12 @@ fn a_history_too_long_to_reread_continues_from_the_last_summary() {
 #[test]
 fn a_summary_without_enough_gain_is_discarded() {
     let script = Script::new(&[Reply::Says(GOOD)]);
-    let with = |minimum_gain, bytes| {
+    let gains = |minimum_gain, bytes| {
         let settings = summary::Settings { minimum_gain, ..Default::default() };
-        play(Job { settings: settings.into(), bytes, ..job(20, 100_000) }, &limits(), &script)
-            .0
-            .outcome
-            .is_ok()
+        let job = with(job(20, 100_000), |task| (task.settings, task.bytes) = (settings.into(), bytes));
+        play(job, &limits(), &script).0.outcome.is_ok()
     };
-    assert!(with(1, 1_000) && !with(0, 100) && !with(1_000, 4_000) && with(900, 4_000));
+    assert!(gains(1, 1_000) && !gains(0, 100) && !gains(1_000, 4_000) && gains(900, 4_000));
 }
 
 #[test]
@@ -425,13 +435,16 @@ fn jobs_are_limited_per_thread_per_history_and_in_number() {
     let summarizer = Summarizer::start(limits(), prices, Box::new(|_| {})).unwrap();
     let job = |thread: &str| {
         let chain = Chain::root(thread, b"");
-        let mut job = Job { thread: thread.to_owned(), chain, ..job(20, 8_192) };
+        let mut job = with(job(20, 8_192), |task| (task.thread, task.chain) = (thread.to_owned(), chain));
         job.call.upstream = Arc::clone(&upstream);
         job
     };
     assert!(summarizer.takes("a") && summarizer.begin(job("a")) && summarizer.is_running("a"));
     assert!(!summarizer.begin(job("a")), "the thread has a job");
-    assert!(!summarizer.begin(Job { thread: "b".to_owned(), ..job("a") }), "the history is being summed up");
+    assert!(
+        !summarizer.begin(with(job("a"), |task| task.thread = "b".to_owned())),
+        "the history is being summed up"
+    );
     assert!(summarizer.begin(job("b")));
     assert!(!summarizer.begin(job("c")), "there are as many as there may be");
     let runtime =
@@ -457,17 +470,19 @@ fn simultaneous_requests_begin_one_job_per_thread() {
     let shared = Arc::new(Shared::new(limits, prices, Box::new(|_| {})));
     let summarizer = Summarizer { shared, jobs: Some(jobs), thread: None };
     let model = job(1, 8_192);
-    let job = |thread: usize| Job {
-        thread: thread.to_string(),
-        chain: Chain::root(&thread.to_string(), b""),
-        conversation_id: String::new(),
-        conversation: model.conversation.clone(),
-        messages: model.messages.clone(),
-        sent: HashMap::new(),
-        previous: None,
-        settings: Arc::clone(&model.settings),
-        call: model.call.clone(),
-        ..model
+    let job = |thread: usize| {
+        let task = Task {
+            thread: thread.to_string(),
+            chain: Chain::root(&thread.to_string(), b""),
+            conversation_id: String::new(),
+            conversation: model.task.conversation.clone(),
+            messages: model.task.messages.clone(),
+            sent: HashMap::new(),
+            previous: None,
+            settings: Arc::clone(&model.task.settings),
+            ..model.task
+        };
+        Job { task, call: model.call.clone(), is_doubted: false }
     };
     let (here, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -519,7 +534,7 @@ fn a_thread_does_not_rest_after_a_job_that_could_not_afford_another_attempt() {
     for (most, expected) in [(None, false), (Some(1.0), true), (Some(9.0), false)] {
         let allowance = most.map(|most| Allowance { most, expected: 0.5, per_picodollar: None });
         let script = Script::new(&[Reply::Says("I would rather not.")]);
-        let (done, _) = play(Job { allowance, ..job(20, 100_000) }, &limits(), &script);
+        let (done, _) = play(with(job(20, 100_000), |task| task.allowance = allowance), &limits(), &script);
         let shared = Shared::new(limits(), prices(), Box::new(|_| ()));
         shared.end(&done);
         assert_eq!(shared.takes(&shared.running(), "t"), expected, "{most:?}");
@@ -549,14 +564,21 @@ fn only_jobs_without_an_allowance_skip_the_rest_after_a_job_that_could_not_be_re
         let answer = done.calls[0].bill.as_ref().unwrap().total.picodollars() as f64;
         let expected = if steps == 60 { 3.0 } else { 1.0 };
         let allowance = Some(Allowance { most, expected, per_picodollar: Some(1.0 / answer) });
-        let (done, _) = play(Job { allowance, ..job(steps, window) }, &limits(), &Script::new(&script));
+        let (done, _) = play(
+            with(job(steps, window), |task| task.allowance = allowance),
+            &limits(),
+            &Script::new(&script),
+        );
         let shared = Arc::new(Shared::new(limits(), prices(), Box::new(|_| ())));
         shared.end(&done);
         assert_eq!(shared.resting.get("t").map(|rest| rest.failures), Some(1), "{steps} {most}");
         let (jobs, _inbox) = mpsc::channel(1);
         let summarizer = Summarizer { shared, jobs: Some(jobs), thread: None };
         assert_eq!((summarizer.takes("t"), summarizer.rests("t")), (takes, true), "{steps} {most}");
-        assert!(!summarizer.begin(Job { allowance, ..job(20, 100_000) }), "{steps} {most}");
+        assert!(
+            !summarizer.begin(with(job(20, 100_000), |task| task.allowance = allowance)),
+            "{steps} {most}"
+        );
         assert_eq!(summarizer.begin(job(20, 100_000)), takes, "{steps} {most}");
     }
 }
@@ -582,7 +604,8 @@ fn a_doubted_writer_is_asked_once() {
     ] {
         let allowance = most.map(|most| Allowance { most, expected: 1.0, per_picodollar: None });
         let script = Script::new(&script);
-        play(Job { allowance, is_doubted: true, ..job(steps, window) }, &limits(), &script);
+        let job = with(job(steps, window), |task| task.allowance = allowance);
+        play(Job { is_doubted: true, ..job }, &limits(), &script);
         assert_eq!(script.prompts().len(), calls, "{most:?} {steps}");
     }
 }
@@ -594,7 +617,7 @@ fn writers_are_doubted_after_a_useless_answer() {
     let (garbage, good) = (&[Says("I would rather not.")][..], &[Says(GOOD)][..]);
     let busy = &[Status(503, "{}")][..];
     let dull = summary::Settings { minimum_gain: 100_000, ..Default::default() };
-    let normal = job(20, 100_000).settings;
+    let normal = job(20, 100_000).task.settings;
     for (scripts, settings, expected) in [
         (&[garbage][..], &normal, true),
         (&[busy], &normal, false),
@@ -609,7 +632,7 @@ fn writers_are_doubted_after_a_useless_answer() {
         let limits = Limits { rest: Duration::ZERO, ..limits() };
         let shared = Arc::new(Shared::new(limits, prices, Box::new(|_| ())));
         for script in scripts {
-            let job = Job { settings: Arc::clone(settings), ..job(20, 100_000) };
+            let job = with(job(20, 100_000), |task| task.settings = Arc::clone(settings));
             shared.end(&play(job, &limits, &Script::new(script)).0);
         }
         let (jobs, mut inbox) = mpsc::channel(1);

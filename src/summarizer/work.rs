@@ -10,7 +10,7 @@ use super::calls::Calls;
 use super::purse::Purse;
 use super::retry::{Attempts, Missed};
 use super::transport::{Lost, Question, Reply, Transport};
-use super::{Failure, Job, Limits};
+use super::{Failure, Job, Limits, Task};
 use crate::conversation::{PartId, PartKind};
 use crate::protocol::{self, Refused};
 use crate::store::Summary;
@@ -60,13 +60,13 @@ impl<T: Transport> JobRun<'_, T> {
     /// Has the summary written, from the original messages if that is due, else from the last summary on. If the
     /// history has grown too long to be read anew, it is continued from the last summary as well.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
-        if self.job.settings.is_rebased(self.job.generation) {
+        if self.job.task.settings.is_rebased(self.job.task.generation) {
             match self.make_from(None).await {
-                Err(Failure::TooLong) if self.job.previous.is_some() => {}
+                Err(Failure::TooLong) if self.job.task.previous.is_some() => {}
                 done => return done,
             }
         }
-        self.make_from(self.job.previous.as_ref()).await
+        self.make_from(self.job.task.previous.as_ref()).await
     }
 
     /// Has the memory written chunk by chunk, from the last summary on if there is one. If a chunk turns out to be too
@@ -85,7 +85,7 @@ impl<T: Transport> JobRun<'_, T> {
                 return Err(Failure::TooLong);
             }
             let material = Material { goal: &goal, previous: memory.as_deref(), transcript: chunk };
-            let text = prompt::write(material, &self.job.settings);
+            let text = prompt::write(material, &self.job.task.settings);
             match self.ask(&text, chunks.len() - 1).await {
                 Ok(written) => {
                     read += chunk.len();
@@ -112,7 +112,7 @@ impl<T: Transport> JobRun<'_, T> {
 
     /// The most bytes of transcript for one call.
     fn chunk_bytes(&self) -> usize {
-        let Job { call, settings, bytes_per_token, .. } = self.job;
+        let (call, Task { settings, bytes_per_token, .. }) = (&self.job.call, &self.job.task);
         let reserved = self.limits.max_output.min(call.window / 4)
             + settings.length * 2
             + TASK_TOKENS.min(call.window / 4);
@@ -123,7 +123,7 @@ impl<T: Transport> JobRun<'_, T> {
 
     /// The transcript of the messages from number `from` on.
     fn entries(&self, from: usize) -> Vec<Entry> {
-        let Job { conversation, messages, settings, sent, .. } = self.job;
+        let Task { conversation, messages, settings, sent, .. } = &self.job.task;
         let new: Vec<usize> = messages.iter().copied().filter(|message| *message >= from).collect();
         let sent = |id: PartId| sent.get(&id).map(Vec::as_slice);
         transcript::render(conversation, &new, &sent, settings.result_bytes)
@@ -131,8 +131,8 @@ impl<T: Transport> JobRun<'_, T> {
 
     /// The user's first words: the texts of the turns before the summarised messages.
     fn goal(&self) -> String {
-        let conversation = &self.job.conversation;
-        let first = self.job.messages.first().copied().unwrap_or(0).min(conversation.messages.len());
+        let conversation = &self.job.task.conversation;
+        let first = self.job.task.messages.first().copied().unwrap_or(0).min(conversation.messages.len());
         let mut goal = String::new();
         for message in (0..first).filter(|at| conversation.messages[*at].index.starts_turn()) {
             for (id, part) in conversation.parts_of(message).filter(|(_, part)| part.kind() == PartKind::Text)
@@ -200,7 +200,7 @@ impl<T: Transport> JobRun<'_, T> {
             .protocol
             .text_of_answer(&reply.body)
             .ok_or(Missed::Retryable(Failure::Incomplete, None))?;
-        let max_bytes = prompt::most_bytes(&self.job.settings);
+        let max_bytes = prompt::most_bytes(&self.job.task.settings);
         Outline::parse(&written, max_bytes).map_err(|useless| Missed::Retryable(useless.into(), None))
     }
 
@@ -225,25 +225,26 @@ impl<T: Transport> JobRun<'_, T> {
     /// # Errors
     /// [`Failure::NoGain`] if it is hardly shorter than what it replaces.
     fn judge(&self, outline: &Outline) -> Result<Summary, Failure> {
-        let Job { conversation, messages, settings, .. } = self.job;
+        let task = &self.job.task;
+        let Task { conversation, messages, settings, .. } = task;
         let text = text::compose(conversation, messages, outline, settings.user_bytes);
-        if !settings.gains(self.job.bytes, text.len() as u64, self.job.bytes_per_token) {
+        if !settings.gains(task.bytes, text.len() as u64, task.bytes_per_token) {
             return Err(Failure::NoGain);
         }
         let score = fidelity::score(conversation, messages, &text);
         Ok(Summary {
-            chain: self.job.chain,
-            end: self.job.end,
-            thread: self.job.thread.clone(),
-            conversation: self.job.conversation_id.clone(),
+            chain: task.chain,
+            end: task.end,
+            thread: task.thread.clone(),
+            conversation: task.conversation_id.clone(),
             goal: self.goal(),
             outline: outline.to_text(),
             text,
             model: self.job.call.model.clone(),
             recipe: prompt::recipe(settings),
-            generation: self.job.generation,
+            generation: task.generation,
             score,
-            at_ms: self.job.now_ms,
+            at_ms: task.now_ms,
         })
     }
 }

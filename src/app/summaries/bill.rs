@@ -44,8 +44,8 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
     let mut record = Record {
         time: when::rfc3339(now_ms),
         id: clock::new_id(),
-        conversation: job.conversation_id.clone(),
-        thread: Some(job.thread.clone()),
+        conversation: job.task.conversation_id.clone(),
+        thread: Some(job.task.thread.clone()),
         protocol: job.call.protocol.name().into(),
         upstream: job.call.upstream.name().to_owned(),
         model_asked: Some(job.call.model.clone()),
@@ -62,7 +62,7 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         },
         own: Some(Own {
             purpose: "summary".to_owned(),
-            messages: made.map_or(0, |_| job.messages.len() as u32),
+            messages: made.map_or(0, |_| job.task.messages.len() as u32),
             generation: made.map_or(0, |made| made.generation),
             bytes: made.map_or(0, |made| made.text.len() as u64),
             score: made.and_then(|made| made.score),

@@ -8,31 +8,32 @@ use crate::store::Summary;
 impl Prospect {
     /// The thread that it is for.
     pub(in crate::app) fn thread(&self) -> &str {
-        &self.thread
+        &self.task.thread
     }
 
     /// The approximate number of bytes that its writer reads.
     pub(in crate::app) fn bytes(&self) -> u64 {
-        self.bytes
+        self.task.bytes
     }
 
     /// The summary that a job would make of it, if the model wrote `text`; `None` if that would free nothing.
     pub(in crate::app) fn written(&self, text: &str) -> Option<Summary> {
+        let task = &self.task;
         let made = Summary {
-            chain: self.chain,
-            end: self.cut.end,
-            thread: self.thread.clone(),
-            conversation: self.conversation_id.clone(),
+            chain: task.chain,
+            end: task.end,
+            thread: task.thread.clone(),
+            conversation: task.conversation_id.clone(),
             goal: String::new(),
             text: text.to_owned(),
             outline: text.to_owned(),
             model: "m".to_owned(),
             recipe: self.terms.recipe,
-            generation: self.previous.as_ref().map_or(0, |previous| previous.generation) + 1,
+            generation: task.generation,
             score: None,
-            at_ms: self.now_ms,
+            at_ms: task.now_ms,
         };
-        ((text.len() as u64) < self.bytes).then_some(made)
+        ((text.len() as u64) < task.bytes).then_some(made)
     }
 }
 

@@ -15,7 +15,6 @@ mod price;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,18 +25,17 @@ use super::budget::Budget;
 use super::route::Served;
 use super::tally::Tally;
 use crate::config::Summarize;
-use crate::conversation::{Chain, Conversation, Digest, PartId};
+use crate::conversation::{Conversation, Digest};
 use crate::lineage::Place;
-use crate::plan::LeafEdit;
 use crate::planner::cuts::cuts;
 use crate::planner::splice::SUMMARY;
-use crate::planner::{Applied, Cut, Layout, Level, Policy, Splice};
+use crate::planner::{Applied, Layout, Level, Policy, Splice};
 use crate::protocol::{self, Protocol};
 use crate::store::{Recent, Store, Summary};
 use crate::strategy::ladder;
 use crate::strategy::summary::{self, Demand};
 use crate::strategy::window::{self, Gauge};
-use crate::summarizer::{Allowance, Call, Job, Limits, Summarizer, credentials};
+use crate::summarizer::{Allowance, Call, Job, Limits, Summarizer, Task, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Binding, Catalogue, Price, Vendor};
 
@@ -99,50 +97,44 @@ pub(super) struct Seen<'a> {
 /// A summary that could be written.
 pub(super) struct Prospect {
     terms: Arc<Terms>,
+    /// The dialect and the model of the request.
     protocol: &'static dyn Protocol,
-    conversation: Conversation,
-    thread: String,
-    conversation_id: String,
-    chain: Chain,
-    cut: Cut,
-    /// Parts that are sent in another form than the client sent.
-    sent: HashMap<PartId, Vec<(u32, LeafEdit)>>,
-    previous: Option<Arc<Summary>>,
-    bytes: u64,
-    bytes_per_token: f64,
     model: Option<String>,
-    /// What its calls may cost; `None`: no limit.
-    allowance: Option<Allowance>,
-    now_ms: i64,
+    task: Task,
 }
 
 impl Prospect {
+    /// `None` if nothing would be replaced.
     fn new(
         seen: Seen<'_>,
         choice: Choice,
-        previous: Option<Arc<Summary>>,
+        previous: Option<&Summary>,
         allowance: Option<Allowance>,
-    ) -> Self {
+    ) -> Option<Self> {
         let Seen { conversation, place, terms, applied, .. } = seen;
         let Choice { cut, bytes } = choice;
         let is_replaced = |applied: &&Applied| (applied.part.message as usize) < cut.end;
         let edits = |applied: &Applied| (applied.part, applied.decision.leaves.clone());
-        Self {
-            terms: Arc::clone(terms),
-            protocol: seen.protocol,
-            conversation: conversation.clone(),
+        // Messages that stay for now may be replaced by the next summary, so they are summarised too.
+        let first = cut.messages().next()?;
+        let task = Task {
             thread: place.thread.id.clone(),
             conversation_id: place.thread.conversation.clone(),
             chain: place.chains[cut.end],
+            end: cut.end,
+            messages: (first..cut.end).collect(),
+            conversation: conversation.clone(),
             sent: applied.iter().filter(is_replaced).map(edits).collect(),
-            cut,
-            previous,
+            previous: previous.map(|previous| (previous.outline.clone(), previous.end)),
+            generation: previous.map_or(0, |previous| previous.generation) + 1,
             bytes,
             bytes_per_token: seen.bytes_per_token,
-            model: seen.model.map(str::to_owned),
+            settings: Arc::clone(&terms.settings),
             allowance,
             now_ms: seen.now_ms,
-        }
+        };
+        let model = seen.model.map(str::to_owned);
+        Some(Self { terms: Arc::clone(terms), protocol: seen.protocol, model, task })
     }
 }
 
@@ -306,7 +298,7 @@ impl Summaries {
             return None;
         }
         self.spending.set_expected(thread, expected);
-        Some(Prospect::new(seen, choice, newest, allowance))
+        Prospect::new(seen, choice, newest.as_deref(), allowance)
     }
 
     /// The job for a prospect. `like` is the path of the client's own request, if a call of the gateway may be modelled
@@ -319,27 +311,7 @@ impl Summaries {
         headers: &HeaderMap,
     ) -> Option<Job> {
         let call = self.call(&prospect, upstream, like, headers)?;
-        let generation = prospect.previous.as_ref().map_or(0, |previous| previous.generation) + 1;
-        // Messages that stay for now may be replaced by the next summary, so they are summarised too.
-        let first = prospect.cut.messages().next()?;
-        Some(Job {
-            thread: prospect.thread,
-            conversation_id: prospect.conversation_id,
-            chain: prospect.chain,
-            end: prospect.cut.end,
-            messages: (first..prospect.cut.end).collect(),
-            conversation: prospect.conversation,
-            sent: prospect.sent,
-            previous: prospect.previous.map(|previous| (previous.outline.clone(), previous.end)),
-            generation,
-            bytes: prospect.bytes,
-            bytes_per_token: prospect.bytes_per_token,
-            settings: Arc::clone(&prospect.terms.settings),
-            call,
-            allowance: prospect.allowance,
-            is_doubted: false,
-            now_ms: prospect.now_ms,
-        })
+        Some(Job { task: prospect.task, call, is_doubted: false })
     }
 
     fn call(
@@ -372,7 +344,7 @@ impl Summaries {
 
     /// Begins a job, unless there are too many already.
     pub(super) fn begin(&self, job: Job) {
-        let thread = job.thread.clone();
+        let thread = job.task.thread.clone();
         self.spending.book_expected(&thread);
         if self.summarizer.begin(job) {
             self.outdated.record_begun(&thread);

@@ -153,7 +153,7 @@ impl Spending {
 
     /// Replaces the expected cost of a summary by what its calls have cost, and remembers that if they were in vain.
     pub(super) fn book_actual(&self, done: &Done) {
-        let thread = &done.job.thread;
+        let thread = &done.job.task.thread;
         let paid = self.account(thread).expected.and_then(|expected| expected.paid(&done.calls));
         self.settle(thread, |_| paid);
         let (is_made, paid) = (done.outcome.is_ok(), paid.unwrap_or(0.0));

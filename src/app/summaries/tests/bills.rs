@@ -1,5 +1,7 @@
 //! The cost of summaries, on the bill of their conversation and in its budget.
 
+use std::collections::HashMap;
+
 use super::*;
 use crate::app::tally::Tally;
 use crate::ledger::words::Used;
@@ -177,7 +179,7 @@ pub(super) fn called(prices: &Catalogue, model: &str, input: Option<u64>) -> Cal
 
 pub(super) fn job(conversation: Conversation) -> Job {
     let upstream = crate::upstream::Settings::new("u", "http://127.0.0.1:9".parse().unwrap());
-    Job {
+    let task = Task {
         thread: "t".to_owned(),
         conversation_id: "c".to_owned(),
         chain: Chain::root("x", b""),
@@ -190,6 +192,11 @@ pub(super) fn job(conversation: Conversation) -> Job {
         bytes: 0,
         bytes_per_token: 4.0,
         settings: Arc::default(),
+        allowance: None,
+        now_ms: 0,
+    };
+    Job {
+        task,
         call: Call {
             upstream: Arc::new(Upstream::new(upstream)),
             protocol: protocol::named("openai-chat").unwrap(),
@@ -198,8 +205,6 @@ pub(super) fn job(conversation: Conversation) -> Job {
             headers: HeaderMap::new(),
             window: DEFAULT_WINDOW,
         },
-        allowance: None,
         is_doubted: false,
-        now_ms: 0,
     }
 }

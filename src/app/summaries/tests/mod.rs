@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::app::clock;
-use crate::conversation::NoMemo;
+use crate::conversation::{Chain, NoMemo};
 use crate::lineage::Relation;
 use crate::planner::Cut;
 use crate::store::{Batch, Outputs, Sqlite, Thread};
@@ -317,7 +317,7 @@ fn only_early_summaries_have_an_allowance() {
         let gauge = seen.level.gauge.map(|gauge| Gauge { prompt, ..gauge });
         let level = Level { gauge, prompt_tokens: prompt, patient, account, ..seen.level };
         let prospect = summaries(&store).due(Seen { level, ..seen }).unwrap();
-        let most = prospect.allowance.map(|allowance| allowance.most.round() as u64);
+        let most = prospect.task.allowance.map(|allowance| allowance.most.round() as u64);
         assert_eq!(most, expected, "{prompt} {most_loss} {patient}");
     }
 }
@@ -377,7 +377,7 @@ fn a_failed_early_summary_is_begun_again_when_room_is_needed() {
         let account = Account { paid: 10.0 * most, direct: 10.0 * most };
         summaries.due(Seen { level: Level { gauge, prompt_tokens: prompt, account, ..seen.level }, ..seen })
     };
-    let expected = due(&summaries(&store), 4_300, 1e6).unwrap().allowance.unwrap().expected;
+    let expected = due(&summaries(&store), 4_300, 1e6).unwrap().task.allowance.unwrap().expected;
 
     // What it has cost: three times what was expected.
     let costly = summaries(&store);
@@ -399,7 +399,7 @@ fn a_failed_early_summary_is_begun_again_when_room_is_needed() {
     fail(&resting, prospect);
     assert!(due(&resting, early, 1.5 * expected).is_none());
     assert!(resting.of_thread(&terms, "t").1, "it may be begun later");
-    assert!(due(&resting, late, 1.5 * expected).is_some_and(|prospect| prospect.allowance.is_none()));
+    assert!(due(&resting, late, 1.5 * expected).is_some_and(|prospect| prospect.task.allowance.is_none()));
 }
 
 /// Has a summary written by a server that gives one answer of no use.
@@ -476,7 +476,7 @@ fn a_fork_continues_from_the_longer_of_its_own_and_parent_summary() {
             .block_on(store.commit(crate::store::Batch { summaries: made, ..Default::default() }))
             .unwrap();
         let prospect = due(&summaries(&store), &conversation, &ours, &terms, "m");
-        let previous = prospect.and_then(|prospect| prospect.previous).map(|previous| previous.end);
+        let previous = prospect.and_then(|prospect| prospect.task.previous).map(|(_, end)| end);
         assert_eq!(previous, Some(expected), "{own} {parents}");
     }
 }
@@ -490,7 +490,7 @@ fn summaries_of_another_thread_with_the_same_history_are_reused() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for (of, root, expected) in [("c", "x", true), ("c", "y", false), ("d", "x", false)] {
         let (_home, store) = on_disk();
-        let end = due(&summaries(&store), &conversation, &ours, &terms, "m").unwrap().cut.end;
+        let end = due(&summaries(&store), &conversation, &ours, &terms, "m").unwrap().task.end;
         let made = Summary {
             recipe: terms.recipe,
             thread: "other".to_owned(),
