@@ -8,9 +8,10 @@ pub mod check;
 mod marks;
 pub mod model;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::conversation::{Hold, PartId, Role};
+use crate::conversation::{Conversation, Hold, PartId, Role};
 
 pub use check::{Refusal, check, takes};
 pub use model::{Mismatch, verify};
@@ -22,6 +23,21 @@ pub enum LeafEdit {
     Replace(Arc<str>),
     /// It is removed together with its block; an image or a document by itself.
     Remove,
+}
+
+/// The texts of a part as they are sent with these edits to its leaves. A text that cannot be read is empty.
+pub fn sent_texts<'a>(
+    conversation: &'a Conversation,
+    id: PartId,
+    edits: &'a [(u32, LeafEdit)],
+) -> impl Iterator<Item = Cow<'a, str>> {
+    let part = conversation.part(id);
+    let (leaves, media) = part.map_or((0, 0), |part| (part.leaves().len(), part.media().len()));
+    (0..leaves + media).filter_map(move |leaf| match edits.iter().find(|(at, _)| *at as usize == leaf) {
+        Some((_, LeafEdit::Replace(text))) => Some(Cow::Borrowed(&**text)),
+        Some((_, LeafEdit::Remove)) => None,
+        None => (leaf < leaves).then(|| conversation.text(id, leaf).unwrap_or_default()),
+    })
 }
 
 /// A change.

@@ -1,6 +1,7 @@
 //! Decisions: "this part is sent as that", made once, stored, never changed.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -160,6 +161,16 @@ pub struct Applied {
     pub part: PartId,
     /// What it is sent as.
     pub decision: Arc<Decision>,
+}
+
+/// The decisions by the part that each is about.
+pub(super) fn by_part(applied: &[Applied]) -> HashMap<PartId, &Decision> {
+    applied.iter().map(|applied| (applied.part, &*applied.decision)).collect()
+}
+
+/// The parts that decisions of a kind are about.
+pub(super) fn parts(applied: &[Applied], is_of_kind: impl Fn(&Decision) -> bool) -> HashSet<PartId> {
+    applied.iter().filter(|applied| is_of_kind(&applied.decision)).map(|applied| applied.part).collect()
 }
 
 /// A full text to be saved.

@@ -9,7 +9,7 @@ use crate::strategy::gate::{self, Account, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
 use crate::strategy::{History, clear};
 
-use super::decision::{Applied, Save};
+use super::decision::{Applied, Decision, Save, parts};
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
 use super::{Facts, Policy, Recall, arguments, cleared, reasoning};
@@ -245,10 +245,7 @@ impl Before<'_> {
 
     /// A predicate for the items that were cleared, left out or abridged already.
     pub(super) fn cleared(&self) -> impl Fn(usize) -> bool + use<'_> {
-        let cleared = self
-            .derived
-            .cleared
-            .get_or_init(|| self.applied.iter().filter(|a| a.decision.is_of_old()).map(|a| a.part).collect());
+        let cleared = self.derived.cleared.get_or_init(|| parts(self.applied, Decision::is_of_old));
         let items = self.history().items();
         move |at: usize| cleared.contains(&items[at].part)
     }

@@ -4,15 +4,17 @@
 //! ask for the estimate of a known agent instead, which walks the whole history and does not count anything outside the
 //! messages.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role};
-use crate::plan::LeafEdit;
+use crate::plan::sent_texts;
 use crate::strategy::estimate::{Estimate, Message, Sum};
 use crate::strategy::gate::Account;
 use crate::strategy::window::{self, Gauge, Growth, Reading};
 
 use super::arguments;
+use super::decision::{Decision, by_part};
 use super::event::Before;
 use super::splice::Splice;
 
@@ -64,9 +66,6 @@ const MAX_BYTES_PER_TOKEN: f64 = 8.0;
 const MAX_LEARNED_FACTOR: f64 = 2.0;
 /// The size of a prompt counts as known if no more than the window divided by this is estimated.
 const ESTIMATED_DIVISOR: u64 = 20;
-
-/// The edits that decisions make to the leaves of parts.
-type Edits<'a> = HashMap<PartId, &'a [(u32, LeafEdit)]>;
 
 /// The estimated size of a prompt, in tokens.
 struct PromptSize {
@@ -181,7 +180,7 @@ impl Before<'_> {
         if estimate == Estimate::Usage {
             return None;
         }
-        let decided: Edits<'_> = self.applied.iter().map(|one| (one.part, &*one.decision.leaves)).collect();
+        let decided = by_part(self.applied);
         let mut sum = Sum::new(estimate);
         for at in 0..self.conversation.messages.len() {
             if !self.splice.is_some_and(|splice| splice.drops(at)) {
@@ -196,7 +195,7 @@ impl Before<'_> {
 }
 
 /// Adds a message to an estimate, as it would be sent.
-fn add(conversation: &Conversation, at: usize, decided: &Edits<'_>, sum: &mut Sum) {
+fn add(conversation: &Conversation, at: usize, decided: &HashMap<PartId, &Decision>, sum: &mut Sum) {
     let role = match conversation.messages[at].index.role {
         Role::System => "system",
         Role::User => "user",
@@ -206,23 +205,16 @@ fn add(conversation: &Conversation, at: usize, decided: &Edits<'_>, sum: &mut Su
     let (mut texts, mut extras, mut media) = (Vec::new(), Vec::new(), 0);
     let mut is_result = false;
     for (id, part) in conversation.parts_of(at) {
-        for leaf in 0..part.leaves().len() + part.media().len() {
-            let edit = decided.get(&id).and_then(|leaves| leaves.iter().find(|(at, _)| *at as usize == leaf));
-            match edit {
-                Some((_, LeafEdit::Replace(text))) => texts.push((**text).into()),
-                Some((_, LeafEdit::Remove)) => {}
-                None => texts.extend(conversation.text(id, leaf)),
-            }
-        }
-        extras.extend(part.call_id().map(Into::into));
-        extras.extend(part.tool().map(Into::into));
-        let arguments =
-            decided.get(&id).and_then(|edits| arguments::with_edits(conversation, id, edits)).map(Into::into);
-        extras.extend(arguments.or_else(|| conversation.arguments(id)));
+        let edits = decided.get(&id).map(|decision| &*decision.leaves);
+        texts.extend(sent_texts(conversation, id, edits.unwrap_or_default()));
+        extras.extend(part.call_id().map(Cow::Borrowed));
+        extras.extend(part.tool().map(Cow::Borrowed));
+        let arguments = edits.and_then(|edits| arguments::with_edits(conversation, id, edits));
+        extras.extend(arguments.map(Cow::Owned).or_else(|| conversation.arguments(id)));
         media += u64::from(part.kind() == PartKind::Media);
         is_result |= part.kind() == PartKind::ToolResult;
     }
-    let texts: Vec<&str> = texts.iter().map(|text: &std::borrow::Cow<'_, str>| &**text).collect();
-    let extras: Vec<&str> = extras.iter().map(|text: &std::borrow::Cow<'_, str>| &**text).collect();
+    let texts: Vec<&str> = texts.iter().map(|text: &Cow<'_, str>| &**text).collect();
+    let extras: Vec<&str> = extras.iter().map(|text: &Cow<'_, str>| &**text).collect();
     sum.add(&Message { role, texts: &texts, extras: &extras, is_result, media });
 }

@@ -29,7 +29,6 @@ mod split;
 mod standing;
 mod transcript;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::conversation::{Carriers, Conversation, Part, PartId, PartKind};
@@ -230,7 +229,7 @@ impl Outcome {
     /// force. Decisions about messages that the splice drops are replaced too.
     fn put(&mut self, change: event::Change) {
         let event::Change { decided, saves, splice, event } = change;
-        let parts: HashSet<PartId> = decided.iter().map(|applied| applied.part).collect();
+        let parts = decision::parts(&decided, |_| true);
         let is_replaced = |applied: &Applied| {
             let message = applied.part.message as usize;
             parts.contains(&applied.part) || splice.as_ref().is_some_and(|splice| splice.drops(message))

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::conversation::{Conversation, Digest, Part, PartId};
@@ -221,7 +221,8 @@ pub(super) fn points_to_readable(conversation: &Conversation, outcome: &Outcome,
     }
     let Some((_, LeafEdit::Replace(text))) = pointer.decision.leaves.first() else { return false };
     let begin = conversation.beginning();
-    let is_hidden = |id: PartId| outcome.applied.iter().any(|applied| applied.part == id && hides(applied));
+    let is_hidden =
+        |id: PartId| outcome.applied.iter().any(|applied| applied.part == id && hides(&applied.decision));
     // If several results have the id it names, the newest readable one is meant.
     for message in (0..=pointer.part.message as usize).rev().filter(|message| !outcome.drops(*message)) {
         let parts: Vec<(PartId, &Part)> = conversation.parts_of(message).collect();
@@ -251,15 +252,14 @@ fn is_unambiguous(conversation: &Conversation, result: PartId, end: PartId) -> b
 }
 
 /// Whether a decision leaves nothing of a result's content: it clears the result or replaces it by a pointer.
-fn hides(applied: &Applied) -> bool {
-    !applied.decision.stands_alone() || applied.decision.is_clearing()
+fn hides(decision: &Decision) -> bool {
+    !decision.stands_alone() || decision.is_clearing()
 }
 
 /// The newest result with each content in the messages before `end`. Pointers, cleared results and results in front of
 /// a summary of the provider's own are left out.
 fn results_before(conversation: &Conversation, outcome: &Outcome, end: usize) -> HashMap<Digest, PartId> {
-    let hidden = outcome.applied.iter().filter(|applied| hides(applied)).map(|applied| applied.part);
-    let unreadable: HashSet<PartId> = hidden.collect();
+    let unreadable = decision::parts(&outcome.applied, hides);
     let mut seen = HashMap::new();
     let begin = conversation.beginning();
     for message in (begin.message as usize..end).filter(|message| !outcome.drops(*message)) {

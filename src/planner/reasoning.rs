@@ -13,7 +13,7 @@ use crate::strategy::gate::{Candidate, Reason};
 use crate::usage::Binding;
 
 use super::Outcome;
-use super::decision::{Applied, Cause, Decision};
+use super::decision::{Applied, Cause, Decision, parts};
 use super::event::{Before, Change};
 
 /// If removing reasoning makes an event dearer than the gate has assumed, the event must save the difference within
@@ -122,7 +122,7 @@ impl Before<'_> {
 
     /// The blocks of reasoning that decisions leave out.
     fn omitted(&self) -> HashSet<PartId> {
-        self.applied.iter().filter(|applied| applied.decision.is_omission()).map(|a| a.part).collect()
+        parts(self.applied, Decision::is_omission)
     }
 }
 
@@ -183,15 +183,14 @@ pub(super) fn is_thought(conversation: &Conversation, id: PartId) -> bool {
 pub(super) fn leave_out(conversation: &Conversation, past: &[Applied], outcome: &mut Outcome) {
     let omissions = past.iter().filter(|applied| applied.decision.is_omission());
     let Some(last) = omissions.map(|applied| applied.part.message).max() else { return };
-    let known: HashSet<PartId> = outcome.applied.iter().map(|applied| applied.part).collect();
+    let known = parts(&outcome.applied, |_| true);
     let until = thoughts(conversation).take_while(|id| id.message <= last);
     let missing: Vec<Applied> = until
         .filter(|id| !known.contains(id) && !outcome.drops(id.message as usize) && can_go(conversation, *id))
         .filter_map(|id| omission(conversation, id))
         .collect();
     outcome.applied.extend(missing);
-    let omissions = outcome.applied.iter().filter(|applied| applied.decision.is_omission());
-    let gone: HashSet<PartId> = omissions.map(|applied| applied.part).collect();
+    let gone = parts(&outcome.applied, Decision::is_omission);
     let is_sent = |id: &PartId| !gone.contains(id) && !outcome.drops(id.message as usize);
     if let Some(first) = thoughts(conversation).find(is_sent) {
         outcome.applied.retain(|applied| !applied.decision.is_omission() || applied.part < first);

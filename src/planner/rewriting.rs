@@ -10,6 +10,7 @@ use crate::conversation::PartKind;
 use crate::strategy::gate::Candidate;
 
 use super::PartId;
+use super::decision::{Decision, parts};
 use super::event::{Before, Change};
 
 /// The part before all others.
@@ -81,8 +82,7 @@ impl Before<'_> {
             .map(|(id, _)| id)
             .collect();
         if !images.is_empty() {
-            let cleared = self.applied.iter().filter(|applied| applied.decision.is_clearing());
-            let cleared: HashSet<PartId> = cleared.map(|applied| applied.part).collect();
+            let cleared = parts(self.applied, Decision::is_clearing);
             images.retain(|image| !cleared.contains(image));
         }
         images
@@ -91,8 +91,7 @@ impl Before<'_> {
     /// The first part that can no longer be read from the provider's cache after a change. What must be written again
     /// because of that is added to the record of the change.
     pub(super) fn uncached_from(&self, change: &mut Change) -> PartId {
-        let cleared = change.decided.iter().filter(|applied| applied.decision.is_clearing());
-        let cleared: HashSet<PartId> = cleared.map(|applied| applied.part).collect();
+        let cleared = parts(&change.decided, Decision::is_clearing);
         let splice = change.splice.as_ref();
         let is_dropped = |image: PartId| splice.is_some_and(|splice| splice.drops(image.message as usize));
         if !self.takes_images(|image| cleared.contains(&image) || is_dropped(image)) {

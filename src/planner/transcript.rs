@@ -3,16 +3,16 @@
 //! Both are functions of the messages and the decisions about them alone, so that they can be reproduced.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use crate::conversation::{Conversation, PartId, PartKind, Role, boundary};
-use crate::plan::LeafEdit;
+use crate::plan::sent_texts;
 use crate::strategy::Lines;
 use crate::strategy::summary::text::{MAX_PLAN, is_binding, last_plan, says_a_decision};
 use crate::strategy::summary::wrapper::is_wrapped;
 
-use super::decision::{Applied, Decision};
+use super::decision::{Applied, Decision, by_part};
 use super::splice::Splice;
 
 /// A note repeats as many bytes of the messages that it replaces as these have, divided by `QUOTES_DIVISOR`, within the
@@ -37,8 +37,7 @@ pub(super) fn whole(
     messages: impl Iterator<Item = usize>,
     applied: &[Applied],
 ) -> String {
-    let decided: HashMap<PartId, &Decision> =
-        applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
+    let decided = by_part(applied);
     let mut out = String::new();
     for at in messages {
         let role = speaker(conversation.messages[at].index.role);
@@ -77,17 +76,8 @@ pub(super) fn lines(conversation: &Conversation, id: PartId, decision: Option<&D
 
 /// Appends the texts of a part as they were sent.
 fn texts(conversation: &Conversation, id: PartId, decision: Option<&Decision>, out: &mut String) {
-    let Some(part) = conversation.part(id) else { return };
-    let (leaves, media) = (part.leaves().len(), part.media().len());
-    for leaf in 0..leaves + media {
-        let edit = decision.and_then(|decision| decision.leaves.iter().find(|(at, _)| *at as usize == leaf));
-        match edit {
-            Some((_, LeafEdit::Replace(text))) => out.push_str(text),
-            Some((_, LeafEdit::Remove)) => continue,
-            None if leaf >= leaves => continue,
-            None => out.push_str(&conversation.text(id, leaf).unwrap_or_default()),
-        }
-        out.push('\n');
+    for text in sent_texts(conversation, id, decision.map_or(&[], |decision| &decision.leaves)) {
+        out.extend([&*text, "\n"]);
     }
 }
 

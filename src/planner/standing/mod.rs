@@ -20,7 +20,7 @@ use crate::strategy::{Action, History, Lines, history};
 
 use super::Ending;
 use super::action;
-use super::decision::{Applied, Decision};
+use super::decision::{Applied, Decision, by_part};
 use super::splice::Splice;
 use super::transcript::lines;
 use kept::Kept;
@@ -249,8 +249,7 @@ impl Standing {
         if self.messages == 0 {
             self.fresh = conversation.frame_bytes() as u64 + hidden;
         }
-        let decided: HashMap<PartId, &Decision> =
-            applied.iter().map(|applied| (applied.part, &*applied.decision)).collect();
+        let decided = by_part(applied);
         for message in self.messages..conversation.messages.len() {
             let recalls = self.recalls;
             self.fold_message(conversation, message, &decided, terms);

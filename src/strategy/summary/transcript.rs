@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role, boundary};
-use crate::plan::LeafEdit;
+use crate::plan::{LeafEdit, sent_texts};
 
 /// The most bytes shown of a call's arguments.
 const MAX_ARGUMENTS: usize = 2 << 10;
@@ -88,7 +88,7 @@ impl View<'_, '_> {
         let _ = match part.kind() {
             PartKind::Thinking => Ok(()),
             PartKind::Text => {
-                let text = texts(conversation, id, part, sent);
+                let text = texts(conversation, id, sent);
                 if text.trim().is_empty() {
                     Ok(())
                 } else {
@@ -103,7 +103,7 @@ impl View<'_, '_> {
             PartKind::ToolResult => {
                 let tool = conversation.tool_of(id).unwrap_or("a tool");
                 let failed = if part.is_error() { " (an error)" } else { "" };
-                let text = texts(conversation, id, part, sent);
+                let text = texts(conversation, id, sent);
                 let media =
                     if part.leaves().is_empty() && text.is_empty() { " (nothing that is text)" } else { "" };
                 let text = shorten(text.trim_end(), result_bytes);
@@ -120,17 +120,9 @@ impl View<'_, '_> {
 }
 
 /// The texts of a part as they are sent.
-pub(super) fn texts(conversation: &Conversation, id: PartId, part: &Part, sent: Sent<'_>) -> String {
-    let edits = sent(id).unwrap_or_default();
+pub(super) fn texts(conversation: &Conversation, id: PartId, sent: Sent<'_>) -> String {
     let mut out = String::new();
-    for leaf in 0..part.leaves().len() + part.media().len() {
-        let edit = edits.iter().find(|(at, _)| *at as usize == leaf).map(|(_, edit)| edit);
-        let text = match edit {
-            Some(LeafEdit::Remove) => continue,
-            Some(LeafEdit::Replace(text)) => Cow::Borrowed(&**text),
-            None if leaf >= part.leaves().len() => continue,
-            None => conversation.text(id, leaf).unwrap_or_default(),
-        };
+    for text in sent_texts(conversation, id, sent(id).unwrap_or_default()) {
         if !out.is_empty() {
             out.push('\n');
         }
