@@ -322,11 +322,11 @@ impl Before<'_> {
         let most = self.account().allowance(clear.most_loss);
         let images = self.images_among(candidates);
         let written = |item: usize| self.written_by(item, images, tails);
-        let cut = gate::break_even(candidates, written, self.stays_cached(), rates, clear.patience, most);
+        let now = gate::break_even(candidates, written, self.stays_cached(), rates, clear.patience, most);
         let behind = |item: usize| tails[if images.is_some_and(|first| item <= first) { 0 } else { item }];
         let next = gate::nearest(candidates, behind, rates, most);
         Verdict {
-            choice: cut.and_then(|cut| self.choice(Reason::BreakEven, &candidates[cut.from..])),
+            choice: now.and_then(|from| self.choice(Reason::BreakEven, &candidates[from..])),
             next: next.map(|from| self.history().items()[candidates[from].item].part),
         }
     }

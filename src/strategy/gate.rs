@@ -110,17 +110,6 @@ struct Suffix {
     price: f64,
 }
 
-/// A cut that pays.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cut {
-    /// The index of the first candidate that is cleared; all later ones are cleared too.
-    pub from: usize,
-    /// By how much the rent exceeds the price of cutting, in bytes of plain input.
-    pub gain: f64,
-    /// The price of cutting now, in bytes of plain input.
-    pub price: f64,
-}
-
 /// The suffixes of `candidates`, the shortest first. The price of each is the cost of writing again what stands behind
 /// the cut; `tail` is as in [`break_even`].
 fn suffixes(
@@ -137,8 +126,8 @@ fn suffixes(
     })
 }
 
-/// The cut to make: it clears the suffix of `candidates` whose rent exceeds `alpha` times the price of cutting in front
-/// of it by the most. `None` if no suffix has a rent that reaches this product.
+/// The index of the first candidate to clear, along with all later ones: of this suffix, the rent exceeds `alpha`
+/// times the price of cutting in front of it by the most. `None` if no suffix has a rent that reaches this product.
 ///
 /// The candidates are in order of position. `tail(item)` returns the bytes from the start of an item to the end of
 /// what was sent, as they were sent; bytes that the cut frees need not be written again. `may_go(bytes)` tells whether
@@ -150,16 +139,14 @@ pub fn break_even(
     rates: Rates,
     alpha: f64,
     most: f64,
-) -> Option<Cut> {
-    let mut best = None::<Cut>;
-    for Suffix { from, rent, freed, price } in suffixes(candidates, tail, rates) {
-        let gain = rent - alpha * price;
-        let pays = gain >= 0.0 && candidates[from].rent > 0.0 && price <= most && may_go(freed);
-        if pays && best.as_ref().is_none_or(|best| gain >= best.gain) {
-            best = Some(Cut { from, gain, price });
-        }
-    }
-    best
+) -> Option<usize> {
+    let gain = |suffix: &Suffix| suffix.rent - alpha * suffix.price;
+    let pays = |suffix: &Suffix| {
+        let has_rent = gain(suffix) >= 0.0 && candidates[suffix.from].rent > 0.0;
+        has_rent && suffix.price <= most && may_go(suffix.freed)
+    };
+    let paying = suffixes(candidates, tail, rates).filter(pays);
+    paying.max_by(|a, b| gain(a).total_cmp(&gain(b))).map(|suffix| suffix.from)
 }
 
 /// The index of the first candidate that the next event is expected to clear. The event is expected to clear the suffix
@@ -171,14 +158,9 @@ pub fn nearest(
     most: f64,
 ) -> Option<usize> {
     const TOLERANCE: f64 = 1.1;
-    let mut best = None::<(usize, f64)>;
-    for Suffix { from, rent, price, .. } in suffixes(candidates, tail, rates) {
-        let share = rent / price.max(1.0);
-        if price <= most * TOLERANCE && best.is_none_or(|(_, largest)| share >= largest) {
-            best = Some((from, share));
-        }
-    }
-    best.map(|(from, _)| from)
+    let share = |suffix: &Suffix| suffix.rent / suffix.price.max(1.0);
+    let near = suffixes(candidates, tail, rates).filter(|suffix| suffix.price <= most * TOLERANCE);
+    near.max_by(|a, b| share(a).total_cmp(&share(b))).map(|suffix| suffix.from)
 }
 
 #[cfg(test)]
@@ -194,7 +176,7 @@ mod tests {
             .collect();
         let tail = |item: usize| (40 - item as u64) * 100;
         let rates = Rates { read: 0.1, write: 1.1 };
-        break_even(&candidates, tail, |_| true, rates, alpha, 4000.0).map(|cut| cut.from)
+        break_even(&candidates, tail, |_| true, rates, alpha, 4000.0)
     }
 
     #[test]
