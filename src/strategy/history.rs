@@ -19,16 +19,10 @@ pub enum Class {
     Edit,
     /// Lists or searches.
     Search,
-    /// Queries a version control system.
-    Versions,
     /// Shows changes to files, line by line.
     Diff,
     /// Runs something.
     Run,
-    /// Delegates work to another agent.
-    Delegate,
-    /// Fetches from the network.
-    Fetch,
     /// Anything else.
     #[default]
     Other,

@@ -44,8 +44,8 @@ pub(super) fn of(tool: &str, arguments: &str) -> Action {
             all_or_nothing: true,
             ..Action::default()
         },
-        Kind::Of(Class::Other) => guess::action(tool, &map).unwrap_or_default(),
         Kind::Of(class) => Action { class, ..Action::default() },
+        Kind::Unknown => guess::action(tool, &map).unwrap_or_default(),
     };
     let mentions = if !action.mentions.is_empty() {
         action.mentions

@@ -12,13 +12,15 @@ pub(super) enum Kind {
     Shell,
     /// It has this class.
     Of(Class),
+    /// Nothing: its arguments may say more.
+    Unknown,
 }
 
 /// Names of tools that neither read files nor run commands, in lower case, without the prefix of a server or a
 /// namespace.
-const TOOLS: &[(Kind, &[&str])] = &[
+const TOOLS: &[(Class, &[&str])] = &[
     (
-        Kind::Of(Class::Edit),
+        Class::Edit,
         &[
             "edit",
             "multiedit",
@@ -51,7 +53,7 @@ const TOOLS: &[(Kind, &[&str])] = &[
         ],
     ),
     (
-        Kind::Of(Class::Search),
+        Class::Search,
         &[
             "grep",
             "glob",
@@ -73,8 +75,10 @@ const TOOLS: &[(Kind, &[&str])] = &[
             "find_referencing_symbols",
         ],
     ),
-    (Kind::Of(Class::Delegate), &["task", "agent", "subtask", "spawn_agent"]),
-    (Kind::Of(Class::Fetch), &["webfetch", "websearch", "web_fetch", "web_search"]),
+    (
+        Class::Other,
+        &["task", "agent", "subtask", "spawn_agent", "webfetch", "websearch", "web_fetch", "web_search"],
+    ),
 ];
 
 /// Tools that show or change files, depending on their `command`.
@@ -87,11 +91,11 @@ pub(super) fn kind(tool: &str, arguments: &Map<String, Value>) -> Kind {
     if EDITORS.contains(&name) && arguments.get("command").and_then(Value::as_str) == Some("view") {
         return Kind::Of(Class::View);
     }
-    if let Some((kind, _)) = TOOLS.iter().find(|(_, names)| names.contains(&name)) {
-        return *kind;
+    if let Some((class, _)) = TOOLS.iter().find(|(_, names)| names.contains(&name)) {
+        return Kind::Of(*class);
     }
     if tools::reads_files(tool, arguments) {
         return Kind::Of(Class::View);
     }
-    if tools::runs_commands(tool) { Kind::Shell } else { Kind::Of(Class::Other) }
+    if tools::runs_commands(tool) { Kind::Shell } else { Kind::Unknown }
 }

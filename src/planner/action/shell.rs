@@ -82,7 +82,7 @@ pub(super) fn is_known(program: &str) -> bool {
 /// The class that counts for a script that has both. A script that shows code is for that, whatever else it does;
 /// otherwise running something counts most.
 fn heavier(a: Class, b: Class) -> Class {
-    let order = [Class::View, Class::Diff, Class::Run, Class::Versions, Class::Search];
+    let order = [Class::View, Class::Diff, Class::Run, Class::Search];
     order.into_iter().find(|class| *class == a || *class == b).unwrap_or(a)
 }
 
@@ -107,8 +107,6 @@ fn kind(stages: &[Vec<String>]) -> Option<(Class, Vec<View>)> {
         Class::Search
     } else if program == "diff" || (VERSIONS.contains(&program) && shows_lines(program, arguments)) {
         Class::Diff
-    } else if VERSIONS.contains(&program) {
-        Class::Versions
     } else {
         Class::Run
     };
