@@ -4,7 +4,7 @@ use crate::conversation::{Conversation, Marks, PartId, Role};
 use crate::strategy::debt::{Held, Staked, Write};
 use crate::strategy::findings::{Expected, Outlook};
 use crate::strategy::history::Item;
-use crate::strategy::marks::{self, CacheClock, Chosen, Entries, Stake, Tried};
+use crate::strategy::marks::{self, Chosen, Entries, Stake, Tried};
 
 use super::old::Request;
 use super::standing::Terms;
@@ -39,7 +39,7 @@ pub(super) fn place(anchored: &Anchored<'_>, outcome: &Outcome, standing: &mut S
     if !is_marked && policy.marks.marks && free > 0 {
         let end = marks::in_front_of(conversation, stays);
         let behind = end.map(|end| PartId { part: end.part.saturating_add(1), ..end });
-        let entry = behind.and_then(|part| standing.kept.entries.before(part, facts.now_ms, facts.ttl_ms));
+        let entry = behind.and_then(|part| standing.kept.entries.before(part, facts.clock()));
         let end = end.map(|end| if free > 1 { end } else { reached(conversation, entry, end, &gone) });
         let Reach { entry, end } = match end {
             Some(end) => within(anchored, entry, end, standing),
@@ -58,7 +58,7 @@ pub(super) fn place(anchored: &Anchored<'_>, outcome: &Outcome, standing: &mut S
         chosen.add(conversation, entry, &gone);
     }
     if let Some(cut) = cut.filter(|_| policy.marks.anchors && (is_marked || policy.marks.marks)) {
-        let entry = entries.before(cut, facts.now_ms, facts.ttl_ms);
+        let entry = entries.before(cut, facts.clock());
         let before = marks::in_front_of(conversation, cut);
         // An event can only fall back to an existing entry, and no anchor is worth writing for its own sake.
         let before = before.filter(|before| written.is_some_and(|end| *before <= end));
@@ -104,7 +104,7 @@ fn forked(conversation: &Conversation, sent: usize, cut: PartId) -> Option<PartI
 fn out_of_reach(request: &Request<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
     let Request { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
-    let entry = standing.kept.entries.before(end, facts.now_ms, facts.ttl_ms)?;
+    let entry = standing.kept.entries.before(end, facts.clock())?;
     let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
     let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
     let behind: Vec<PartId> = parts.filter(|id| entry < *id && *id <= end).collect();
@@ -140,7 +140,7 @@ fn within(anchored: &Anchored<'_>, known: Option<PartId>, end: PartId, standing:
     let Anchored { request, after_pause, may_write, .. } = *anchored;
     let Request { conversation, facts, terms: Terms { rates, .. }, sent, .. } = *request;
     let gone_on = sent < conversation.messages.len();
-    let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
+    let clock = facts.clock();
     let mut stake = standing.kept.stake;
     stake.goes_to(facts.cache, facts.outlook);
     if gone_on {
@@ -207,7 +207,7 @@ fn staked(
     entries: &Entries,
 ) -> Staked {
     let Request { facts, terms: Terms { rates, .. }, .. } = *request;
-    let clock = CacheClock { now_ms: facts.now_ms, ttl_ms: facts.ttl_ms };
+    let clock = facts.clock();
     let read_at = |end: Option<PartId>| end.map(|end| entries.read_at(end, clock)).unwrap_or_default();
     let missed = held.map(Held::shares).unwrap_or_default();
     let written = Write::of(wanted.bytes, held);

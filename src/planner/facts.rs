@@ -5,6 +5,7 @@ use crate::strategy::clear;
 use crate::strategy::debt::Debt;
 use crate::strategy::findings::Outlook;
 use crate::strategy::gate::Rates;
+use crate::strategy::marks::CacheClock;
 use crate::usage::Binding;
 
 /// What the caller knows about the world at the time of a request.
@@ -117,6 +118,11 @@ impl Facts {
     /// The rates for a prompt that is `cached` or not.
     pub(super) fn rates(&self, cached: bool) -> Rates {
         if cached { self.rates.unwrap_or(Rates::USUAL) } else { Rates { read: 1.0, write: 1.0 } }
+    }
+
+    /// The time of the request, as the provider's cache sees it.
+    pub(super) fn clock(&self) -> CacheClock {
+        CacheClock { now_ms: self.now_ms, ttl_ms: self.ttl_ms }
     }
 
     /// Whether the prompt in a body of so many bytes may be long enough to be cached. Few tokens are shorter than two

@@ -141,7 +141,7 @@ impl Request<'_> {
     /// Chooses the marks and records them.
     fn mark(&self, cut: Option<PartId>, outcome: &mut Outcome, standing: &mut Standing) {
         let Self { conversation, facts, sent, .. } = *self;
-        let after_pause = standing.kept.record_time(facts.now_ms, facts.ttl_ms);
+        let after_pause = standing.kept.record_time(facts.clock());
         let may_be_kept = !facts.caches_without_marks && facts.may_be_kept(conversation.body.len());
         let may_write = self.is_worth_marks(standing);
         // Marking an existing entry again costs nothing extra as long as the provider still has it. If it is gone, it

@@ -24,11 +24,10 @@ impl Before<'_> {
         }
         let items = self.history().items();
         let first_behind = |part: PartId| items.partition_point(|item| item.part <= part);
-        if self.anchored {
-            let (now, ttl) = (self.facts.now_ms, self.facts.ttl_ms);
-            if let Some(entry) = self.standing.kept.entries.before(items[item].part, now, ttl) {
-                return Some(first_behind(entry));
-            }
+        if self.anchored
+            && let Some(entry) = self.standing.kept.entries.before(items[item].part, self.facts.clock())
+        {
+            return Some(first_behind(entry));
         }
         // Marked instructions among the messages are cached like those before them.
         let leading = self.conversation.leading_mark();

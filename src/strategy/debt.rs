@@ -111,7 +111,7 @@ impl Held {
 
     /// The same if a request with this prelude would read them now.
     pub fn read(self, prelude: u64, clock: CacheClock) -> Option<Self> {
-        let is_there = self.prelude == prelude && clock.is_within(self.at_ms);
+        let is_there = self.prelude == prelude && clock.may_be_there(self.at_ms);
         is_there.then_some(Self { at_ms: clock.now_ms, ..self })
     }
 

@@ -56,8 +56,13 @@ pub struct CacheClock {
 }
 
 impl CacheClock {
-    /// Whether less than the lifetime of an entry has passed since this time, in milliseconds since 1970.
-    pub(super) fn is_within(self, at_ms: u64) -> bool {
+    /// Whether an entry that was last used at this time, in milliseconds since 1970, has certainly not expired.
+    pub fn is_there(self, at_ms: u64) -> bool {
+        self.now_ms.saturating_sub(at_ms) + MARGIN_MS < self.ttl_ms
+    }
+
+    /// Whether such an entry may not have expired: without a margin.
+    pub(super) fn may_be_there(self, at_ms: u64) -> bool {
         self.now_ms.saturating_sub(at_ms) < self.ttl_ms
     }
 }
@@ -91,12 +96,6 @@ struct Entry {
     shares: Shares,
 }
 
-/// Whether an entry that was last used at `at_ms` has not expired at `now_ms`, with a margin. `ttl_ms` is how long the
-/// provider keeps an unused one; all are in milliseconds.
-pub fn is_there(at_ms: u64, now_ms: u64, ttl_ms: u64) -> bool {
-    now_ms.saturating_sub(at_ms) + MARGIN_MS < ttl_ms
-}
-
 impl Entry {
     /// Whether it is the one with this prelude that ends with this part.
     fn is(&self, part: PartId, prelude: u64) -> bool {
@@ -111,17 +110,16 @@ impl Entries {
     }
 
     /// The end of the longest entry that ends before this part, begins with the present prelude and has not expired.
-    pub fn before(&self, part: PartId, now_ms: u64, ttl_ms: u64) -> Option<PartId> {
-        let there = |entry: &&Entry| is_there(entry.at_ms, now_ms, ttl_ms);
+    pub fn before(&self, part: PartId, clock: CacheClock) -> Option<PartId> {
         let found = self.all.iter().filter(|entry| entry.prelude == self.prelude && entry.part < part);
-        found.filter(there).map(|entry| entry.part).max()
+        found.filter(|entry| clock.is_there(entry.at_ms)).map(|entry| entry.part).max()
     }
 
     /// What a request that marks this part reads of what the gateway has written, if the provider keeps entries to the
     /// end of their lifetime.
     pub fn read_at(&self, part: PartId, clock: CacheClock) -> Shares {
         let of_prelude = self.all.iter().filter(|entry| entry.prelude == self.prelude);
-        let found = of_prelude.filter(|entry| entry.part <= part && clock.is_within(entry.at_ms));
+        let found = of_prelude.filter(|entry| entry.part <= part && clock.may_be_there(entry.at_ms));
         found.max_by_key(|entry| entry.part).map(|entry| entry.shares).unwrap_or_default()
     }
 
@@ -292,7 +290,7 @@ impl Stake {
     /// Notes that the next request, with this prelude, continues the last one. It shows what an earlier write was
     /// worth: the request reads it, or would have read it had it been made, or the write was in vain.
     pub fn goes_on(&mut self, prelude: u64, clock: CacheClock, rates: Rates) {
-        let is_same = |tried: &Tried| tried.prelude == prelude && clock.is_within(tried.at_ms);
+        let is_same = |tried: &Tried| tried.prelude == prelude && clock.may_be_there(tried.at_ms);
         let read = self.tried.into_iter().flatten().find(is_same);
         let judged = read.or(self.tried[0]).filter(|tried| tried.is_whole);
         if let Some(judged) = judged {
@@ -449,6 +447,10 @@ mod tests {
         PartId { message, part: 0 }
     }
 
+    const fn clock(now_ms: u64) -> CacheClock {
+        CacheClock { now_ms, ttl_ms: 300_000 }
+    }
+
     /// What the provider marks itself is the last block that can carry a mark, of those that are sent.
     #[test]
     fn client_marks_are_found_on_blocks_and_the_request() {
@@ -491,12 +493,12 @@ mod tests {
             (at(20), 290_000, Some(at(9))),
             (at(20), 390_000, None),
         ] {
-            assert_eq!(entries.before(part, now, 300_000), expected, "{part:?} {now}");
+            assert_eq!(entries.before(part, clock(now)), expected, "{part:?} {now}");
         }
         entries.sent([at(1)].into_iter(), 290_000);
-        assert_eq!(entries.before(at(9), 290_000, 300_000), Some(at(1)));
+        assert_eq!(entries.before(at(9), clock(290_000)), Some(at(1)));
         entries.cut(at(5));
-        assert_eq!(entries.before(at(20), 290_000, 300_000), Some(at(1)));
+        assert_eq!(entries.before(at(20), clock(290_000)), Some(at(1)));
     }
 
     /// Requests by what they have in front of their messages, each a second after the one before it, or ten minutes
@@ -529,7 +531,7 @@ mod tests {
                     continue;
                 }
                 now_ms += if after_pause { 600_000 } else { 1_000 };
-                stake.goes_on(prelude, CacheClock { now_ms, ttl_ms: 300_000 }, Rates::USUAL);
+                stake.goes_on(prelude, clock(now_ms), Rates::USUAL);
                 let reads = written.iter().any(|(other, at)| *other == prelude && now_ms - at < 300_000);
                 let held = stake.is_vain(after_pause) && !reads;
                 stake.note(Tried { at_ms: now_ms, prelude, after_pause, is_whole: !reads });
@@ -636,7 +638,7 @@ mod tests {
         let mut entries = Entries::default();
         for (prelude, expected) in [(1, None), (2, None), (1, Some(at(3))), (3, None), (2, Some(at(3)))] {
             entries.behind(prelude);
-            assert_eq!(entries.before(at(9), 0, 300_000), expected, "{prelude}");
+            assert_eq!(entries.before(at(9), clock(0)), expected, "{prelude}");
             entries.sent([at(3)].into_iter(), 0);
         }
         entries.cut(at(3));
@@ -647,6 +649,6 @@ mod tests {
     fn cache_entries_are_bounded() {
         let mut entries = Entries::default();
         entries.sent((0..200).map(at), 0);
-        assert_eq!((entries.all.len(), entries.before(at(300), 0, 300_000)), (MOST_ENTRIES, Some(at(199))));
+        assert_eq!((entries.all.len(), entries.before(at(300), clock(0))), (MOST_ENTRIES, Some(at(199))));
     }
 }

@@ -11,7 +11,7 @@
 use hashlink::LruCache;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::marks::{CacheClock, is_there};
+use super::marks::CacheClock;
 use crate::conversation::Digest;
 
 /// How many senders are remembered.
@@ -196,7 +196,7 @@ impl Systems {
             kind_for(kinds, rest, raw, &ends)
         });
         let kind = &mut kinds[at];
-        let is_fresh = |at: u64| is_there(at, now_ms, clock.ttl_ms);
+        let is_fresh = |at: u64| clock.is_there(at);
         let is_warm = kind.seen_ms.is_some_and(is_fresh);
         kind.seen_ms = Some(now_ms);
         let (bytes, hash) = kind.end()?;

@@ -5,7 +5,7 @@ use super::Fate;
 use crate::conversation::PartId;
 use crate::strategy::debt::Staked;
 use crate::strategy::findings::Expected;
-use crate::strategy::marks::{self, Entries, Stake};
+use crate::strategy::marks::{CacheClock, Entries, Stake};
 
 /// The cached entries and what they have cost.
 #[derive(Debug, Clone, Default)]
@@ -120,10 +120,10 @@ impl Kept {
 
     /// Records that a request is made now. Returns whether the one before it is too old for any of it to be still
     /// cached.
-    pub(in crate::planner) fn record_time(&mut self, now_ms: u64, ttl_ms: u64) -> bool {
-        let before = std::mem::replace(&mut self.seen_ms, now_ms);
+    pub(in crate::planner) fn record_time(&mut self, clock: CacheClock) -> bool {
+        let before = std::mem::replace(&mut self.seen_ms, clock.now_ms);
         self.seen_before_ms = Some(before);
-        before > 0 && !marks::is_there(before, now_ms, ttl_ms)
+        before > 0 && !clock.is_there(before)
     }
 
     /// Removes the entries that end with this part or later, because it has changed.
@@ -196,7 +196,8 @@ mod tests {
             let (mut kept, mut departed) = (Kept::default(), Kept::default());
             for &(minute, fate, expected) in requests {
                 for kept in [&mut kept, &mut departed] {
-                    assert_eq!(kept.record_time(minute * 60_000, 300_000), expected, "{requests:?}");
+                    let clock = CacheClock { now_ms: minute * 60_000, ttl_ms: 300_000 };
+                    assert_eq!(kept.record_time(clock), expected, "{requests:?}");
                 }
                 departed = departed.departed(PartId { message: 0, part: 0 });
                 kept.settle(fate);
