@@ -64,7 +64,7 @@ pub(super) fn decide(
 }
 
 /// The decision to send a result in this shape; `None` if that is not shorter. `output` is the id of the full text.
-fn decision_of(
+pub(super) fn decision_of(
     shaped: Shaped,
     part: &Part,
     content: Digest,
@@ -128,7 +128,7 @@ pub(super) fn leaf_edits(
 }
 
 /// Bytes of the texts as they came.
-pub(super) fn total_len(texts: &[Cow<'_, str>]) -> usize {
+fn total_len(texts: &[Cow<'_, str>]) -> usize {
     texts.iter().map(|text| text.len()).sum()
 }
 

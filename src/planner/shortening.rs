@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use crate::conversation::{PartId, PartKind};
-use crate::plan::LeafEdit;
 use crate::shape::settings::{Keep, NamePatterns, TruncateRule};
-use crate::shape::{self, Rule, Subject};
+use crate::shape::{self, Rule, Shaped, Subject};
 use crate::strategy::ladder;
 
-use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
+use super::decision::{self, Applied, Save};
 use super::event::Before;
+use super::newborn::decision_of;
 
 /// New results are not cut to fewer bytes than this.
 const MIN_RESULT: u64 = 2048;
@@ -82,22 +82,10 @@ impl Before<'_> {
             is_error: true,
             recall: &recall,
         };
-        let shaped = shape::shape(&subject, &settings)?;
-        let leaves: Vec<(u32, LeafEdit)> = super::newborn::leaf_edits(shaped.leaves, part, &texts);
-        let decision = Decision {
-            cause: Cause::Shaped(Rule::Truncate.into()),
-            content,
-            key: PartKey::of(part.call_id(), content),
-            bytes_before: super::newborn::total_len(&texts) as u64,
-            bytes_after: super::newborn::sent_len(&leaves, &texts) as u64,
-            output: Some(output),
-            leaves,
-        };
+        let shaped = Shaped { rules: Rule::Truncate.into(), ..shape::shape(&subject, &settings)? };
+        let decision = decision_of(shaped, part, content, &texts, output)?;
         let freed = size.checked_sub(decision.bytes_after).filter(|freed| *freed > 0)?;
-        (!decision.leaves.is_empty()).then(|| Shortened {
-            applied: Applied { part: id, decision: decision.into() },
-            save: Save::of(&texts),
-            freed,
-        })
+        let applied = Applied { part: id, decision: decision.into() };
+        Some(Shortened { applied, save: Save::of(&texts), freed })
     }
 }
