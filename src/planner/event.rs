@@ -171,6 +171,11 @@ impl Before<'_> {
         Account { paid: account.paid + self.facts.spent, ..account }
     }
 
+    /// Whether the request continues another one: it is neither the first of its thread nor a retry.
+    pub(super) fn goes_on(&self) -> bool {
+        (1..self.conversation.messages.len()).contains(&self.sent)
+    }
+
     /// Bytes that the model reads of the request as it would be sent before its event.
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
@@ -261,7 +266,7 @@ impl Before<'_> {
     /// What to clear now to save money, if anything.
     fn judge(&self) -> Verdict {
         let clear = &self.policy.clear;
-        if !clear.enabled || self.sent == 0 || self.sent >= self.conversation.messages.len() {
+        if !clear.enabled || !self.goes_on() {
             return Verdict::default();
         }
         let turn_begins = self.conversation.messages[self.sent..].iter().any(|m| m.index.starts_turn());

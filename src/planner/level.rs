@@ -103,16 +103,16 @@ impl Before<'_> {
             self.conversation.messages[from..].iter().map(|message| message.read_len() as u64).sum()
         };
         let measured = self.known_figure();
-        let (exact, rest) = match measured {
-            Some((messages, exact)) => (exact, bytes(messages).saturating_sub(self.spared_from(messages))),
+        let (known, rest) = match measured {
+            Some((messages, tokens)) => (tokens, bytes(messages).saturating_sub(self.spared_from(messages))),
             None => (0, self.sent_bytes()),
         };
-        let least_tokens = match measured {
-            Some(_) if !self.facts.measured_elsewhere => exact + self.least_tokens(rest),
-            _ => self.least_tokens(self.sent_bytes()),
+        let least_tokens = match self.exact() {
+            Some(exact) => exact + self.least_tokens(rest),
+            None => self.least_tokens(self.sent_bytes()),
         };
         let rest = (rest as f64 / self.facts.bytes_per_token.max(0.5)) as u64;
-        PromptSize { tokens: exact + rest, least_tokens, is_measured: measured.is_some() }
+        PromptSize { tokens: known + rest, least_tokens, is_measured: measured.is_some() }
     }
 
     /// The prompt in the model's window. If the window is unknown but the provider has refused the prompt as too long,
@@ -132,8 +132,13 @@ impl Before<'_> {
     }
 
     /// The provider's figure for the last prompt of this thread, unless it covers more messages than there are.
-    pub(super) fn known_figure(&self) -> Option<(usize, u64)> {
+    fn known_figure(&self) -> Option<(usize, u64)> {
         self.facts.measured.filter(|(messages, _)| *messages <= self.conversation.messages.len())
+    }
+
+    /// The tokens that the provider reported for the last prompt, if the same model counted them.
+    pub(super) fn exact(&self) -> Option<u64> {
+        self.known_figure().filter(|_| !self.facts.measured_elsewhere).map(|(_, exact)| exact)
     }
 
     /// Bytes that decisions save in this message and the later ones.
@@ -160,10 +165,7 @@ impl Before<'_> {
         let Some(gauge) = gauge.filter(|gauge| self.facts.window == Some(gauge.window)) else {
             return false;
         };
-        let estimated = match self.known_figure() {
-            Some((_, exact)) if !self.facts.measured_elsewhere => size.tokens.saturating_sub(exact),
-            _ => size.tokens,
-        };
+        let estimated = size.tokens.saturating_sub(self.exact().unwrap_or(0));
         let reaches = |prompt| Gauge { prompt, ..gauge }.reaches(settings.trigger, settings);
         estimated > gauge.window / ESTIMATED_DIVISOR && reaches(gauge.prompt) && !reaches(size.least_tokens)
     }

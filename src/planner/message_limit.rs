@@ -19,7 +19,7 @@ const MESSAGE_OVERHEAD: u64 = 16;
 impl Before<'_> {
     /// The event that reduces the number of messages, if there are too many.
     pub(super) fn thin_out(&self, level: &Level) -> Option<Change> {
-        if level.defers || self.sent == 0 || self.sent >= self.conversation.messages.len() {
+        if level.defers || !self.goes_on() {
             return None;
         }
         let ladder = &self.policy.ladder;

@@ -49,9 +49,4 @@ impl Before<'_> {
         let is_measured = self.sent == 0 || self.exact().is_some();
         is_by_worth && is_reserved && is_measured && self.facts.overflow.is_none()
     }
-
-    /// The tokens that the provider reported for the last prompt, if the same model counted them.
-    fn exact(&self) -> Option<u64> {
-        self.known_figure().filter(|_| !self.facts.measured_elsewhere).map(|(_, exact)| exact)
-    }
 }

@@ -190,14 +190,13 @@ impl Before<'_> {
     /// How much must be freed once this share of the window is reached; `None` if it is not, or nothing may be freed.
     fn need_from(&self, trigger: f64, level: &Level) -> Option<Need> {
         let gauge = level.gauge?;
-        let is_retry = self.sent >= self.conversation.messages.len();
         // An estimate does not know what the provider removes by itself, so only its own figure can force an event.
         let is_forced = self.facts.measured.is_some() && level.prompt_tokens >= gauge.usable();
         if level.defers && !is_forced {
             return None;
         }
-        let excess = gauge.prompt.saturating_sub(gauge.target(&self.policy.window));
-        if !gauge.reaches(trigger, &self.policy.window) || excess == 0 || self.sent == 0 || is_retry {
+        let excess = gauge.excess_from(trigger, &self.policy.window);
+        if excess == 0 || !self.goes_on() {
             return None;
         }
         let bytes = |tokens: u64| (tokens as f64 * self.facts.bytes_per_token) as u64;

@@ -211,10 +211,13 @@ impl Gauge {
 
     /// The tokens that must be removed to get down to the target if the trigger is reached; otherwise 0.
     pub fn excess(&self, settings: &Settings) -> u64 {
-        if !self.reaches(settings.trigger, settings) {
-            return 0;
-        }
-        self.prompt.saturating_sub(self.target(settings))
+        self.excess_from(settings.trigger, settings)
+    }
+
+    /// The same for another share than the trigger.
+    pub fn excess_from(&self, share: f64, settings: &Settings) -> u64 {
+        let excess = self.prompt.saturating_sub(self.target(settings));
+        if self.reaches(share, settings) { excess } else { 0 }
     }
 
     /// Steps until red at `velocity` tokens per step; `None` if the prompt does not grow.
