@@ -35,7 +35,7 @@ impl Before<'_> {
         let behind_all = PartId { message: self.conversation.messages.len() as u32, part: 0 };
         let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(behind_all);
         let before = change.event.freed_bytes;
-        for candidate in self.long_calls(0, no_rent) {
+        for candidate in self.long_calls(0) {
             let part = self.history().items()[candidate.item].part;
             if change.event.freed_bytes >= need.wanted || part.message as usize >= end {
                 break;
@@ -59,13 +59,12 @@ impl Before<'_> {
         if self.policy.clear.arguments != clear::Arguments::Always {
             return Vec::new();
         }
-        let read = self.rates.read;
-        self.long_calls(RECENT_REQUESTS, move |bytes, requests| read * bytes * requests)
+        self.long_calls(RECENT_REQUESTS)
     }
 
-    /// The calls whose long texts are still sent and that were made at least `min_age` requests ago, in order.
-    /// `rent(bytes, requests)` is the cost of bytes that were sent again with so many requests beyond that age.
-    fn long_calls(&self, min_age: u32, rent: impl Fn(f64, f64) -> f64) -> Vec<Candidate> {
+    /// The calls whose long texts are still sent and that were made at least `min_age` requests ago, in order. Their
+    /// rent is what reading these texts has cost beyond that age.
+    fn long_calls(&self, min_age: u32) -> Vec<Candidate> {
         let (history, gone, tail) = (self.history(), self.cleared(), self.conversation.tail());
         let items = history.items().iter().enumerate();
         let long = items.filter(|(at, item)| item.long > 0 && !gone(*at));
@@ -75,16 +74,11 @@ impl Before<'_> {
             let result = self.conversation.result_of(item.part)?;
             let is_sent = (result.message as usize) < self.sent.min(tail);
             let may_go = is_sent && !self.policy.clear.protected_tools.matches(tool);
-            let rent = rent(item.long.into(), age.into());
+            let rent = self.rates.read * f64::from(item.long) * f64::from(age);
             may_go.then_some(Candidate { item: at, frees: item.long, rent })
         });
         old.collect()
     }
-}
-
-/// A rent of zero, for events that do not weigh costs.
-const fn no_rent(_bytes: f64, _requests: f64) -> f64 {
-    0.0
 }
 
 /// Bytes saved by abridging a call; 0 if it has no long texts or must be sent as received.

@@ -343,10 +343,9 @@ impl Before<'_> {
         candidates
     }
 
-    /// Whether a choice is likely to save money before the thread ends. The thread is expected to make as many more
-    /// requests as it has made, within bounds.
+    /// Whether a choice is likely to save money before the thread ends.
     fn pays_off(&self, choice: &Choice) -> bool {
-        let rest = f64::from(self.history().step().clamp(5, 60));
+        let rest = self.history().expected_rest();
         choice.freed as f64 * self.rates.read * rest >= choice.rewritten as f64 * self.rates.rewrite()
     }
 

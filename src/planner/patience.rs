@@ -6,17 +6,17 @@
 
 use crate::strategy::clear;
 use crate::strategy::estimate::Estimate;
+use crate::strategy::gate::MOST_LOSS;
 
 use super::event::{Before, Change};
 use super::level::Level;
-use super::room::MAX_LOSS;
 
 impl Before<'_> {
     /// Whether an event that the window demands can wait, and should: it costs more than the thread may lose, or
     /// loses something that a summary may still preserve.
     pub(super) fn may_wait(&self, change: &Change, level: &Level) -> bool {
         let price = change.event.rewritten_bytes as f64 * self.rates.rewrite();
-        let is_dear = !self.facts.cold && price > self.account().allowance(MAX_LOSS);
+        let is_dear = !self.facts.cold && price > self.account().allowance(MOST_LOSS);
         let is_early = self.facts.awaits_summary && change.event.loses();
         // If the estimate is too low, the prompt takes some of the room reserved for the answer. That is better than
         // losing messages, so the estimate is trusted where a summary may still come. Otherwise it is doubled.

@@ -28,9 +28,6 @@ const MIN_FREED_DIVISOR: u64 = 20;
 const ESTIMATE_ERROR: u64 = 1200;
 /// How many places for a note are tried.
 pub(super) const MAX_PLACES: usize = 8;
-/// How much more than untouched a thread may cost if it ends right after an event that makes room, as a share. Does
-/// not apply when the event can neither wait nor be replaced by a cheaper one.
-pub(super) const MAX_LOSS: f64 = MOST_LOSS;
 /// The agent's last plan may fill the room that a note leaves free beyond what is needed, divided by this.
 const PLAN_DIVISOR: u64 = 4;
 
@@ -267,7 +264,7 @@ impl Before<'_> {
     /// everything behind it again costs no more than the thread may lose. If there is none, or the results from there
     /// on free less than `wanted` bytes, the last one from which on they free as much, or 0 if all together do not.
     fn first_to_clear(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
-        let most = self.account().allowance(MAX_LOSS);
+        let most = self.account().allowance(MOST_LOSS);
         let (tails, images) = (self.tails_without(gone), self.images_among(results));
         let mut left: u64 = results.iter().map(|result| u64::from(result.frees)).sum();
         let mut start = 0;

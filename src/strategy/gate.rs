@@ -5,9 +5,9 @@
 //! bounds the loss: whatever the conversation does afterwards, it costs at most twice the best choice in hindsight.
 
 /// How much more than without the gateway a thread may cost, as a share, whichever request turns out to be its last.
-/// It bounds events that do not have to happen now, and cache marks on the history of a client that sets none. For
-/// marks the bound is wide enough to cache all of an agent's second and third request; without it they could cost up
-/// to a quarter more.
+/// It bounds events that can wait or be replaced by a cheaper one, and cache marks on the history of a client that sets
+/// none. For marks the bound is wide enough to cache all of an agent's second and third request; without it they could
+/// cost up to a quarter more.
 pub const MOST_LOSS: f64 = 0.15;
 
 /// Why an event is allowed.

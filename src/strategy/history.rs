@@ -169,6 +169,8 @@ pub struct Item {
     pub result: Option<Box<Outcome>>,
 }
 
+/// The fewest and the most requests that a thread is expected to make after the current one.
+const EXPECTED_REST: (u32, u32) = (5, 60);
 /// Edits count as recent for this many requests.
 const RECENT_REQUESTS: usize = 20;
 
@@ -249,6 +251,11 @@ impl History {
     /// The number of the current request, counted from 0: the number of answers so far.
     pub fn step(&self) -> u32 {
         self.step
+    }
+
+    /// How many more requests the thread is expected to make: as many as it has made, within bounds.
+    pub fn expected_rest(&self) -> f64 {
+        f64::from(self.step.clamp(EXPECTED_REST.0, EXPECTED_REST.1))
     }
 
     /// The number of the user's turn, counted from 0.

@@ -46,12 +46,8 @@ const IDLE_EXPONENT: f64 = -1.1;
 const AGE_EXPONENT: f64 = -0.7;
 /// The exponent by age for results that show no code.
 const OTHER_AGE_EXPONENT: f64 = -1.0;
-/// A thread is expected to continue for as many requests as it has had, within these bounds.
-const HORIZON: (f64, f64) = (5.0, 60.0);
 /// How many times cheaper losing a result must be than keeping it.
 const KEEP_MARGIN: f64 = 1.3;
-/// The read rate for which `regret_tokens` is stated.
-const USUAL_READ: f64 = 0.1;
 
 const DOCUMENT_EXTENSIONS: &[&str] =
     &["md", "mdx", "txt", "rst", "json", "yaml", "yml", "toml", "lock", "log", "csv"];
@@ -183,9 +179,9 @@ fn busy(history: &History) -> f64 {
     f64::from(1 + history.recent_edits()).sqrt()
 }
 
-/// The cost of a lost quote, in bytes of plain input.
+/// The cost of a lost quote, in bytes of plain input; `regret_tokens` is stated for the usual rates.
 fn regret(rates: Rates, settings: &Settings) -> f64 {
-    (settings.regret_tokens.saturating_mul(BYTES_PER_TOKEN)) as f64 * rates.read / USUAL_READ
+    (settings.regret_tokens.saturating_mul(BYTES_PER_TOKEN)) as f64 * rates.read / Rates::USUAL.read
 }
 
 /// What a past request contributes to the rents.
@@ -224,7 +220,7 @@ pub fn rent(result: &Outcome, bytes: u32, passed: &[Passed]) -> f64 {
 /// The places of the results that are cheaper to lose than to keep, in order.
 pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<usize> {
     let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
-    let horizon = f64::from(now).clamp(HORIZON.0, HORIZON.1);
+    let horizon = history.expected_rest();
     let is_open = |item: &super::super::Item, result: &Outcome| {
         let (rate, idle) = Rating::of(result).at(now, busy);
         let idle = f64::from(idle);
