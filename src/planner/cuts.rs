@@ -85,7 +85,6 @@ impl Cut {
             leaf,
             text: text.into(),
             bytes_before: self.dropped.bytes,
-            bytes_after: text.len() as u64,
             output: None,
         };
         let inserted = |layout| splice(layout, PartId { message: before as u32, part: 0 }, 0);

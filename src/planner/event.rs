@@ -180,7 +180,7 @@ impl Before<'_> {
     pub(super) fn sent_bytes(&self) -> u64 {
         let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
         let dropped = self.splice.map_or(0, |splice| splice.read_len(self.conversation));
-        let inserted = self.splice.map_or(0, |splice| splice.bytes_after);
+        let inserted = self.splice.map_or(0, Splice::bytes_after);
         let read = self.conversation.body.len() - self.conversation.encoded(|_| true) - dropped;
         (read as u64 + inserted).saturating_sub(spared)
     }
@@ -215,13 +215,13 @@ impl Before<'_> {
         };
         let dropped = dropped_before(usize::MAX);
         // The text of the former splice is removed, too.
-        let former = self.splice.map_or(0, |former| former.bytes_after);
+        let former = self.splice.map_or(0, Splice::bytes_after);
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
         let behind = if changed < items.len() { self.written_again(changed, self.tails()) } else { 0 };
         Event {
             dropped: splice.dropped(),
-            freed_bytes: (dropped + former).saturating_sub(splice.bytes_after),
-            rewritten_bytes: behind.saturating_sub(dropped_before(self.sent)) + splice.bytes_after,
+            freed_bytes: (dropped + former).saturating_sub(splice.bytes_after()),
+            rewritten_bytes: behind.saturating_sub(dropped_before(self.sent)) + splice.bytes_after(),
             ..Event::nothing(Reason::Window, rung, splice.first_changed() as u32)
         }
     }

@@ -67,8 +67,8 @@ impl Before<'_> {
     fn is_shorter(&self, splice: &Splice) -> bool {
         let sizes = self.sizes();
         let dropped = splice.drops.iter().map(|(first, end)| sizes[*end as usize] - sizes[*first as usize]);
-        let former_text = self.splice.map_or(0, |former| former.bytes_after);
+        let former_text = self.splice.map_or(0, Splice::bytes_after);
         let fewer = self.messages_with(self.splice).saturating_sub(self.messages_with(Some(splice)));
-        dropped.sum::<u64>() + former_text + MESSAGE_OVERHEAD * u64::from(fewer) > splice.bytes_after
+        dropped.sum::<u64>() + former_text + MESSAGE_OVERHEAD * u64::from(fewer) > splice.bytes_after()
     }
 }

@@ -47,8 +47,6 @@ pub struct Splice {
     pub text: Arc<str>,
     /// Bytes of the dropped messages that are text.
     pub bytes_before: u64,
-    /// Bytes of the text.
-    pub bytes_after: u64,
     /// The id of the saved full text of the messages.
     pub output: Option<String>,
 }
@@ -90,9 +88,14 @@ impl Splice {
         messages.filter(|(at, _)| self.drops(*at)).map(|(_, message)| message.read_len()).sum()
     }
 
+    /// Bytes of the text.
+    pub fn bytes_after(&self) -> u64 {
+        self.text.len() as u64
+    }
+
     /// Bytes saved with each request.
     pub fn bytes_spared(&self) -> u64 {
-        self.bytes_before.saturating_sub(self.bytes_after)
+        self.bytes_before.saturating_sub(self.bytes_after())
     }
 
     /// The first message that changes because of it.

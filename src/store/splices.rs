@@ -52,7 +52,7 @@ pub(super) fn like(
     while let Some(row) = rows.next()? {
         let splice = row.get(0).ok().and_then(|splice: String| from_text(&splice)).filter(|splice| {
             (&*splice.rule, splice.end()) == (rule, end as usize)
-                && (splice.bytes_before, splice.bytes_after) == sizes
+                && (splice.bytes_before, splice.bytes_after()) == sizes
                 && splice.output.as_deref() == output
         });
         if splice.is_some() {
@@ -143,7 +143,6 @@ fn from_text(text: &str) -> Option<Splice> {
         layout,
         at: PartId { message: written.message, part: written.part },
         leaf: written.leaf,
-        bytes_after: written.text.len() as u64,
         text: written.text.into(),
         bytes_before: written.bytes_before,
         output: written.output,
@@ -164,7 +163,6 @@ mod tests {
             leaf: 2,
             text: "what was \"there\"\n".into(),
             bytes_before: 4000,
-            bytes_after: 17,
             output: Some("0a".to_owned()),
         };
         for layout in [

@@ -207,7 +207,7 @@ impl Follow {
                 first: splice.first() as u32,
                 end: splice.end() as u32,
                 before: splice.bytes_before,
-                after: splice.bytes_after,
+                after: splice.bytes_after(),
                 made: *spliced,
                 output: splice.output.clone(),
             }),

@@ -40,7 +40,7 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<Choice> {
     let Seen { conversation, terms, splice, bytes_per_token, .. } = seen;
     let bytes = sent_bytes(seen);
     // The splice in use is replaced as well.
-    let splice_bytes = splice.map_or(0, |splice| splice.bytes_after);
+    let splice_bytes = splice.map_or(0, Splice::bytes_after);
     let tokens = |bytes: u64| (bytes as f64 / bytes_per_token.max(0.5)) as u64;
     let bound = seen.model.and_then(usage::binding);
     let mut candidates = cuts(conversation, splice, bound, conversation.messages.len());

@@ -13,7 +13,6 @@ pub(super) fn splice(end: u32, text: &str) -> Arc<Splice> {
         leaf: 0,
         text: text.into(),
         bytes_before: 100,
-        bytes_after: text.len() as u64,
         output: None,
     })
 }

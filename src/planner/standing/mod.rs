@@ -201,7 +201,7 @@ impl Standing {
     pub(super) fn take_out(&mut self, splice: &Splice) {
         if self.spliced < splice.end() {
             let gone = self.splice(splice);
-            self.last.sent = self.last.sent.saturating_sub(gone) + splice.bytes_after;
+            self.last.sent = self.last.sent.saturating_sub(gone) + splice.bytes_after();
         }
     }
 

@@ -211,7 +211,6 @@ fn partial_read_backs_of_known_texts_are_not_truncated() {
         leaf: 0,
         text: "gone".into(),
         bytes_before: 2000,
-        bytes_after: 4,
         output: Some(output.to_owned()),
     };
     let left_out = left_out(&talk("u c1 r1:huge"), &splice(""), &[]);

@@ -110,7 +110,6 @@ fn spliced(at: &str, since: &str, text: &str) -> StoredSplice {
         leaf: 0,
         text: text.into(),
         bytes_before: 9,
-        bytes_after: text.len() as u64,
         output: None,
     };
     StoredSplice { chain: chain(at), since: chain(since), root: chain("root"), splice: splice.into() }

@@ -95,7 +95,7 @@ impl Scene {
             if !outcome.plan.is_empty() {
                 let edited = protocol::rewrite(protocol, conversation, &outcome.plan, &NoMemo)
                     .expect("a plan can be carried out");
-                let more = outcome.splice.as_ref().map_or(0, |splice| splice.bytes_after as usize + WORDS);
+                let more = outcome.splice.as_ref().map_or(0, |splice| splice.bytes_after() as usize + WORDS);
                 assert!(
                     edited.len() < conversation.body.len() + 64 * outcome.applied.len() + MARKS + more,
                     "an edit does not inflate"

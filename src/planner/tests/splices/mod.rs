@@ -113,7 +113,7 @@ fn images_dropped_by_a_splice_are_subtracted_once() {
         let cut = cuts.iter().find(|cut| cut.messages().eq(1..4)).unwrap();
         let splice = Arc::new(cut.splice(&talk, NOTE, "note", &Layout::Answer).unwrap());
         let gone: usize = talk.messages[1..4].iter().map(|message| message.span.len()).sum();
-        let sent = body.len() - gone + splice.bytes_after as usize - talk.encoded(|message| message > 3);
+        let sent = body.len() - gone + splice.bytes_after() as usize - talk.encoded(|message| message > 3);
         let past = Past { sent: 6, splice: Some(splice), ..Past::nothing() };
         let facts = Facts { bytes_per_token: 4.0, window: Some(100_000), ..Facts::default() };
         let outcome = plan(&talk, past, &Policy::default(), &facts, &|_| String::new());
@@ -184,7 +184,7 @@ fn messages_left_by_a_splice_at_each_cut() {
         let conversation = talk(short);
         let splice = |cut: &Cut| {
             let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer)?;
-            assert_eq!((splice.end() <= cut.end, splice.bytes_after), (true, 8));
+            assert_eq!((splice.end() <= cut.end, splice.bytes_after()), (true, 8));
             let plan = Plan { ops: splice.operations() };
             Some(format!("{} {}", cut.end, shown(&conversation, &plan)))
         };
