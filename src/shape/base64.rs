@@ -4,8 +4,8 @@
 //! prefix. Text that only shares the alphabet (hex, names, paths, rows of one letter) stays, and so does what an agent
 //! may have to pass on verbatim: keys, certificates, tokens, and anything no longer than these.
 
-use super::estimate;
 use super::marker::{one_line, thousands};
+use super::{count, estimate};
 
 /// The fewest bytes of a run that is removed if a `data:` prefix declares it.
 const MIN_RUN: usize = 512;
@@ -195,10 +195,6 @@ impl Line {
         let all = self.symbols + self.padding;
         self.standard && all <= width && (self.padding > 0 || (self.symbols < width && all >= MIN_LAST_LINE))
     }
-}
-
-fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().position(|&byte| !matches(byte)).unwrap_or(bytes.len())
 }
 
 /// Whether a run looks like encoded data, unlike hex, names and paths: it has digits and letters of both cases, many

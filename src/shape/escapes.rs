@@ -9,7 +9,7 @@ use std::mem;
 
 use memchr::{memchr2, memchr3};
 
-use super::overwritten;
+use super::{count, overwritten};
 
 const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
@@ -93,10 +93,6 @@ fn erased(sequence: &[u8]) -> Option<char> {
         b"\x1b[2K" => Some(WHOLE),
         _ => None,
     }
-}
-
-fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().take_while(|&&byte| matches(byte)).count()
 }
 
 /// Whether the text contains a backspace, or a carriage return that is not part of a line end.

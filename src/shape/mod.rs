@@ -91,9 +91,10 @@ pub fn shape(subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
         }
     }
     let template = Template::parse(&settings.truncate.marker);
+    let rule = rule(subject, settings);
     let truncation = Truncation {
-        budget: budget(subject, settings),
-        keep: if subject.is_error { Keep::Both } else { rule(subject, settings).keep },
+        budget: Size { lines: rule.max_lines, bytes: rule.max_bytes },
+        keep: rule.keep,
         lines: settings.truncate.lines(),
         template: &template,
         recall: subject.recall,
@@ -140,20 +141,14 @@ fn recall_of_condensed(subject: &Subject<'_>, rules: Rules) -> Option<String> {
     (!rules.is_empty()).then(|| format!("condensed from {} bytes; {}", bytes(), subject.recall))
 }
 
-/// The truncation rule for the tool of a result.
-fn rule<'s>(subject: &Subject<'_>, settings: &'s Settings) -> &'s TruncateRule {
+/// The rule by which a result is truncated: that of its tool, or the one for errors.
+fn rule(subject: &Subject<'_>, settings: &Settings) -> TruncateRule {
     let truncate = &settings.truncate;
-    let named = |tool| truncate.tools.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, rule)| rule);
-    subject.tool.and_then(named).unwrap_or(&truncate.base)
-}
-
-/// The size to which a result is truncated.
-fn budget(subject: &Subject<'_>, settings: &Settings) -> Size {
     if subject.is_error {
-        return Size { lines: usize::MAX, bytes: settings.truncate.error_max_bytes };
+        return TruncateRule { max_lines: usize::MAX, max_bytes: truncate.error_max_bytes, keep: Keep::Both };
     }
-    let rule = rule(subject, settings);
-    Size { lines: rule.max_lines, bytes: rule.max_bytes }
+    let named = |tool| truncate.tools.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, rule)| rule);
+    subject.tool.and_then(named).unwrap_or(&truncate.base).clone()
 }
 
 /// Applies everything but truncation until nothing changes any more; `None` if nothing changes at all, or if no visible
@@ -203,6 +198,11 @@ fn leaves(texts: Vec<Cow<'_, str>>, cut: Option<Vec<Option<LeafEdit>>>) -> Vec<O
     };
     let cut = cut.unwrap_or_else(|| vec![None; texts.len()]);
     texts.into_iter().zip(cut).map(|(text, leaf)| leaf.or_else(|| condensed(text))).collect()
+}
+
+/// How many of the first bytes match.
+fn count(bytes: &[u8], matches: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|&byte| !matches(byte)).unwrap_or(bytes.len())
 }
 
 /// Whether a result becomes at least [`MIN_GAIN`] bytes shorter.

@@ -142,7 +142,7 @@ impl Cut {
         let (head, tail) = match keep {
             Keep::Head => (budget, none),
             Keep::Tail => (none, budget),
-            Keep::Both => (Size { lines: budget.lines / 2, bytes: budget.bytes / 2 }, budget),
+            Keep::Both => (budget.part(500), budget),
             Keep::Parts(thousandths) => (budget.part(thousandths), budget),
         };
         let (from, used) =
