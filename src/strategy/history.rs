@@ -106,7 +106,7 @@ pub fn file_name(path: &str) -> &str {
 
 /// A tool result.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
+pub struct ToolResult {
     /// What its call did.
     pub action: Arc<Action>,
     /// A digest of its contents.
@@ -166,7 +166,7 @@ pub struct Item {
     /// For a call: bytes of long texts in its arguments that can be removed; otherwise 0.
     pub long: u32,
     /// For a tool result: what it is.
-    pub result: Option<Box<Outcome>>,
+    pub result: Option<Box<ToolResult>>,
 }
 
 /// The fewest and the most requests that a thread is expected to make after the current one.
@@ -222,7 +222,7 @@ impl History {
     }
 
     /// A result and its size in bytes, for a policy to update.
-    pub fn result_mut(&mut self, at: usize) -> Option<(u32, &mut Outcome)> {
+    pub fn result_mut(&mut self, at: usize) -> Option<(u32, &mut ToolResult)> {
         settle_result(&mut self.items, &self.passed, at)
     }
 
@@ -365,7 +365,7 @@ impl History {
     }
 
     /// Adds a tool result.
-    pub fn add_result(&mut self, part: PartId, bytes: u32, mut result: Outcome) {
+    pub fn add_result(&mut self, part: PartId, bytes: u32, mut result: ToolResult) {
         let at = self.items.len();
         (result.named, result.named_turn, result.shown) = (self.step, self.turn, self.step);
         result.settled = self.passed.len();
@@ -389,7 +389,7 @@ impl History {
 
     /// Marks the earlier views as superseded that `result` covers, if their file was changed since or `lines`, those
     /// of the result, repeat what they show.
-    fn supersede_covered(&mut self, result: &Outcome, lines: &Lines) {
+    fn supersede_covered(&mut self, result: &ToolResult, lines: &Lines) {
         for view in &result.action.views {
             self.for_each_showing(&view.path, |earlier| {
                 let all = &earlier.action.views;
@@ -412,7 +412,7 @@ impl History {
     }
 
     /// Whether a file that a new result shows was changed before; for a diff, whether any file was.
-    fn is_of_edited(&self, result: &Outcome) -> bool {
+    fn is_of_edited(&self, result: &ToolResult) -> bool {
         if result.action.class == Class::Diff && !self.edited.is_empty() {
             return true;
         }
@@ -424,11 +424,12 @@ impl History {
     }
 
     /// Calls `each` with every result that shows a file.
-    fn for_each_showing(&mut self, path: &str, mut each: impl FnMut(&mut Outcome)) {
+    fn for_each_showing(&mut self, path: &str, mut each: impl FnMut(&mut ToolResult)) {
         let Some(places) = self.views.get(file_name(path)) else { return };
         for &at in places {
             let result = self.items[at].result.as_deref();
-            let shows = |result: &Outcome| result.action.views.iter().any(|view| same_file(&view.path, path));
+            let shows =
+                |result: &ToolResult| result.action.views.iter().any(|view| same_file(&view.path, path));
             if result.is_some_and(shows)
                 && let Some((_, result)) = settle_result(&mut self.items, &self.passed, at)
             {
@@ -440,7 +441,11 @@ impl History {
 
 /// A result and its size in bytes, after adding all past requests to its rent. This must be done before the result
 /// changes, because the rent depends on what was known of the result when each request passed.
-fn settle_result<'a>(items: &'a mut [Item], passed: &[Passed], at: usize) -> Option<(u32, &'a mut Outcome)> {
+fn settle_result<'a>(
+    items: &'a mut [Item],
+    passed: &[Passed],
+    at: usize,
+) -> Option<(u32, &'a mut ToolResult)> {
     let item = &mut items[at];
     let result = item.result.as_deref_mut()?;
     result.rent = clear::rent(result, item.bytes, passed);
@@ -504,8 +509,8 @@ mod tests {
     fn a_view_is_superseded_if_its_lines_are_seen_again() {
         const FILE: &str = "fn the_first_one() {}\nfn the_second_one() {}\nfn the_third_one() {}\n";
         const STUB: &str = "File unchanged since last read, see the earlier result.";
-        let image = |has_media| Outcome { has_media, ..Outcome::default() };
-        let error = Outcome { is_error: true, ..Outcome::default() };
+        let image = |has_media| ToolResult { has_media, ..ToolResult::default() };
+        let error = ToolResult { is_error: true, ..ToolResult::default() };
         for (later, between, expected) in [
             ((FILE, image(false)), None, true),
             ((STUB, image(false)), None, false),
@@ -518,7 +523,7 @@ mod tests {
             for has_media in [false, true] {
                 let (text, outcome) = &later;
                 let mut history = History::default();
-                let view = |text: &str, like: &Outcome| Outcome {
+                let view = |text: &str, like: &ToolResult| ToolResult {
                     action: action(Class::View, "a.rs", View::ALL).into(),
                     content: u128::from(text.len() as u64),
                     lines: Lines::of(text),
@@ -562,11 +567,11 @@ mod tests {
             history.record_call(&action);
             history.record_changes(&action, false);
             let part = PartId { message: at as u32, part: 0 };
-            let result = Outcome { action, content: at as u128, clearable: true, ..Outcome::default() };
+            let result = ToolResult { action, content: at as u128, clearable: true, ..ToolResult::default() };
             history.add_result(part, 100, result);
         }
         let mut out = Vec::new();
-        let shows_code = |result: &Outcome| matches!(result.action.class, Class::View | Class::Diff);
+        let shows_code = |result: &ToolResult| matches!(result.action.class, Class::View | Class::Diff);
         let results = history.items().iter().filter_map(|item| Some((item.step, item.result.as_deref()?)));
         for (step, result) in results.filter(|(_, result)| shows_code(result)) {
             let edited = format!("edited at {}", result.changed);
@@ -596,7 +601,7 @@ mod tests {
             let read = || {
                 let view = View { revision: revision.into(), ..View::of("a.rs".into(), View::ALL) };
                 let action = Action { class: Class::View, views: [view].into(), ..Action::default() };
-                Outcome { action: action.into(), ..Outcome::default() }
+                ToolResult { action: action.into(), ..ToolResult::default() }
             };
             let edit = Action { all_or_nothing, ..action(Class::Edit, "/w/a.rs", View::ALL) };
             history.add_result(PartId { message: 0, part: 0 }, 100, read());

@@ -34,5 +34,5 @@ pub mod summary;
 pub mod system;
 pub mod window;
 
-pub use history::{Action, Class, History, Item, View};
+pub use history::{Action, Class, History, Item, ToolResult, View};
 pub use lines::Lines;

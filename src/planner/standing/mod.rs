@@ -16,7 +16,7 @@ use crate::strategy::debt::Staked;
 use crate::strategy::findings::Expected;
 use crate::strategy::gate::{Account, Rates};
 use crate::strategy::window::{Growth, Reading, Velocity};
-use crate::strategy::{Action, History, Lines, history};
+use crate::strategy::{Action, History, Lines, ToolResult};
 
 use super::Ending;
 use super::action;
@@ -370,7 +370,7 @@ impl Standing {
         let is_view = !is_error && !action.views.is_empty();
         let lines = if is_view { lines(conversation, id, decision) } else { Lines::default() };
         let weight = clear::weight(bytes, &action);
-        let result = history::Outcome {
+        let result = ToolResult {
             action,
             content,
             lines,

@@ -5,7 +5,7 @@
 //! also protect the newest results of each kind, up to a number of tokens.
 
 use super::gate::{Candidate, Rates, Reason};
-use super::history::{Class, History, Item, Outcome};
+use super::history::{Class, History, Item, ToolResult};
 
 mod placeholder;
 mod score;
@@ -22,7 +22,7 @@ pub const BYTES_PER_TOKEN: u64 = 4;
 pub const PLACEHOLDER: u32 = 160;
 
 /// Bytes saved by clearing a result of `bytes` bytes.
-fn frees(bytes: u32, result: &Outcome) -> u32 {
+fn frees(bytes: u32, result: &ToolResult) -> u32 {
     bytes.saturating_sub(PLACEHOLDER).saturating_sub(result.stays)
 }
 
@@ -101,7 +101,7 @@ pub fn allows(settings: &Settings, reason: Reason) -> bool {
 }
 
 /// Whether a result of `bytes` bytes may be cleared once it is old enough.
-fn may_go(bytes: u32, result: &Outcome, settings: &Settings) -> bool {
+fn may_go(bytes: u32, result: &ToolResult, settings: &Settings) -> bool {
     result.clearable
         && bytes.saturating_sub(result.stays) > settings.smallest_bytes()
         && (!result.is_error || result.superseded || settings.errors)

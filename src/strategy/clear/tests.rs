@@ -53,14 +53,14 @@ fn add(history: &mut History, id: PartId, short: &str) {
     };
     let action = Arc::new(action);
     history.record_call(&action);
-    let outcome = Outcome {
+    let outcome = ToolResult {
         action,
         content: u128::from(call),
         is_error: kind == "e",
         has_media: kind == "i",
         tokens: tokens.parse().unwrap(),
         clearable: kind != "p",
-        ..Outcome::default()
+        ..ToolResult::default()
     };
     history.add_result(id, tokens.parse::<u32>().unwrap() * TOKENS, outcome);
 }

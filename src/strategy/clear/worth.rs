@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use super::settings::Settings;
 use super::{BYTES_PER_TOKEN, frees, may_go};
 use crate::strategy::gate::Rates;
-use crate::strategy::history::{Action, Class, History, Outcome};
+use crate::strategy::{Action, Class, History, Item, ToolResult, View};
 
 /// The rates of results of a thousand tokens at their first request, by what the result is.
 const VIEW_RATE: f64 = 0.12;
@@ -113,7 +113,7 @@ struct Rating {
 }
 
 impl Rating {
-    fn of(result: &Outcome) -> Self {
+    fn of(result: &ToolResult) -> Self {
         let (class, shown) = (result.action.class, result.shown);
         let (size, file) = result.weight;
         let is_view = class == Class::View && !result.superseded;
@@ -158,7 +158,7 @@ impl Rating {
 }
 
 /// The rate of a view of a file that was changed since, apart from its size.
-fn changed_view_rate(result: &Outcome, is_recent: bool) -> f64 {
+fn changed_view_rate(result: &ToolResult, is_recent: bool) -> f64 {
     let part = match is_part(result) {
         true if is_recent => CHANGED_PART_FACTOR * RECENT_CHANGE_FACTOR,
         true => CHANGED_PART_FACTOR,
@@ -170,8 +170,8 @@ fn changed_view_rate(result: &Outcome, is_recent: bool) -> f64 {
 }
 
 /// Whether a result shows only a part of a file.
-fn is_part(result: &Outcome) -> bool {
-    result.action.views.iter().any(super::super::View::is_range)
+fn is_part(result: &ToolResult) -> bool {
+    result.action.views.iter().any(View::is_range)
 }
 
 /// Factor on rates that grow with the edits of the last requests.
@@ -204,7 +204,7 @@ pub(super) fn step(history: &mut History, rates: Rates, settings: &Settings) {
 }
 
 /// The rent of a result of `bytes` bytes, including the `passed` requests that are not yet part of it.
-pub fn rent(result: &Outcome, bytes: u32, passed: &[Passed]) -> f64 {
+pub fn rent(result: &ToolResult, bytes: u32, passed: &[Passed]) -> f64 {
     let frees = frees(bytes, result);
     let Some(passed) = passed.get(result.settled..).filter(|_| frees > 0) else {
         return result.rent;
@@ -221,7 +221,7 @@ pub fn rent(result: &Outcome, bytes: u32, passed: &[Passed]) -> f64 {
 pub(super) fn open(history: &History, rates: Rates, settings: &Settings) -> Vec<usize> {
     let (now, regret, busy) = (history.step(), regret(rates, settings), busy(history));
     let horizon = history.expected_rest();
-    let is_open = |item: &super::super::Item, result: &Outcome| {
+    let is_open = |item: &Item, result: &ToolResult| {
         let (rate, idle) = Rating::of(result).at(now, busy);
         let idle = f64::from(idle);
         // The rate, integrated over the horizon.
@@ -244,17 +244,17 @@ mod tests {
     use std::sync::Arc;
 
     /// A result of request 10, of a thousand tokens.
-    fn result(class: Class, views: &[(&str, u32, u32)]) -> Outcome {
+    fn result(class: Class, views: &[(&str, u32, u32)]) -> ToolResult {
         let view = |&(path, first, last): &(&str, u32, u32)| View::of(path.into(), (first, last));
         let action = Action { class, views: views.iter().map(view).collect(), ..Action::default() };
         let weight = weight(4000, &action);
-        Outcome {
+        ToolResult {
             weight,
             action: Arc::new(action),
             shown: 10,
             named: 10,
             clearable: true,
-            ..Outcome::default()
+            ..ToolResult::default()
         }
     }
 
@@ -265,9 +265,9 @@ mod tests {
         const PART: (&str, u32, u32) = ("a.rs", 5, 90);
         let at = |changed, views: &[_]| {
             let named = changed;
-            Outcome { edited: true, changed, named, ..result(Class::View, views) }
+            ToolResult { edited: true, changed, named, ..result(Class::View, views) }
         };
-        let of_late = |class| Outcome { named: 40, ..result(class, &[ALL]) };
+        let of_late = |class| ToolResult { named: 40, ..result(class, &[ALL]) };
         let rows = [
             ("named of late", of_late(Class::View)),
             ("changed of late", at(38, &[ALL])),
@@ -276,7 +276,7 @@ mod tests {
             ("a view", result(Class::View, &[ALL])),
             ("a document", result(Class::View, &[("a.md", 1, u32::MAX)])),
             ("a listing", result(Class::Search, &[])),
-            ("a diff of own changes", Outcome { of_edited: true, ..result(Class::Diff, &[]) }),
+            ("a diff of own changes", ToolResult { of_edited: true, ..result(Class::Diff, &[]) }),
             ("a run", of_late(Class::Run)),
         ];
         let rates = rows.map(|(name, result)| (name, Rating::of(&result).at(40, 1.0).0));
@@ -339,12 +339,12 @@ mod tests {
             return history.add_pointer(part, 50, what.content);
         }
         let (content, weight) = (what.content, weight(what.bytes, &action));
-        let result = Outcome { action, content, weight, clearable: true, ..Outcome::default() };
+        let result = ToolResult { action, content, weight, clearable: true, ..ToolResult::default() };
         history.add_result(part, what.bytes, result);
     }
 
     /// The rate of quotes of a result at a request, written out.
-    fn rate(result: &Outcome, now: u32, busy: f64) -> f64 {
+    fn rate(result: &ToolResult, now: u32, busy: f64) -> f64 {
         let (size, file) = result.weight;
         let first = match result.action.class {
             _ if result.superseded => SUPERSEDED_RATE,
