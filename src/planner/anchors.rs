@@ -86,10 +86,19 @@ fn reached(
     gone: &dyn Fn(usize) -> bool,
 ) -> PartId {
     let Some(entry) = entry else { return end };
+    behind(conversation, entry, end, gone).nth(marks::LOOKBACK - 2).unwrap_or(end)
+}
+
+/// The parts behind an entry that are sent, up to `end`.
+fn behind(
+    conversation: &Conversation,
+    entry: PartId,
+    end: PartId,
+    gone: &dyn Fn(usize) -> bool,
+) -> impl Iterator<Item = PartId> {
     let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
     let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
-    let mut behind = parts.filter(|id| entry < *id && *id <= end);
-    behind.nth(marks::LOOKBACK - 2).unwrap_or(end)
+    parts.filter(move |id| entry < *id && *id <= end)
 }
 
 /// The end of what an event writes again that other requests may continue from as well: whoever asks something else
@@ -105,9 +114,7 @@ fn out_of_reach(request: &Request<'_>, gone: &dyn Fn(usize) -> bool, standing: &
     let Request { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
     let entry = standing.kept.entries.before(end, facts.clock())?;
-    let messages = (entry.message as usize..=end.message as usize).filter(|message| !gone(*message));
-    let parts = messages.flat_map(|message| conversation.parts_of(message)).map(|(id, _)| id);
-    let behind: Vec<PartId> = parts.filter(|id| entry < *id && *id <= end).collect();
+    let behind: Vec<PartId> = behind(conversation, entry, end, gone).collect();
     let reaches =
         |mark: PartId| entry <= mark && behind.iter().filter(|id| **id <= mark).count() < marks::LOOKBACK;
     (!marks::of_client(conversation, gone).any(reaches)).then_some(entry)

@@ -4,7 +4,7 @@
 //! prompts, the one sent and the original. The error of the first estimate corrects the second: if both prompts are
 //! the same, the result is the provider's own figure.
 
-use super::cache_model::CacheUse;
+use super::cache_model::{CacheUse, MIN_READ_SHARE};
 use super::tokens::Tokens;
 
 /// Positions of the kinds in a [`Split`].
@@ -15,8 +15,6 @@ const KINDS: usize = 5;
 /// If by the models so many more tokens of the sent prompt are unread than of the original, an event must have changed
 /// it, even if not with this request. A smaller difference may come from reads in whole steps.
 const MIN_EVENT_TOKENS: f64 = 512.0;
-/// The share of the expected tokens that must be read for a prompt to count as cached.
-const MIN_READ_SHARE: f64 = 0.5;
 /// Up to this share of the expected tokens may be read where a cache has missed.
 const MAX_MISSED_SHARE: f64 = 0.1;
 /// So many tokens are long enough for any cache: no provider asks for more than 6,144.

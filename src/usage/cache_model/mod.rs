@@ -107,6 +107,9 @@ pub enum Writes {
     Billed,
 }
 
+/// The share of the expected tokens that must be read for a prompt to count as cached.
+pub(super) const MIN_READ_SHARE: f64 = 0.5;
+
 /// An hour in milliseconds.
 pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
 

@@ -5,8 +5,8 @@
 //! be gone only after a pause as long as one after which a prompt was seen to be gone, and longer than all after
 //! which one was read.
 
-/// The share of the expected tokens that must be read for a prompt to count as cached.
-const MIN_READ_SHARE: f64 = 0.5;
+use super::MIN_READ_SHARE;
+
 /// After so many misses in a row, each behind a pause that prompts had survived before, prompts are no longer assumed
 /// to survive such pauses.
 const MAX_MISSES: u32 = 3;
