@@ -105,23 +105,9 @@ pub fn guessed(max_output: u64) -> u64 {
     max_output.saturating_mul(4).max(MIN_GUESSED_WINDOW)
 }
 
-/// The tokens of a window that are not available to the history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// The instructions.
-    pub system: u64,
-    /// The summary, or the note that messages were dropped.
-    pub summary: u64,
-    /// The tool definitions.
-    pub tools: u64,
-    /// What is reserved for the answer.
-    pub answer: u64,
-}
-
-/// The tokens of a window that are left for the history.
-pub fn history_budget(window: u64, taken: Taken) -> u64 {
-    let Taken { system, summary, tools, answer } = taken;
-    [system, summary, tools, answer].into_iter().fold(window, u64::saturating_sub)
+/// The tokens of a window that are left for the history, given those that its other regions take.
+pub fn history_budget(window: u64, taken: [u64; 4]) -> u64 {
+    taken.into_iter().fold(window, u64::saturating_sub)
 }
 
 /// The smallest window that [`guessed`] assumes.
@@ -407,7 +393,7 @@ mod tests {
             (10_000, [8_000, 2_000, 12_000, 32_000], 0),
         ] {
             let [system, summary, tools, answer] = others;
-            let budget = history_budget(window, Taken { system, summary, tools, answer });
+            let budget = history_budget(window, [system, summary, tools, answer]);
             assert_eq!(budget, expected, "{window} {others:?}");
             assert!(
                 budget == 0 || budget + others.iter().sum::<u64>() == window,

@@ -22,7 +22,7 @@ use crate::ledger::{DoomLoop, Record};
 use crate::protocol::{Prompt, Scale};
 use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
-use crate::strategy::window::{Taken, history_budget};
+use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, Flight, PromptShape};
 use crate::usage::{Catalogue, Tokens, Usage};
 
@@ -417,7 +417,7 @@ fn describe_prompt(record: &mut Record, sent: &Prompt, billed: u64) {
     if let Some(window) = &mut record.window
         && let (Some(tokens), Some(reserved)) = (window.tokens, window.reserved)
     {
-        let taken = Taken { system: shares.system, summary, tools: shares.tools, answer: reserved };
+        let taken = [shares.system, summary, shares.tools, reserved];
         window.history_budget_estimate = Some(history_budget(tokens, taken));
     }
 }
