@@ -31,27 +31,25 @@ impl Before<'_> {
         if !clears || !policy.ladder.enabled || policy.clear.arguments == clear::Arguments::Never {
             return None;
         }
-        let mut change = cleared.unwrap_or_else(|| self.no_change());
+        let mut change = cleared.unwrap_or_else(|| Change::nothing(Reason::Window, Rung::Arguments));
         let behind_all = PartId { message: self.conversation.messages.len() as u32, part: 0 };
         let began = change.decided.iter().map(|applied| applied.part).min().unwrap_or(behind_all);
-        let before = change.event.freed_bytes;
+        let (before, cleared) = (change.freed_bytes, change.decided.len());
         for candidate in self.long_calls(0) {
             let part = self.history().items()[candidate.item].part;
-            if change.event.freed_bytes >= need.wanted || part.message as usize >= end {
+            if change.freed_bytes >= need.wanted || part.message as usize >= end {
                 break;
             }
             let Some((applied, save)) = decide(self.conversation, part, self.recall) else { continue };
-            change.event.freed_bytes += applied.decision.bytes_spared();
-            change.event.abridged += 1;
+            change.freed_bytes += applied.decision.bytes_spared();
             change.decided.push(applied);
             change.saves.push(save);
         }
         self.complete_record(began, &mut change);
-        let freed = change.event.freed_bytes - before;
-        change.event.rewritten_bytes = change.event.rewritten_bytes.saturating_sub(freed);
-        change.event.rung = Rung::Arguments;
-        change.event.reason = Reason::Window;
-        (change.event.abridged > 0).then_some(change)
+        let freed = change.freed_bytes - before;
+        change.rewritten_bytes = change.rewritten_bytes.saturating_sub(freed);
+        change.rung = Rung::Arguments;
+        (change.decided.len() > cleared).then_some(change)
     }
 
     /// The calls with long texts that an event may abridge to save money, if the settings allow it.

@@ -9,7 +9,7 @@ use crate::strategy::gate::{self, Account, Candidate, Rates, Reason};
 use crate::strategy::ladder::Rung;
 use crate::strategy::{History, clear};
 
-use super::decision::{Applied, Decision, Save, parts};
+use super::decision::{Applied, Cause, Decision, Save, parts};
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
 use super::{Facts, Policy, Recall, arguments, cleared, reasoning};
@@ -44,22 +44,6 @@ impl Event {
     /// Whether it loses something that a summary would preserve.
     pub(super) fn loses(&self) -> bool {
         self.rung != Rung::Ready && (self.dropped > 0 || self.cut > 0)
-    }
-
-    /// An event without effects.
-    pub(super) const fn nothing(reason: Reason, rung: Rung, first_message: u32) -> Self {
-        Self {
-            reason,
-            rung,
-            cleared: 0,
-            cut: 0,
-            dropped: 0,
-            freed_bytes: 0,
-            rewritten_bytes: 0,
-            first_message,
-            reasoning: 0,
-            abridged: 0,
-        }
     }
 }
 
@@ -101,20 +85,60 @@ pub(super) struct Derived {
 
 /// What an event does.
 pub(super) struct Change {
+    /// Why it is made.
+    pub(super) reason: Reason,
+    /// How room is made.
+    pub(super) rung: Rung,
     /// New decisions on results, calls and reasoning.
     pub(super) decided: Vec<Applied>,
     /// The full texts that they refer to.
     pub(super) saves: Vec<Save>,
     /// The splice, if messages are dropped.
     pub(super) splice: Option<Splice>,
-    /// Its record.
-    pub(super) event: Event,
+    /// Bytes of text saved with each later request.
+    pub(super) freed_bytes: u64,
+    /// Estimated bytes that the provider has to write to its cache again.
+    pub(super) rewritten_bytes: u64,
 }
 
 impl Change {
     /// A change without effects.
-    pub(super) const fn nothing(event: Event) -> Self {
-        Self { decided: Vec::new(), saves: Vec::new(), splice: None, event }
+    pub(super) const fn nothing(reason: Reason, rung: Rung) -> Self {
+        Self {
+            reason,
+            rung,
+            decided: Vec::new(),
+            saves: Vec::new(),
+            splice: None,
+            freed_bytes: 0,
+            rewritten_bytes: 0,
+        }
+    }
+
+    /// Its record.
+    pub(super) fn event(&self) -> Event {
+        let mut event = Event {
+            reason: self.reason,
+            rung: self.rung,
+            cleared: 0,
+            cut: 0,
+            dropped: self.splice.as_ref().map_or(0, Splice::dropped),
+            freed_bytes: self.freed_bytes,
+            rewritten_bytes: self.rewritten_bytes,
+            first_message: self.first().message,
+            reasoning: 0,
+            abridged: 0,
+        };
+        for applied in &self.decided {
+            match applied.decision.cause {
+                Cause::Cleared => event.cleared += 1,
+                Cause::Shaped(_) => event.cut += 1,
+                Cause::Omitted => event.reasoning += 1,
+                Cause::Abridged => event.abridged += 1,
+                Cause::Split | Cause::Opened | Cause::Unknown(_) => {}
+            }
+        }
+        event
     }
 
     /// The first part that changes.
@@ -191,22 +215,21 @@ impl Before<'_> {
         if self.splice.is_some_and(|former| former.end() >= splice.end()) {
             return None;
         }
-        let event = self.event_of(splice, Rung::Ready);
-        (event.freed_bytes > 0).then(|| Change { splice: Some(splice.clone()), ..Change::nothing(event) })
+        let change = self.change_by(splice.clone(), Rung::Ready);
+        (change.freed_bytes > 0).then_some(change)
     }
 
-    /// Completes the record of a change that covers only what the change does from `part` on.
+    /// Adds what is written again in front of `part` because of a change, if only what is behind it has been counted.
     pub(super) fn complete_record(&self, part: PartId, change: &mut Change) {
         let first = change.first();
         if first < part {
             let more = self.rewritten_from(first).saturating_sub(self.rewritten_from(part));
-            change.event.rewritten_bytes += more;
-            change.event.first_message = first.message;
+            change.rewritten_bytes += more;
         }
     }
 
-    /// The record of an event that makes room by a splice.
-    pub(super) fn event_of(&self, splice: &Splice, rung: Rung) -> Event {
+    /// The change that makes room by a splice.
+    pub(super) fn change_by(&self, splice: Splice, rung: Rung) -> Change {
         let items = self.history().items();
         let sizes = self.sizes();
         let dropped_before = |end: usize| -> u64 {
@@ -218,11 +241,11 @@ impl Before<'_> {
         let former = self.splice.map_or(0, Splice::bytes_after);
         let changed = items.partition_point(|item| (item.part.message as usize) < splice.first_changed());
         let behind = if changed < items.len() { self.written_again(changed, self.tails()) } else { 0 };
-        Event {
-            dropped: splice.dropped(),
+        Change {
             freed_bytes: (dropped + former).saturating_sub(splice.bytes_after()),
             rewritten_bytes: behind.saturating_sub(dropped_before(self.sent)) + splice.bytes_after(),
-            ..Event::nothing(Reason::Window, rung, splice.first_changed() as u32)
+            splice: Some(splice),
+            ..Change::nothing(Reason::Window, rung)
         }
     }
 
@@ -372,34 +395,26 @@ impl Before<'_> {
     /// The change that carries out a choice, without the parts that cannot be cleared or would not get shorter; `None`
     /// if none is left.
     pub(super) fn change(&self, choice: Choice) -> Option<Change> {
-        let mut change = Change::nothing(Event {
-            rewritten_bytes: choice.rewritten,
-            ..Event::nothing(choice.reason, Rung::Clear, 0)
-        });
-        let Change { decided, saves, event, .. } = &mut change;
+        let mut change = Change::nothing(choice.reason, Rung::Clear);
+        change.rewritten_bytes = choice.rewritten;
         let sent = self.sent_sizes();
         for (part, frees) in choice.parts {
             if reasoning::is_thought(self.conversation, part) {
-                let before = decided.len();
-                decided.extend(self.omit_old_reasoning());
-                event.reasoning = (decided.len() - before) as u32;
+                change.decided.extend(self.omit_old_reasoning());
             } else if arguments::is_call(self.conversation, part) {
                 let abridged = arguments::decide(self.conversation, part, self.recall);
                 let Some((applied, save)) = abridged else { continue };
-                event.abridged += 1;
-                decided.push(applied);
-                saves.push(save);
+                change.decided.push(applied);
+                change.saves.push(save);
             } else {
                 let bytes = sent.get(&part).copied();
                 let cleared = cleared::decide(self.conversation, part, bytes, self.recall);
                 let Some((applied, save)) = cleared else { continue };
-                event.cleared += 1;
-                decided.push(applied);
-                saves.extend(save);
+                change.decided.push(applied);
+                change.saves.extend(save);
             }
-            event.freed_bytes += u64::from(frees);
+            change.freed_bytes += u64::from(frees);
         }
-        change.event.first_message = change.first().message;
         (!change.decided.is_empty()).then_some(change)
     }
 }

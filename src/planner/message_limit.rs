@@ -47,8 +47,7 @@ impl Before<'_> {
         let enough = cuts.iter().filter(|cut| left(cut) <= most).take(MAX_PLACES);
         let mut places = enough.chain(cuts.iter().rev().take(MAX_PLACES));
         let (splice, save) = places.find_map(|cut| self.note_that_fits(cut))?;
-        let event = self.event_of(&splice, Rung::Turns);
-        Some(Change { saves: save.into_iter().collect(), splice: Some(splice), ..Change::nothing(event) })
+        Some(Change { saves: save.into_iter().collect(), ..self.change_by(splice, Rung::Turns) })
     }
 
     /// The longest of several notes at this cut that is shorter than the messages it replaces, which may be short.

@@ -228,7 +228,8 @@ impl Outcome {
     /// Puts the event's decisions in place of those about the same parts, and its splice in place of the one in
     /// force. Decisions about messages that the splice drops are replaced too.
     fn put(&mut self, change: event::Change) {
-        let event::Change { decided, saves, splice, event } = change;
+        self.event = Some(change.event());
+        let event::Change { decided, saves, splice, .. } = change;
         let parts = decision::parts(&decided, |_| true);
         let is_replaced = |applied: &Applied| {
             let message = applied.part.message as usize;
@@ -243,7 +244,6 @@ impl Outcome {
         self.applied.extend(fresh);
         self.applied.extend(decided);
         self.saves.extend(saves);
-        self.event = Some(event);
         if let Some(splice) = splice {
             (self.former, self.spliced) = (self.splice.replace(splice.into()), true);
         }

@@ -123,16 +123,14 @@ impl Request<'_> {
     fn carry_out(&self, event: DueEvent, outcome: &mut Outcome, standing: &mut Standing) {
         let Self { conversation, facts, terms, sent, .. } = *self;
         let DueEvent { change, uncached_from } = event;
-        let price =
-            if facts.cold { 0.0 } else { change.event.rewritten_bytes as f64 * terms.rates.rewrite() };
-        standing.book(change.event.freed_bytes, price, terms.rates);
+        let price = if facts.cold { 0.0 } else { change.rewritten_bytes as f64 * terms.rates.rewrite() };
+        standing.book(change.freed_bytes, price, terms.rates);
         standing.kept.cut(uncached_from);
         if let Some(splice) = &change.splice {
             standing.splice(splice);
         }
-        let cuts_new_results = change.event.cut > 0;
         outcome.put(change);
-        if cuts_new_results {
+        if outcome.event.as_ref().is_some_and(|event| event.cut > 0) {
             let known = Known { applied: &outcome.applied, sent };
             standing.refold(conversation, known, outcome.splice.as_deref(), terms);
         }

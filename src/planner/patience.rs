@@ -15,9 +15,9 @@ impl Before<'_> {
     /// Whether an event that the window demands can wait, and should: it costs more than the thread may lose, or
     /// loses something that a summary may still preserve.
     pub(super) fn may_wait(&self, change: &Change, level: &Level) -> bool {
-        let price = change.event.rewritten_bytes as f64 * self.rates.rewrite();
+        let price = change.rewritten_bytes as f64 * self.rates.rewrite();
         let is_dear = !self.facts.cold && price > self.account().allowance(MOST_LOSS);
-        let is_early = self.facts.awaits_summary && change.event.loses();
+        let is_early = self.facts.awaits_summary && change.event().loses();
         // If the estimate is too low, the prompt takes some of the room reserved for the answer. That is better than
         // losing messages, so the estimate is trusted where a summary may still come. Otherwise it is doubled.
         let error_factor = u64::from(!is_early);

@@ -43,7 +43,6 @@ impl Before<'_> {
             return None;
         }
         change.decided.extend(left.iter().filter_map(|part| omission(self.conversation, *part)));
-        change.event.reasoning += left.len() as u32;
         self.complete_record(began, &mut change);
         Some(change)
     }
@@ -68,16 +67,15 @@ impl Before<'_> {
         let may_go = |id: &&PartId| (id.message as usize) < turn && can_go(self.conversation, **id);
         // No block may stay in front of one that is removed.
         let removed: Vec<PartId> = thoughts.iter().take_while(may_go).copied().collect();
-        if removed.len() < thoughts.len() && change.event.reason != Reason::Window {
+        if removed.len() < thoughts.len() && change.reason != Reason::Window {
             return None;
         }
-        change.event.reasoning += removed.len() as u32;
         change.decided.extend(removed.into_iter().filter_map(|part| omission(self.conversation, part)));
-        let assumed = change.event.rewritten_bytes;
+        let assumed = change.rewritten_bytes;
         self.complete_record(began, &mut change);
-        let more = (change.event.rewritten_bytes - assumed) as f64 * self.rates.rewrite();
-        let is_priced = matches!(change.event.reason, Reason::BreakEven | Reason::Budget);
-        let saved = change.event.freed_bytes as f64 * self.rates.read;
+        let more = (change.rewritten_bytes - assumed) as f64 * self.rates.rewrite();
+        let is_priced = matches!(change.reason, Reason::BreakEven | Reason::Budget);
+        let saved = change.freed_bytes as f64 * self.rates.read;
         (!is_priced || more <= MAX_PAYBACK_REQUESTS * saved).then_some(change)
     }
 

@@ -96,9 +96,8 @@ impl Before<'_> {
         if !self.takes_images(|image| cleared.contains(&image) || is_dropped(image)) {
             return change.first();
         }
-        let event = &mut change.event;
-        let written = self.rewritten_from(FIRST_PART).saturating_sub(event.freed_bytes);
-        event.rewritten_bytes = event.rewritten_bytes.max(written);
+        let written = self.rewritten_from(FIRST_PART).saturating_sub(change.freed_bytes);
+        change.rewritten_bytes = change.rewritten_bytes.max(written);
         FIRST_PART
     }
 

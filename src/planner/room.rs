@@ -13,7 +13,7 @@ use crate::strategy::window::Gauge;
 
 use super::cuts::{Cut, cuts};
 use super::decision::{self, Applied, Save};
-use super::event::{Before, Change, Event};
+use super::event::{Before, Change};
 use super::level::Level;
 use super::shortening::Shortened;
 use super::splice::{Layout, NOTE, Splice};
@@ -124,21 +124,20 @@ impl Before<'_> {
                 continue;
             };
             let least = if way == Way::ClearOld { need.enough() } else { need.least };
-            if change.event.freed_bytes >= least {
+            if change.freed_bytes >= least {
                 return Some(change);
             }
-            if change.event.freed_bytes > best.as_ref().map_or(0, |best| best.event.freed_bytes) {
+            if change.freed_bytes > best.as_ref().map_or(0, |best| best.freed_bytes) {
                 best = Some(change);
             }
         }
-        best.filter(|best| need.helps.is_some_and(|helps| best.event.freed_bytes >= helps))
+        best.filter(|best| need.helps.is_some_and(|helps| best.freed_bytes >= helps))
     }
 
     /// Whether making room loses something that a summary would preserve, or does not make enough room.
     pub(super) fn needs_summary(&self, change: Option<&Change>, level: &Level) -> bool {
-        let event = change.map(|change| &change.event);
-        let loses = event.is_some_and(Event::loses);
-        let freed = event.map_or(0, |event| event.freed_bytes);
+        let loses = change.is_some_and(|change| change.event().loses());
+        let freed = change.map_or(0, |change| change.freed_bytes);
         loses || self.need(level).is_some_and(|need| need.is_urgent() && freed < need.least)
     }
 
@@ -150,7 +149,7 @@ impl Before<'_> {
         let change = change.and_then(|change| self.remove_bound_reasoning(change))?;
         // A prompt that exceeds the target by little is no reason to break the cache.
         let least = self.policy.ladder.least_of(level.gauge?.usable()) as f64 * self.facts.bytes_per_token;
-        (change.event.freed_bytes >= need.least.max(least as u64)).then_some(change)
+        (change.freed_bytes >= need.least.max(least as u64)).then_some(change)
     }
 
     /// Bytes that clearing could free after this request, if the window were to demand it.
@@ -285,21 +284,22 @@ impl Before<'_> {
     /// The event that drops messages and, if that is not enough, clears results of those that stay.
     fn drop_for(&self, rung: Rung, need: &Need) -> Option<Change> {
         let (splice, save) = self.drop_at(rung, need)?;
-        let mut event = self.event_of(&splice, rung);
-        let missing = need.wanted.saturating_sub(event.freed_bytes);
-        let more = (missing > 0).then(|| self.clear_for(missing, Scope::left_by(&splice)));
-        let Change { decided, mut saves, event: cleared, .. } =
-            more.flatten().unwrap_or_else(|| self.no_change());
-        let sent = self.sent_sizes();
-        let freed: u64 = decided.iter().map(|applied| self.newly_spared(applied, &sent)).sum();
-        (event.cleared, event.reasoning) = (cleared.cleared, cleared.reasoning);
-        event.freed_bytes += freed;
-        saves.extend(save);
-        let dropped = PartId { message: event.first_message, part: 0 };
-        let mut change = Change { decided, saves, splice: Some(splice), event };
+        let mut change = self.change_by(splice, rung);
+        let splice = change.splice.as_ref()?;
+        let dropped = PartId { message: splice.first_changed() as u32, part: 0 };
+        let missing = need.wanted.saturating_sub(change.freed_bytes);
+        let more = (missing > 0).then(|| self.clear_for(missing, Scope::left_by(splice))).flatten();
+        let mut freed = 0;
+        if let Some(Change { decided, saves, .. }) = more {
+            let sent = self.sent_sizes();
+            freed = decided.iter().map(|applied| self.newly_spared(applied, &sent)).sum();
+            (change.decided, change.saves) = (decided, saves);
+        }
+        change.freed_bytes += freed;
+        change.saves.extend(save);
         self.complete_record(dropped, &mut change);
-        change.event.rewritten_bytes = change.event.rewritten_bytes.saturating_sub(freed);
-        (change.event.freed_bytes > 0).then_some(change)
+        change.rewritten_bytes = change.rewritten_bytes.saturating_sub(freed);
+        (change.freed_bytes > 0).then_some(change)
     }
 
     /// Bytes that a new decision saves beyond those that an earlier one about the same part saves; `sent` are the bytes
@@ -339,29 +339,28 @@ impl Before<'_> {
             return None;
         }
         let dropped = self.drop_for(Rung::Half, need);
-        let change =
-            dropped.or_else(|| self.clear_for(need.wanted, Scope::ALL)).unwrap_or_else(|| self.no_change());
+        let nothing = || Change::nothing(Reason::Window, Rung::Cut);
+        let change = dropped.or_else(|| self.clear_for(need.wanted, Scope::ALL)).unwrap_or_else(nothing);
         self.cut_new(change, need.wanted)
     }
 
     /// Cuts the middle out of the largest new results, so that the change frees `wanted` bytes if possible; `None` if
     /// nothing can be cut.
     fn cut_new(&self, mut change: Change, wanted: u64) -> Option<Change> {
+        let others = change.decided.len();
         for mut results in self.new_results() {
             if let Some(splice) = &change.splice {
                 results.retain(|result| !splice.drops(result.part.message as usize));
             }
-            let missing = wanted.saturating_sub(change.event.freed_bytes);
+            let missing = wanted.saturating_sub(change.freed_bytes);
             for Shortened { applied, save, freed } in self.shorten_all(&results, missing) {
-                change.event.freed_bytes += freed;
-                change.event.cut += 1;
+                change.freed_bytes += freed;
                 change.decided.push(applied);
                 change.saves.push(save);
             }
         }
-        change.event.rung = Rung::Cut;
-        change.event.first_message = change.first().message;
-        (change.event.cut > 0).then_some(change)
+        change.rung = Rung::Cut;
+        (change.decided.len() > others).then_some(change)
     }
 
     /// The event that cuts the middle out of the largest results of a request whose history the provider holds: nothing
@@ -383,9 +382,9 @@ impl Before<'_> {
             }
             None => (self.new_results().iter().flatten().map(|result| result.size).sum::<u64>() / 2, 0),
         };
-        let change = self.cut_new(self.no_change(), wanted)?;
+        let change = self.cut_new(Change::nothing(Reason::Window, Rung::Cut), wanted)?;
         // A cut that does not make the prompt fit would only lose text.
-        (change.event.freed_bytes >= least).then_some(change)
+        (change.freed_bytes >= least).then_some(change)
     }
 
     /// The places where the history may be cut.
@@ -433,11 +432,6 @@ impl Before<'_> {
     /// The bytes that the decisions in force leave of their parts.
     pub(super) fn sent_sizes(&self) -> HashMap<PartId, u64> {
         self.applied.iter().map(|applied| (applied.part, applied.decision.bytes_after)).collect()
-    }
-
-    /// A change that makes no room yet.
-    pub(super) fn no_change(&self) -> Change {
-        Change::nothing(Event::nothing(Reason::Window, Rung::Cut, self.conversation.messages.len() as u32))
     }
 }
 
