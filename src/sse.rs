@@ -6,6 +6,8 @@
 //! Some servers omit the empty line between events. Within a JSON document no object or list begins directly after the
 //! end of another, so there an event has ended.
 
+use std::mem;
+
 use memchr::memchr2;
 
 /// The largest event that is kept, in bytes. An OpenAI `response.completed` event repeats the whole answer.
@@ -14,18 +16,40 @@ const MAX_EVENT: usize = 16 << 20;
 /// The byte order mark that some servers put in front of a text. It is not part of it.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
+/// The most bytes that are looked at to tell whether a body is an event stream.
+const MAX_OPENING: usize = 4096;
+
 /// What the lines of a stream may begin with.
 const FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
 
 /// Whether a body is an event stream, judging by its beginning without white space and byte order mark; `None` if more
 /// of it is needed.
-pub(crate) fn is_stream(body: &[u8]) -> Option<bool> {
+fn is_stream(body: &[u8]) -> Option<bool> {
     let body = body.strip_prefix(BOM).unwrap_or(body).trim_ascii_start();
     if FIELDS.iter().any(|field| body.starts_with(field)) {
         return Some(true);
     }
     let is_open = BOM.starts_with(body) || FIELDS.iter().any(|field| field.starts_with(body));
     (!is_open).then_some(false)
+}
+
+/// The beginning of a body, kept until it shows whether the body is an event stream.
+#[derive(Debug, Default)]
+pub(crate) struct Opening(Vec<u8>);
+
+impl Opening {
+    /// Takes the next bytes. Once that is clear, returns whether the body is an event stream, and all that was kept.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<(bool, Vec<u8>)> {
+        self.0.extend_from_slice(bytes);
+        let is_long = self.0.len() > MAX_OPENING;
+        let is_stream = is_stream(&self.0).or_else(|| is_long.then_some(false))?;
+        Some((is_stream, mem::take(&mut self.0)))
+    }
+
+    /// What is kept so far.
+    pub(crate) fn kept(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Collects events from a byte stream.
@@ -79,8 +103,8 @@ impl Framer {
 
     /// Ends the unfinished line. If it was dropped, so is its event.
     fn end_line(&mut self, event: &mut dyn FnMut(&[u8])) {
-        let line = std::mem::take(&mut self.line);
-        self.cut_event |= std::mem::take(&mut self.cut_line);
+        let line = mem::take(&mut self.line);
+        self.cut_event |= mem::take(&mut self.cut_line);
         self.take_line(&line, event);
     }
 
@@ -94,10 +118,10 @@ impl Framer {
     }
 
     fn take_line(&mut self, line: &[u8], event: &mut dyn FnMut(&[u8])) {
-        let is_first = !std::mem::replace(&mut self.begun, true);
+        let is_first = !mem::replace(&mut self.begun, true);
         let line = if is_first { line.strip_prefix(BOM).unwrap_or(line) } else { line };
         if line.is_empty() {
-            if !std::mem::take(&mut self.cut_event) && self.pending {
+            if !mem::take(&mut self.cut_event) && self.pending {
                 event(&self.data);
             }
             self.pending = false;
@@ -114,7 +138,7 @@ impl Framer {
             self.data.clear();
             return;
         }
-        if std::mem::replace(&mut self.pending, true) {
+        if mem::replace(&mut self.pending, true) {
             self.data.push(b'\n');
         }
         self.data.extend_from_slice(value);

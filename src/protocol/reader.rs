@@ -12,13 +12,11 @@ use serde_json::Number;
 use super::frames::Frames;
 use super::pruned::Value;
 use super::{Answer, AnswerReader, Framing, lenient, refusal};
-use crate::sse::{self, BOM, Framer};
+use crate::sse::{BOM, Framer, Opening};
 use crate::usage::Money;
 
 /// The largest JSON answer that is read for its usage, in bytes.
 const MAX_ANSWER: usize = 32 << 20;
-/// The most bytes that are buffered until it is clear whether an answer is a stream.
-const MAX_HEAD: usize = 4096;
 
 /// What a dialect does with the documents and events in an answer.
 pub(crate) trait AnswerVisitor: Send {
@@ -50,7 +48,7 @@ struct Reader<F> {
 enum Form {
     /// Declared as a document, or not declared at all. Some servers declare streams in this way too, so the first bytes
     /// decide.
-    Unknown(Vec<u8>),
+    Unknown(Opening),
     /// A single document; `None`: it is too large.
     Document(Option<Vec<u8>>),
     /// A stream of events.
@@ -62,7 +60,7 @@ enum Form {
 /// The reader for answers that are framed in this way.
 pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -> Box<dyn AnswerReader> {
     let form = match framing {
-        Framing::Document => Form::Unknown(Vec::new()),
+        Framing::Document => Form::Unknown(Opening::default()),
         Framing::Events => Form::Events(Framer::default()),
         Framing::Frames => Form::Frames(Frames::default()),
     };
@@ -82,11 +80,8 @@ impl<F: AnswerVisitor> AnswerReader for Reader<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { form, visitor } = self;
         match form {
-            Form::Unknown(head) => {
-                head.extend_from_slice(bytes);
-                let is_long = head.len() > MAX_HEAD;
-                if let Some(is_stream) = sse::is_stream(head).or_else(|| is_long.then_some(false)) {
-                    let head = mem::take(head);
+            Form::Unknown(opening) => {
+                if let Some((is_stream, head)) = opening.push(bytes) {
                     self.decide(is_stream, &head);
                 }
             }
@@ -106,9 +101,9 @@ impl<F: AnswerVisitor> AnswerReader for Reader<F> {
     fn finish(&mut self) -> Answer {
         let Self { form, visitor } = self;
         match form {
-            Form::Unknown(head) => {
-                let head = mem::take(head);
-                self.decide(false, &head);
+            Form::Unknown(opening) => {
+                let opening = mem::take(opening);
+                self.decide(false, opening.kept());
                 return self.finish();
             }
             Form::Document(document) => read_document(document.as_deref().unwrap_or_default(), visitor),

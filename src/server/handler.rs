@@ -406,11 +406,11 @@ impl<G: Gateway> Handler<G> {
         }
         head.headers = headers::to_client(head.headers);
         tap.response(head.status, &head.headers);
-        let filter = filter.filter(|_| filtered::can_be_filtered(&mut head.headers));
+        let filter = filter.and_then(|filter| Some((filter, filtered::declared(&mut head.headers)?)));
         let relay = Relay::new(body, tap, &target.upstream, &self.stats);
         let answer = match filter {
             None => Answer::from(relay),
-            Some(filter) => Answer::from(Filtered::new(relay, filter, &self.stats)),
+            Some((filter, declared)) => Answer::from(Filtered::new(relay, filter, declared, &self.stats)),
         };
         Response::from_parts(head, answer)
     }

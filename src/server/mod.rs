@@ -1,8 +1,9 @@
 //! The transparent proxy: accepts, asks the [`Gateway`] what to do, moves the bytes.
 //!
 //! What the gateway does not ask to see is streamed through as it arrives, unbuffered, byte for byte, whatever its
-//! path, method or content type. The server knows HTTP and nothing about what is said over it. It never changes a
-//! body itself, never turns a broken answer into a complete one, and never lets an observer touch the stream.
+//! path, method or content type. The server knows HTTP and nothing about what is said over it, except whether an answer
+//! is an event stream. It never changes a body itself, never turns a broken answer into a complete one, and never lets
+//! an observer touch the stream.
 //!
 //! Each worker is one thread with its own runtime and its own connections to upstreams, so that serving a request
 //! wakes no other thread. `handler.rs` reads top to bottom like the life of a request.

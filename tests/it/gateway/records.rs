@@ -1,10 +1,13 @@
 //! Records of requests, and the usage that is asked for to complete them.
 
 use std::fs;
+use std::io::{BufReader, Write as _};
+use std::net::TcpListener;
+use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Received, Upstream, records};
+use crate::support::{Gateway, Received, Upstream, read_message, records};
 
 use super::{CONFIG, answer, files, log, request};
 
@@ -154,4 +157,48 @@ fn include_usage_is_added_and_its_chunk_removed() {
     let figures: Vec<&Value> = records.iter().map(|record| &record["tokens"]["input"]).collect();
     assert_eq!(figures, [&json!(12), &json!(12), &Value::Null]);
     assert!(records.iter().all(|record| record["edits"]["state"] == json!("unchanged")));
+}
+
+/// Some servers declare their streams as something else, or not at all.
+#[test]
+fn the_chunk_is_removed_from_streams_that_are_not_declared_as_such() {
+    let home = tempfile::tempdir().unwrap();
+    let document = r#"{"model":"gpt-4o","choices":[],"usage":{"prompt_tokens":12,"completion_tokens":3}}"#;
+    let plain = |kind: &str, answer: &str| {
+        let length = answer.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\n{kind}connection: close\r\ntransfer-encoding: chunked\r\n\r\n");
+        format!("{head}{length:x}\r\n{answer}\r\n0\r\n\r\n")
+    };
+    let kinds = ["application/octet-stream", "text/plain", "application/json", "application/x-ndjson", ""];
+    let kinds =
+        kinds.map(|kind| if kind.is_empty() { String::new() } else { format!("content-type: {kind}\r\n") });
+    let answers: Vec<String> =
+        kinds.iter().flat_map(|kind| [plain(kind, &chat_stream(true)), plain(kind, document)]).collect();
+    let expected: Vec<String> = (0..answers.len())
+        .map(|at| if at % 2 == 0 { chat_stream(false) } else { document.to_owned() })
+        .collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = format!(
+        "{CONFIG}[upstream.local]\nbase_url = 'http://{}'\nprotocols = ['openai-chat']\ninclude_usage = true\n",
+        listener.local_addr().unwrap()
+    );
+    let serving = thread::spawn(move || {
+        for answer in answers {
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            read_message(&mut reader).unwrap();
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let gateway = Gateway::configured(home.path(), &local);
+    let body = r#"{"messages":[{"role":"user","content":"hi"}],"stream":true}"#;
+    let seen: Vec<String> = (0..expected.len())
+        .map(|_| String::from_utf8(gateway.post("/local/v1/chat/completions", &[], body).1).unwrap())
+        .collect();
+    serving.join().unwrap();
+    gateway.stop();
+    assert_eq!(seen, expected);
+    let records = records(home.path());
+    let figures: Vec<&Value> = records.iter().map(|record| &record["tokens"]["input"]).collect();
+    assert_eq!(figures, vec![&json!(12); expected.len()]);
 }
