@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 use super::headers::has_transfer_coding;
+use crate::sse::{BOM, Opening};
 
 /// The largest `zstd` window accepted, as a power of two: 8 MiB, which is the most that the content coding allows.
 const ZSTD_WINDOW_LOG: u32 = 23;
@@ -101,6 +102,8 @@ pub(super) enum Decoder<W: Write> {
     Deflate(Option<W>),
     Brotli(Box<brotli_decompressor::DecompressorWriter<W>>),
     Zstd(Box<zstd::stream::write::Decoder<'static, W>>),
+    /// A coding that is not known, before the beginning has shown whether the body is plain nevertheless.
+    Unknown(Opening, Option<W>),
     /// Not understood: writes nothing.
     Blind(W),
 }
@@ -121,11 +124,14 @@ impl<W: Write> Decoder<W> {
                 }
                 Err(_) => Self::Blind(sink),
             },
-            None => Self::Blind(sink),
+            None => Self::Unknown(Opening::default(), Some(sink)),
         }
     }
 
     /// Decodes `encoded`, and writes everything that is complete.
+    ///
+    /// # Errors
+    /// If it is damaged, or in a coding that is not known.
     pub(super) fn feed(&mut self, encoded: &[u8]) -> io::Result<()> {
         if let Self::Deflate(sink) = self
             && !encoded.is_empty()
@@ -137,12 +143,21 @@ impl<W: Write> Decoder<W> {
                 Self::BareDeflate(Box::new(flate2::write::DeflateDecoder::new(sink)))
             };
         }
+        if let Self::Unknown(opening, sink) = self {
+            let Some((is_stream, beginning)) = opening.push(encoded) else { return Ok(()) };
+            if !is_stream && !is_json(&beginning) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let Some(sink) = sink.take() else { return Ok(()) };
+            *self = Self::Identity(sink);
+            return self.feed(&beginning);
+        }
         match self {
             Self::Identity(sink) => sink.write_all(encoded),
             Self::Gzip(decoder) => drain(decoder, encoded),
             Self::Zlib(decoder) => drain(decoder, encoded),
             Self::BareDeflate(decoder) => drain(decoder, encoded),
-            Self::Deflate(_) | Self::Blind(_) => Ok(()),
+            Self::Deflate(_) | Self::Unknown(..) | Self::Blind(_) => Ok(()),
             Self::Brotli(decoder) => drain(decoder, encoded),
             Self::Zstd(decoder) => drain(decoder, encoded),
         }
@@ -155,11 +170,17 @@ impl<W: Write> Decoder<W> {
             Self::Gzip(decoder) => Some(decoder.get_mut()),
             Self::Zlib(decoder) => Some(decoder.get_mut()),
             Self::BareDeflate(decoder) => Some(decoder.get_mut()),
-            Self::Deflate(sink) => sink.as_mut(),
+            Self::Deflate(sink) | Self::Unknown(_, sink) => sink.as_mut(),
             Self::Brotli(decoder) => Some(decoder.get_mut()),
             Self::Zstd(decoder) => Some(decoder.get_mut()),
         }
     }
+}
+
+/// Whether a body of unknown coding begins like JSON.
+fn is_json(beginning: &[u8]) -> bool {
+    let text = beginning.strip_prefix(BOM).unwrap_or(beginning).trim_ascii_start();
+    matches!(text.first(), Some(b'{' | b'['))
 }
 
 fn drain(decoder: &mut impl Write, encoded: &[u8]) -> io::Result<()> {
@@ -236,6 +257,26 @@ mod tests {
                 headers.append(CONTENT_ENCODING, line.parse().unwrap());
             }
             assert_eq!(Coding::of(&headers), expected, "{lines:?}");
+        }
+    }
+
+    /// Some servers write what is no coding at all.
+    #[test]
+    fn plain_text_of_an_unknown_coding_is_read() {
+        for (plain, expected) in [
+            ("data: {}\n\ndata: [DONE]\n\n", true),
+            ("\u{feff}event: x\ndata: {}\n\n", true),
+            ("\r\n {\"a\":1}", true),
+            ("\u{feff}[1]", true),
+            ("datum", false),
+            ("\x1f\u{fffd}", false),
+        ] {
+            for size in [1, 3, 100] {
+                let mut decoder = Decoder::new(None, Vec::new());
+                let fed = plain.as_bytes().chunks(size).try_for_each(|piece| decoder.feed(piece));
+                let read = if expected { plain.as_bytes() } else { b"" };
+                assert_eq!((fed.is_ok(), decoder.sink().unwrap().as_slice()), (expected, read), "{plain:?}");
+            }
         }
     }
 

@@ -113,10 +113,7 @@ impl Tap {
         self.call(|live| {
             live.with(|exchange| exchange.response(status, headers));
             let coding = Coding::of(headers);
-            if coding.is_none() {
-                live.stats.undecodable.increment();
-            }
-            live.expect(coding);
+            live.decode_with(|watcher| Decoder::new(coding, watcher));
         });
     }
 
@@ -209,15 +206,15 @@ impl Live {
         let piece = mem::take(&mut self.handed_on);
         if !piece.is_empty() && self.decoder.feed(&piece).is_err() {
             self.stats.undecodable.increment();
-            self.expect(None);
+            self.decode_with(Decoder::Blind);
         }
     }
 
-    /// Sets the coding of the bytes that follow; none are shown if it is unknown.
-    fn expect(&mut self, coding: Option<Coding>) {
+    /// Sets the decoder of the bytes that follow.
+    fn decode_with(&mut self, decoder: impl FnOnce(Watcher) -> Decoder<Watcher>) {
         let Some(watcher) = self.decoder.sink() else { return };
         let watcher = Watcher(watcher.0.take());
-        self.decoder = Decoder::new(coding, watcher);
+        self.decoder = decoder(watcher);
     }
 }
 

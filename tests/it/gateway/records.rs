@@ -173,8 +173,9 @@ fn the_chunk_is_removed_from_streams_that_are_not_declared_as_such() {
     let kinds = ["application/octet-stream", "text/plain", "application/json", "application/x-ndjson", ""];
     let kinds =
         kinds.map(|kind| if kind.is_empty() { String::new() } else { format!("content-type: {kind}\r\n") });
-    let answers: Vec<String> =
+    let mut answers: Vec<String> =
         kinds.iter().flat_map(|kind| [plain(kind, &chat_stream(true)), plain(kind, document)]).collect();
+    answers.push(plain("content-type: text/event-stream\r\ncontent-encoding: utf8\r\n", &chat_stream(true)));
     let expected: Vec<String> = (0..answers.len())
         .map(|at| if at % 2 == 0 { chat_stream(false) } else { document.to_owned() })
         .collect();
