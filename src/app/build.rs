@@ -17,6 +17,7 @@ use super::origin_policy::OriginPolicy;
 use super::recall::{FullTexts, reachable_address};
 use super::route::{Routes, Served};
 use super::shadow::Shadow;
+use super::slips::Slips;
 use super::summaries::{Summaries, Terms};
 use super::tally::Tally;
 use super::tuning::{Tuning, Tunings};
@@ -242,6 +243,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         },
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
+        slips: Slips::default(),
         memo: Indexes::new(config.limits.memo.bytes() as u64),
         prices,
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISION_BYTES)),

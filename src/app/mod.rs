@@ -44,6 +44,7 @@ mod secrets;
 mod sender;
 mod settled;
 mod shadow;
+mod slips;
 mod summaries;
 mod tally;
 mod tuning;
@@ -89,6 +90,7 @@ use recall::FullTexts;
 use rewritten::{RequestFacts, Rewritten};
 use route::Routes;
 use shadow::Shadow;
+use slips::Slips;
 use summaries::{Prospect, Summaries};
 use tally::Tally;
 use tuning::Tunings;
@@ -98,6 +100,7 @@ struct Core {
     settings: Settings,
     routes: Routes,
     origins: OriginPolicy,
+    slips: Slips,
     memo: Indexes,
     prices: Arc<Catalogue>,
     lineage: Lineage,
@@ -217,7 +220,11 @@ impl Gateway for Sidecar {
             Route::Forward(target) | Route::Read(target) => &target.upstream,
             Route::Refuse(_) => return route,
         };
-        self.core.origins.refusal(upstream, head).map_or(route, Route::Refuse)
+        if let Some(refusal) = self.core.origins.refusal(upstream, head) {
+            return Route::Refuse(refusal);
+        }
+        self.core.slips.look_for(&self.core.routes, head, upstream);
+        route
     }
 
     async fn prepare(&self, inbound: Inbound, until: Deadline) -> Prepared {

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use crate::config::CacheKey;
+use crate::config::{self, CacheKey};
 use crate::protocol::dialect::{Dialect, Sign, SignKind};
 use crate::protocol::{self, Protocol, Purpose};
 use crate::server::{Fault, Route, Target};
@@ -25,6 +25,9 @@ static DIGEST_HEADERS: [HeaderName; 6] = [
 
 /// The most headers of an announced request that are looked at: a map of headers has a limit.
 const MAX_ANNOUNCED: usize = 100;
+
+/// The shortest first segment that can be a misspelt name: any two shorter ones are alike.
+const MIN_MISSPELT: usize = 3;
 
 /// The query parameter that holds a signature of the body.
 const SIGNATURE_PARAMETER: &str = "x-amz-signature";
@@ -130,6 +133,20 @@ impl Routes {
         of_path().or_else(of_headers).or_else(of_upstream).unwrap_or(protocol::ALL[0])
     }
 
+    /// The first segment of a path that names no upstream, and the name that it resembles.
+    pub(super) fn misspelt<'a>(&'a self, head: &'a Parts) -> Option<(&'a str, &'a str)> {
+        let Self::Named(all) = self else { return None };
+        let (_, segment) = first_segment(head)?;
+        if segment.len() < MIN_MISSPELT
+            || !config::may_name_upstream(&segment.to_ascii_lowercase())
+            || by_prefix(all, head).is_some()
+        {
+            return None;
+        }
+        let names: Vec<&str> = all.iter().map(|served| served.upstream.name()).collect();
+        Some((segment, config::nearest(segment, &names)?))
+    }
+
     fn unknown(&self, path: &str) -> Fault {
         let names: Vec<&str> = self.all().iter().map(|served| served.upstream.name()).collect();
         let message =
@@ -144,15 +161,20 @@ fn path_and_query(head: &Parts) -> PathAndQuery {
 
 /// `/NAME/rest` goes to the upstream NAME as `/rest`.
 fn by_prefix<'a>(all: &'a [Served], head: &Parts) -> Option<(&'a Served, PathAndQuery)> {
-    // A slip, such as a slash that is there twice, must not send a prompt to another provider.
-    let whole = head.uri.path_and_query()?.as_str().trim_start_matches('/');
-    let segment = whole.split(['/', '?']).next()?;
+    let (whole, segment) = first_segment(head)?;
     let named =
         |is_it: fn(&str, &str) -> bool| all.iter().find(|served| is_it(served.upstream.name(), segment));
     let served = named(|name, segment| name == segment).or_else(|| named(str::eq_ignore_ascii_case))?;
     let rest = &whole[segment.len()..];
     let rest = if rest.starts_with('/') { rest.parse() } else { format!("/{rest}").parse() };
     Some((served, rest.ok()?))
+}
+
+/// A path and its query, without the slash in front, and the first segment of it.
+fn first_segment(head: &Parts) -> Option<(&str, &str)> {
+    // A slip, such as a slash that is there twice, must not send a prompt to another provider.
+    let whole = head.uri.path_and_query()?.as_str().trim_start_matches('/');
+    Some((whole, whole.split(['/', '?']).next()?))
 }
 
 fn by_dialect<'a>(all: &'a [Served], head: &Parts) -> Option<&'a Served> {
@@ -321,6 +343,37 @@ mod tests {
         ] {
             check(&routes, method, uri, header, expected);
         }
+    }
+
+    #[test]
+    fn first_segments_that_resemble_an_upstream_are_recognised() {
+        let routes = Routes::Named(vec![
+            served("anthropic", &["anthropic"]),
+            served("code-assist", &["gemini"]),
+            served("local", &["openai-chat"]),
+            served("w2", &["openai-chat"]),
+            served("aip", &["openai-chat"]),
+        ]);
+        for (uri, expected) in [
+            ("/locla/v1/messages", Some(("locla", "local"))),
+            ("/Locl/v1/chat/completions?x", Some(("Locl", "local"))),
+            ("//antropic//v1/messages", Some(("antropic", "anthropic"))),
+            ("/code_assist?x", Some(("code_assist", "code-assist"))),
+            ("/local/v1/messages", None),
+            ("/LOCAL/v1/messages", None),
+            ("/team-a/v1/messages", None),
+            // What clients send to servers of some dialect.
+            ("/v1/messages", None),
+            ("/v2/chat/completions", None),
+            ("/api/hello", None),
+            // Any two of so few letters are alike.
+            ("/w3/v1/messages", None),
+            ("/", None),
+        ] {
+            assert_eq!(routes.misspelt(&head("POST", uri, "")), expected, "{uri}");
+        }
+        let single = Routes::Single(served("local", &["anthropic"]));
+        assert_eq!(single.misspelt(&head("POST", "/locla/v1/messages", "")), None);
     }
 
     /// A preflight has none of the request's own headers, only their names.

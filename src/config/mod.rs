@@ -53,7 +53,7 @@ pub use state::{Ledger, Lineage, Outputs, Recall, Record, State};
 pub use suggest::{did_you_mean, nearest};
 pub use summarize::Summarize;
 pub use tuning::Tuning;
-pub use upstream::{CacheKey, Protocol, Proxied, Upstream, Upstreams};
+pub use upstream::{CacheKey, Protocol, Proxied, Upstream, Upstreams, may_name_upstream};
 
 use std::net::SocketAddr;
 

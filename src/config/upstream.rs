@@ -434,6 +434,11 @@ fn response_timeout(idle_timeout: Duration) -> Duration {
     idle_timeout * 3 / 2
 }
 
+/// Whether an upstream may have this name.
+pub fn may_name_upstream(name: &str) -> bool {
+    check_name(name).is_ok()
+}
+
 /// Checks a name, which is used in paths: `/NAME/v1/messages`. The error is a message and a hint.
 fn check_name(name: &str) -> Result<(), (String, &'static str)> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';

@@ -136,6 +136,35 @@ fn a_doom_loop_is_logged_with_its_tool() {
     assert_eq!((told.len(), &told[0]["tool"], &told[0]["calls"]), (1, &json!("Bash"), &json!(3)));
 }
 
+/// It may be meant, so the request goes where it always went.
+#[test]
+fn a_misspelt_name_of_an_upstream_is_warned_of_once() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_| (200, ANSWER.to_owned()));
+    let [anthropic, local] = ["anthropic", "local"].map(|name| {
+        format!("[upstream.{name}]\nbase_url = '{}'\nprotocols = ['anthropic']\n", upstream.url())
+    });
+    let gateway = Gateway::configured(home.path(), &format!("{CONFIG}{anthropic}{local}"));
+    for path in [
+        "/v1/messages",
+        "/local/v1/messages",
+        "/locla/v1/messages",
+        "/locla/v1/messages",
+        "/team/v1/messages",
+    ] {
+        assert_eq!(gateway.post(path, &[], &circling(0)).0, 200, "{path}");
+    }
+    gateway.stop();
+    let paths: Vec<String> = upstream.received().iter().map(|asked| asked.line.clone()).collect();
+    assert_eq!(
+        paths[2..],
+        ["locla", "locla", "team"].map(|name| format!("POST /{name}/v1/messages HTTP/1.1"))
+    );
+    let told = told(home.path(), "a path begins with no upstream's name: such requests go by their protocol");
+    let told: Vec<_> = told.iter().map(|told| (&told["begins"], &told["upstream"], &told["hint"])).collect();
+    assert_eq!(told, [(&"/locla/".into(), &"anthropic".into(), &"did you mean `/local/`?".into())]);
+}
+
 #[test]
 fn an_admin_address_in_use_is_logged_with_its_config_key() {
     let home = tempfile::tempdir().unwrap();

@@ -17,6 +17,7 @@ use crate::app::origin_policy::OriginPolicy;
 use crate::app::recall::FullTexts;
 use crate::app::rewritten::Rewritten;
 use crate::app::route::Routes;
+use crate::app::slips::Slips;
 use crate::app::summaries::{Summaries, Terms};
 use crate::app::tally::Tally;
 use crate::app::tuning::{Tuning, Tunings};
@@ -128,6 +129,7 @@ impl Rig {
             },
             routes: Routes::Named(Vec::new()),
             origins: OriginPolicy::new(NamePatterns::default(), std::net::Ipv4Addr::LOCALHOST.into()),
+            slips: Slips::default(),
             memo: Indexes::new(1 << 20),
             prices,
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
