@@ -32,7 +32,13 @@ impl Listening {
             let _ = fs::remove_file(path);
         }
         let path = state.join(format!("{PREFIX}{address}-{}", process::id()));
-        let file = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
+        let mut options = OpenOptions::new();
+        // A pipe that is opened for writing alone would block.
+        options.create(true).read(true).write(true).truncate(true).mode(0o600);
+        let file = options.open(&path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+        }
         file.try_lock()?;
         Ok(Self { path, _locked: file })
     }
@@ -91,6 +97,10 @@ mod tests {
         assert_eq!(all, [one, other]);
         drop((first, second));
         assert_eq!(listening(state.path()), []);
+        let own = state.path().join(format!("{PREFIX}{one}-{}", process::id()));
+        assert!(process::Command::new("mkfifo").arg(&own).status().unwrap().success());
+        assert!(Listening::at(one, state.path()).is_err());
+        fs::remove_file(own).unwrap();
         assert_eq!(fs::read_dir(state.path()).unwrap().count(), 2);
     }
 }
