@@ -108,9 +108,13 @@ impl Question {
     pub(super) fn new(path: &str, query: &str) -> Result<Self, Refusal> {
         let mut query = Query::new(query)?;
         let question = match path.split_once('/').unwrap_or((path, "")) {
-            ("conversations", "") => Self::Conversations {
-                filter: filter(&mut query)?.0,
-                limit: limit(&mut query, CONVERSATIONS)?,
+            // Browsers take the ids "." and ".." for steps, and never send them in a path.
+            ("conversations", "") => match query.take("id")? {
+                Some(id) => Self::Conversation { id, limit: limit(&mut query, RECORDS)? },
+                None => Self::Conversations {
+                    filter: filter(&mut query)?.0,
+                    limit: limit(&mut query, CONVERSATIONS)?,
+                },
             },
             ("conversations", id) => Self::Conversation {
                 id: unescaped(id)

@@ -91,6 +91,8 @@ fn the_api_says_what_the_commands_print() {
         (&format!("/api/conversations/{id}"), &format!("inspect {id} --json")),
         (&format!("/api/conversations/{}", short.replace('-', "%2d")), &format!("inspect {short} --json")),
         (&format!("/api/conversations/{other}?limit=7"), &format!("inspect {other} --json")),
+        (&format!("/api/conversations?id={other}"), &format!("inspect {other} --json")),
+        (&format!("/api/conversations?limit=7&id={short}"), &format!("inspect {short} --json")),
         ("/api/report", "report --json"),
         ("/api/report?by=model&utc=true", "report --json --utc --by model"),
         ("/api/report?by=client&utc=false", "report --json --by client"),
@@ -157,7 +159,7 @@ fn wrong_parameters_are_named() {
             "/api/conversations?offset=1",
             400,
             "offset",
-            "no such parameter, only `utc`, `since`, `until`, `limit`",
+            "no such parameter, only `id`, `utc`, `since`, `until`, `limit`",
         ),
         ("/api/conversations/x?since=7d", 400, "since", "no such parameter, only `limit`"),
         ("/api/report?by=year", 400, "by", "expected one of day, model, client, conversation, got \"year\""),
@@ -167,6 +169,10 @@ fn wrong_parameters_are_named() {
         ("/api/report?by=%ff", 400, "by", "not UTF-8"),
         ("/api/report?limit=1", 400, "limit", "no such parameter, only `by`, `utc`, `since`, `until`"),
         ("/api/conversations/none", 404, "", "`none`: no conversation has an id that begins so"),
+        // Browsers cannot send these in a path.
+        ("/api/conversations?id=.", 404, "", "`.`: no conversation has an id that begins so"),
+        ("/api/conversations?id=..&limit=200", 404, "", "`..`: no conversation has an id that begins so"),
+        ("/api/conversations?id=x&since=7d", 400, "since", "no such parameter, only `id`, `limit`"),
         ("/api/conversations/%ff", 404, "", "not UTF-8"),
         ("/api/report/day", 404, "", "there are /api/conversations, "),
         ("/api/", 404, "", "there are /api/conversations, "),
@@ -268,6 +274,7 @@ fn the_page_has_a_strict_content_security_policy() {
             assert!(head.lines().any(|found| found == line), "{path}: {head}");
         }
     }
+    assert!(!page.contains("'/api/conversations/"), "an id in a path");
     // Everything that the script requests exists.
     let asked: Vec<&str> = page.split("'/api/").skip(1).filter_map(|rest| rest.split('\'').next()).collect();
     assert_eq!(asked.len(), 3, "{asked:?}");
