@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
@@ -118,6 +119,9 @@ impl Acceptor {
                 }
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
+                    if is_out_of_files(&error) {
+                        self.places.make_room();
+                    }
                     if !mem::replace(&mut self.is_failing, true) {
                         tracing::warn!(%error, "cannot accept connections");
                     }
@@ -173,6 +177,11 @@ impl Drop for ConnectionGuard {
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// Whether no more files can be open, in the process or in the system.
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Places for client connections.
 //!
-//! When all places are taken and another connection waits, the connection that has been idle longest is asked to close.
-//! A connection with a request in progress is never asked to: the new one waits for it.
+//! When all places are taken and another connection waits, the connection that has been idle longest is asked to close,
+//! and so it is when no file can be opened for the other one. A connection with a request in progress is never asked
+//! to: the new one waits for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,10 +59,7 @@ impl Places {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
                 break permit;
             }
-            let may_ask = self.asked_at.is_none_or(|asked_at| asked_at.elapsed() >= CLOSING_TIMEOUT);
-            if may_ask && self.occupants.ask_longest_idle_to_close() {
-                self.asked_at = Some(Instant::now());
-            }
+            self.make_room();
             let permit = Arc::clone(&self.permits).acquire_owned();
             if let Ok(permit) = tokio::time::timeout(POLL_INTERVAL, permit).await {
                 break permit.expect("the semaphore is never closed");
@@ -71,6 +69,14 @@ impl Places {
         let client = Arc::<Client>::default();
         let number = self.occupants.add(&client);
         Place { client, number, occupants: Arc::clone(&self.occupants), _permit: permit }
+    }
+
+    /// Asks an idle connection to close, unless one that was asked before may still do so.
+    pub(super) fn make_room(&mut self) {
+        let may_ask = self.asked_at.is_none_or(|asked_at| asked_at.elapsed() >= CLOSING_TIMEOUT);
+        if may_ask && self.occupants.ask_longest_idle_to_close() {
+            self.asked_at = Some(Instant::now());
+        }
     }
 }
 

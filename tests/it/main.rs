@@ -10,6 +10,8 @@ mod cache_marks;
 mod checkpoints;
 mod cli;
 mod config;
+#[cfg(target_os = "linux")]
+mod descriptors;
 mod endless_conversations;
 mod envelope;
 mod fuzz;

@@ -335,6 +335,11 @@ impl Gateway {
         send(self.address, "POST", path, headers, body)
     }
 
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as a power cut would.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -349,7 +354,7 @@ impl Gateway {
 
     /// Tells it to stop.
     pub(crate) fn tell(&self) {
-        let id = self.child.id().to_string();
+        let id = self.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
