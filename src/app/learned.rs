@@ -45,7 +45,7 @@ impl Learned {
     }
 }
 
-/// What is known of each model at each upstream that serves it. Few upstreams serve the same model, so a list of them is
+/// What is known of each model at each upstream that serves it. Few upstreams serve the same model, so a list is
 /// searched.
 pub(super) struct PerModel<V>(Recent<String, Vec<(String, V)>>);
 
