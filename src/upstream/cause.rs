@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustls::CertificateError;
 
 use super::resolver::LookupError;
-use super::tunnel::Refusal;
+use super::tunnel::{ProxyTlsError, Refusal};
 
 /// What this machine reports of itself and of its network, before anything could reach another one.
 /// Linux calls an address whose packets are thrown away (a blackhole route) invalid.
@@ -114,6 +114,12 @@ pub(super) const fn depends_on_clock(error: &CertificateError) -> bool {
     matches!(error, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
+/// Whether the cause is a certificate that no client would accept from this server.
+fn is_invalid_in_itself(error: &rustls::Error) -> bool {
+    let rustls::Error::InvalidCertificate(error) = error else { return false };
+    !matches!(error, CertificateError::UnknownIssuer) && !is_unsupported(error) && !depends_on_clock(error)
+}
+
 /// Who is at fault on a direct way, and on one through a proxy.
 fn suspects(error: &(dyn Error + 'static)) -> (Party, Party) {
     if error.is::<LookupError>() {
@@ -123,15 +129,15 @@ fn suspects(error: &(dyn Error + 'static)) -> (Party, Party) {
         let suspect = if refusal.may_be_of_the_upstream() { Party::Way } else { Party::Proxy };
         return (suspect, suspect);
     }
+    if let Some(ProxyTlsError(error)) = error.downcast_ref() {
+        let suspect = if is_invalid_in_itself(error) { Party::Proxy } else { Party::Tls };
+        return (suspect, suspect);
+    }
     if let Some(error) = as_tls(error) {
-        return match error {
-            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => (Party::Tls, Party::Tls),
-            rustls::Error::InvalidCertificate(error)
-                if !is_unsupported(error) && !depends_on_clock(error) =>
-            {
-                (Party::Upstream, Party::Way)
-            }
-            _ => (Party::Tls, Party::Tls),
+        return if is_invalid_in_itself(error) {
+            (Party::Upstream, Party::Way)
+        } else {
+            (Party::Tls, Party::Tls)
         };
     }
     let Some(error) = as_io(error) else { return (Party::Upstream, Party::Way) };
@@ -154,7 +160,8 @@ mod tests {
     #[test]
     fn only_who_is_certain_to_be_at_fault_is_accused() {
         let invalid = |error| io::Error::other(rustls::Error::InvalidCertificate(error));
-        let cases: [(Box<dyn Error>, Party, Party); 16] = [
+        let proxy_tls = |error| ProxyTlsError(rustls::Error::InvalidCertificate(error));
+        let cases: [(Box<dyn Error>, Party, Party); 18] = [
             (Box::new(LookupError::new("no such name")), Party::Network, Party::Network),
             (Box::new(io::Error::from(Errno::NETUNREACH)), Party::Network, Party::Network),
             (Box::new(io::Error::from(Errno::INVAL)), Party::Network, Party::Network),
@@ -174,6 +181,8 @@ mod tests {
             (Box::new(invalid(CertificateError::Revoked)), Party::Upstream, Party::Way),
             (Box::new(invalid(CertificateError::Expired)), Party::Tls, Party::Tls),
             (Box::new(invalid(CertificateError::NotValidYet)), Party::Tls, Party::Tls),
+            (Box::new(proxy_tls(CertificateError::UnknownIssuer)), Party::Tls, Party::Tls),
+            (Box::new(proxy_tls(CertificateError::NotValidForName)), Party::Proxy, Party::Proxy),
             (
                 Box::new(io::Error::other(rustls::Error::AlertReceived(
                     rustls::AlertDescription::HandshakeFailure,

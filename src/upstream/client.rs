@@ -15,6 +15,7 @@ use super::cause::{Cause, Party, as_io, as_tls, depends_on_clock, is_unsupported
 use super::pool::Pool;
 use super::proxy::Proxy;
 use super::resend::{self, RequestBody};
+use super::tunnel::ProxyTlsError;
 use super::{Id, TlsError, Upstream};
 
 /// Hint for a certificate whose authority is not trusted here.
@@ -249,7 +250,11 @@ pub(super) fn is_refused_offer(error: &(dyn StdError + 'static)) -> bool {
 
 /// A hint for a failed TLS handshake, if there is one for its cause.
 fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
-    match as_tls(error)? {
+    let tls = match error.downcast_ref() {
+        Some(ProxyTlsError(error)) => error,
+        None => as_tls(error)?,
+    };
+    match tls {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => Some(UNKNOWN_ISSUER_HINT),
         // The verifier has an error of its own for this, which rustls passes on only as `Other`.
         rustls::Error::InvalidCertificate(CertificateError::Other(other))

@@ -38,8 +38,11 @@ const PING_TIMEOUT: Duration = Duration::from_secs(60);
 /// the connection is given up. A network that is away for two minutes must not cost an answer.
 const TCP_KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(15), 8);
 
-/// A new byte stream to an upstream.
-pub(super) type NewStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// A byte stream to the server that is connected to first: the upstream, or a proxy.
+pub(super) type FirstStream = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// A new byte stream to an upstream. Only in a tunnel through an HTTP proxy is TLS with the upstream the outer layer:
+/// then the inner one belongs to the proxy.
+pub(super) type NewStream = MaybeHttpsStream<FirstStream>;
 /// The stream of an HTTP/1 connection.
 pub(super) type Stream = WriteFirst<NewStream>;
 
@@ -133,14 +136,18 @@ impl Connector {
     /// Whether the connection leads to one of the gateway's own listeners. An encrypted one cannot: the gateway would
     /// not have completed the handshake.
     fn is_loop(&self, made: &NewStream) -> bool {
-        let MaybeHttpsStream::Http(tcp) = made else { return false };
+        let MaybeHttpsStream::Http(MaybeHttpsStream::Http(tcp)) = made else { return false };
         self.listeners.iter().any(|listener| loop_check::is_at(tcp.inner(), *listener))
     }
 }
 
 /// The TCP connection below a stream.
 pub(super) fn tcp_of(stream: &NewStream) -> &TcpStream {
-    match stream {
+    let first = match stream {
+        MaybeHttpsStream::Http(first) => first,
+        MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner(),
+    };
+    match first {
         MaybeHttpsStream::Http(tcp) => tcp.inner(),
         MaybeHttpsStream::Https(tls) => tls.inner().get_ref().0.inner().inner(),
     }
@@ -212,8 +219,12 @@ mod tests {
         send(&mut *connected(client).await, body).await
     }
 
+    fn plain(tcp: TcpStream) -> NewStream {
+        MaybeHttpsStream::Http(MaybeHttpsStream::Http(TokioIo::new(tcp)))
+    }
+
     async fn connected(tcp: TcpStream) -> Box<Http1Connection<Full<Bytes>>> {
-        match http1(MaybeHttpsStream::Http(TokioIo::new(tcp))).await {
+        match http1(plain(tcp)).await {
             Ok(Connected::Http1(connection)) => connection,
             _ => panic!("no connection"),
         }
@@ -293,7 +304,7 @@ mod tests {
     }
 
     async fn shared(tcp: TcpStream) -> Box<Http2Connection<Full<Bytes>>> {
-        match http2(MaybeHttpsStream::Http(TokioIo::new(tcp))).await {
+        match http2(plain(tcp)).await {
             Ok(Connected::Http2(connection)) => connection,
             _ => panic!("no connection"),
         }

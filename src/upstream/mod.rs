@@ -56,7 +56,8 @@ pub struct Settings {
     pub headers: HeaderMap,
     /// How long to wait for it.
     pub timeouts: Timeouts,
-    /// A PEM file of further certificate authorities, which are trusted in addition to the platform's.
+    /// A PEM file of further certificate authorities, which are trusted in addition to the platform's, also for the
+    /// proxy.
     pub ca_file: Option<PathBuf>,
     /// The proxy that all connections to it go through.
     pub proxy: Option<Proxy>,
@@ -84,7 +85,7 @@ pub struct Timeouts {
 pub struct Upstream {
     id: Id,
     settings: Settings,
-    /// Made when the first `https` connection needs it: reading the platform's roots takes milliseconds.
+    /// Made when the first encrypted connection needs it: reading the platform's roots takes milliseconds.
     tls: OnceLock<Result<Arc<rustls::ClientConfig>, TlsError>>,
     /// Whether its HTTP/2 has turned out to be unusable.
     lacks_http2: Arc<AtomicBool>,
@@ -132,7 +133,8 @@ impl Upstream {
     }
 
     fn tls(&self, offer: Offer) -> Result<Arc<rustls::ClientConfig>, TlsError> {
-        let make = || match (self.base_url().is_https(), &self.settings.ca_file) {
+        let is_encrypted = self.base_url().is_https() || self.proxy().is_some_and(Proxy::is_https);
+        let make = || match (is_encrypted, &self.settings.ca_file) {
             (false, _) => tls::without_roots(),
             (true, None) => tls::with_platform_roots(),
             (true, Some(file)) => tls::with_extra_roots(file),

@@ -88,8 +88,7 @@ impl<B: RequestBody> Pool<B> {
             let harmless = if is_kept { resend::copy_if_harmless(&request) } else { None };
             let carrier = match kept {
                 Some(carrier) => carrier,
-                // Boxed, because it is seldom needed and much larger than the rest.
-                None => Box::pin(self.connect(address.clone())).await?,
+                None => self.connect(address.clone()).await?,
             };
             let sent = match carrier {
                 Carrier::Http1(connection) => self.send_on_http1(connection, request, &address).await,
@@ -205,7 +204,9 @@ impl<B: RequestBody> Pool<B> {
     }
 
     async fn connect(&self, address: Uri) -> Result<Carrier<B>, SendError> {
-        Ok(match self.connector.clone().connect(address).await? {
+        // Boxed, because it is seldom needed and much larger than the rest.
+        let connecting = Box::pin(self.connector.clone().connect(address));
+        Ok(match connecting.await? {
             Connected::Http1(connection) => Carrier::Http1(connection),
             Connected::Http2(shared) => {
                 let slot = shared.take_slot();

@@ -15,7 +15,7 @@ use crate::url::decoded;
 /// The port of a SOCKS proxy that names none.
 const SOCKS_PORT: u16 = 1080;
 
-/// A proxy: `http://…` or `socks5://…`, with a user name and a password if the URL has them.
+/// A proxy: `http://…`, `https://…` or `socks5://…`, with a user name and a password if the URL has them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     address: Uri,
@@ -25,8 +25,8 @@ pub struct Proxy {
 /// The protocol of a proxy, with the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// HTTP: `CONNECT` for `https` upstreams, requests with absolute URLs for `http` ones. Holds the value of
-    /// `Proxy-Authorization`.
+    /// HTTP, over TLS if the address says `https`: `CONNECT` for `https` upstreams, requests with absolute URLs for
+    /// `http` ones. Holds the value of `Proxy-Authorization`.
     Http(Option<HeaderValue>),
     /// SOCKS 5, with names looked up by the proxy. Holds user name and password.
     Socks(Option<(String, String)>),
@@ -39,7 +39,7 @@ pub enum ProxyError {
     #[error("not the URL of a proxy")]
     NotUrl,
     /// Its scheme is not supported.
-    #[error("only proxies of `http://`, `socks5://` and `socks5h://` can be used")]
+    #[error("only proxies of `http://`, `https://`, `socks5://` and `socks5h://` can be used")]
     Scheme,
     /// It is one of the gateway's own listeners, so requests would go in circles.
     #[error("it is the gateway itself")]
@@ -102,6 +102,11 @@ impl Proxy {
         authority.port_u16().is_some_and(|port| loop_check::leads_to(authority.host(), port, address))
     }
 
+    /// Whether connections to the proxy itself are encrypted.
+    pub(super) fn is_https(&self) -> bool {
+        self.address.scheme() == Some(&Scheme::HTTPS)
+    }
+
     /// Its address and its protocol.
     pub(super) fn parts(&self) -> (&Uri, &Kind) {
         (&self.address, &self.kind)
@@ -159,7 +164,7 @@ impl FromStr for Proxy {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let scheme = scheme.to_ascii_lowercase();
         let is_socks = match &*scheme {
-            "http" => false,
+            "http" | "https" => false,
             "socks5" | "socks5h" => true,
             _ => return Err(ProxyError::Scheme),
         };
@@ -253,7 +258,8 @@ mod tests {
             ("http://me:5%+5%4@proxy", Ok(("http://proxy", Kind::Http(basic("Basic bWU6NSUrNSU0"))))),
             ("socks5://proxy", Ok(("socks5://proxy:1080", Kind::Socks(None)))),
             ("socks5h://me:p@[::1]:9", Ok(("socks5h://[::1]:9", Kind::Socks(raw("me", "p"))))),
-            ("https://proxy:443", Err(ProxyError::Scheme)),
+            ("https://proxy", Ok(("https://proxy", Kind::Http(None)))),
+            ("HTTPS://me:p@proxy:8443", Ok(("https://proxy:8443", Kind::Http(basic("Basic bWU6cA=="))))),
             ("socks4://proxy", Err(ProxyError::Scheme)),
             ("ftp://proxy", Err(ProxyError::Scheme)),
             (" http://proxy:3128\r\n", Ok(("http://proxy:3128", Kind::Http(None)))),
@@ -272,7 +278,7 @@ mod tests {
 
     #[test]
     fn proxy_passwords_are_not_shown() {
-        for text in ["http://me:secret@proxy", "socks5://me:secret@proxy"] {
+        for text in ["http://me:secret@proxy", "https://me:secret@proxy", "socks5://me:secret@proxy"] {
             let proxy: Proxy = text.parse().unwrap();
             assert!(!format!("{proxy} {proxy:?}").contains("secret"), "{text}");
         }
@@ -329,7 +335,10 @@ mod tests {
             ("all=http://b", "http://[::1]:11434", Ok(None)),
             ("all=http://b", "http://ollama.localhost:11434", Ok(None)),
             ("all=http://b", "http://localhost.test:11434", Ok(Some("http://b"))),
-            ("all=https://b", "https://api.test", Err(("ALL_PROXY", ProxyError::Scheme))),
+            ("https=https://a:1", "https://api.test", Ok(Some("https://a:1"))),
+            ("all=https://b", "http://api.test", Ok(Some("https://b"))),
+            ("all=socks4://b", "https://api.test", Err(("ALL_PROXY", ProxyError::Scheme))),
+            ("all=https://localhost", "https://api.test", Err(("ALL_PROXY", ProxyError::Gateway))),
             ("https=a\u{20ac}b all=http://b", "https://api.test", Err(("HTTPS_PROXY", ProxyError::NotUrl))),
             ("http=http://127.0.0.1:87", "http://api.test", Err(("HTTP_PROXY", ProxyError::Gateway))),
             ("https=http://localhost:87", "https://api.test", Err(("HTTPS_PROXY", ProxyError::Gateway))),
@@ -338,9 +347,9 @@ mod tests {
             ("http=http://127.0.0.1:87", "http://127.0.0.1:99", Ok(None)),
             ("http=http://127.0.0.1:88", "http://api.test", Ok(Some("http://127.0.0.1:88"))),
             ("http=http://other.test:87", "http://api.test", Ok(Some("http://other.test:87"))),
-            ("all=https://b none=api.test", "https://api.test", Ok(None)),
+            ("all=socks4://b none=api.test", "https://api.test", Ok(None)),
         ] {
-            let listeners = ["127.0.0.1:87".parse().unwrap(), "0.0.0.0:80".parse().unwrap()];
+            let listeners = ["127.0.0.1:87", "0.0.0.0:80", "0.0.0.0:443"].map(|own| own.parse().unwrap());
             let found =
                 Proxy::from_environment(&variables(environment), &upstream.parse().unwrap(), &listeners);
             let found = found.map(|proxy| proxy.map(|proxy| proxy.to_string()));

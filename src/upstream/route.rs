@@ -10,7 +10,7 @@ use super::connect::NewStream;
 use super::proxy::{Kind, Proxy, with_default_port};
 use super::resolver::Tcp;
 use super::tls::Offer;
-use super::tunnel::Tunnel;
+use super::tunnel::{ToProxy, Tunnel};
 use super::{BoxError, TlsError, Upstream};
 
 /// Why a SOCKS proxy did not connect.
@@ -20,9 +20,9 @@ type Refusal = <SocksV5<Tcp> as Service<Uri>>::Error;
 #[derive(Clone)]
 pub(super) enum Route {
     Direct(HttpsConnector<Tcp>),
-    /// Through an HTTP proxy at this address, which forwards requests with absolute URLs. Each request also carries
-    /// these header fields (the credentials for the proxy).
-    Forwarded(Tcp, Uri, HeaderMap),
+    /// Through an HTTP proxy, which forwards requests with absolute URLs. Each request also carries these header fields
+    /// (the credentials for the proxy).
+    Forwarded(ToProxy, HeaderMap),
     /// Through an HTTP proxy, by `CONNECT`.
     Tunnelled(HttpsConnector<Tunnel>),
     Socks(HttpsConnector<SocksV5<Tcp>>),
@@ -33,13 +33,15 @@ impl Route {
         let Some((address, kind)) = upstream.proxy().map(Proxy::parts) else {
             return Ok(Self::Direct(HttpsConnector::from((tcp, upstream.tls(offer)?))));
         };
+        // A proxy speaks HTTP/1.1, whatever is offered to the upstream behind it.
+        let to_proxy = |tcp| Ok(ToProxy::new(tcp, upstream.tls(Offer::Http1)?, address.clone()));
         Ok(match kind {
             Kind::Http(auth) if !upstream.base_url().is_https() => {
                 let headers = auth.iter().map(|auth| (PROXY_AUTHORIZATION, auth.clone()));
-                Self::Forwarded(tcp, address.clone(), headers.collect())
+                Self::Forwarded(to_proxy(tcp)?, headers.collect())
             }
             Kind::Http(auth) => {
-                let tunnel = Tunnel::new(tcp, address.clone(), auth.clone());
+                let tunnel = Tunnel::new(to_proxy(tcp)?, auth.clone());
                 Self::Tunnelled(HttpsConnector::from((tunnel, upstream.tls(offer)?)))
             }
             Kind::Socks(auth) => {
@@ -56,19 +58,20 @@ impl Route {
     /// Connects to the scheme and authority of `address`.
     pub(super) async fn connect(&mut self, address: Uri) -> Result<NewStream, BoxError> {
         match self {
-            Self::Direct(connector) => connector.call(address).await,
-            Self::Forwarded(connector, proxy, _) => {
-                Ok(MaybeHttpsStream::Http(connector.call(proxy.clone()).await?))
-            }
+            Self::Direct(connector) => connector.call(address).await.map(MaybeHttpsStream::Http),
+            Self::Forwarded(proxy, _) => proxy.connect().await.map(MaybeHttpsStream::Http),
             Self::Tunnelled(connector) => connector.call(address).await,
-            Self::Socks(connector) => connector.call(with_default_port(address)).await.map_err(with_cause),
+            Self::Socks(connector) => {
+                let made = connector.call(with_default_port(address)).await;
+                made.map(MaybeHttpsStream::Http).map_err(with_cause)
+            }
         }
     }
 
     /// The header fields that each request carries for a forwarding proxy ([`Self::Forwarded`]); `None` without one.
     pub(super) fn proxy_headers(&self) -> Option<&HeaderMap> {
         match self {
-            Self::Forwarded(_, _, headers) => Some(headers),
+            Self::Forwarded(_, headers) => Some(headers),
             Self::Direct(_) | Self::Tunnelled(_) | Self::Socks(_) => None,
         }
     }

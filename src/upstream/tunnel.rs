@@ -1,31 +1,47 @@
-//! Makes connections through HTTP proxies, by `CONNECT`.
+//! Makes connections to HTTP proxies, and through them, by `CONNECT`.
 //!
 //! hyper-util can do that too, but does not report the status with which a proxy refuses.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{HeaderValue, StatusCode, Uri};
+use hyper_rustls::HttpsConnector;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tower_service::Service;
 
 use super::BoxError;
+use super::cause::as_tls;
+use super::client::root_cause;
+use super::connect::FirstStream;
 use super::resolver::Tcp;
 
 /// The longest head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 
+/// Makes connections to one proxy, over TLS if its address says `https`.
+#[derive(Clone)]
+pub(super) struct ToProxy {
+    connector: HttpsConnector<Tcp>,
+    address: Uri,
+}
+
 /// Makes connections through one proxy.
 #[derive(Clone)]
 pub(super) struct Tunnel {
-    tcp: Tcp,
-    proxy: Uri,
+    proxy: ToProxy,
     /// The value of `Proxy-Authorization`.
     authorization: Option<HeaderValue>,
 }
+
+/// Why there is no encrypted connection to a proxy. It is told apart from TLS with the upstream behind the proxy.
+#[derive(Debug, thiserror::Error)]
+#[error("no encrypted connection to the proxy itself: {0}")]
+pub(super) struct ProxyTlsError(pub(super) rustls::Error);
 
 /// Why a proxy that was reached made no connection.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,14 +66,34 @@ impl Refusal {
     }
 }
 
+impl ToProxy {
+    /// `tls` is not used for a proxy whose address does not say `https`.
+    pub(super) fn new(tcp: Tcp, tls: Arc<ClientConfig>, address: Uri) -> Self {
+        Self { connector: HttpsConnector::from((tcp, tls)), address }
+    }
+
+    pub(super) fn connect(&mut self) -> impl Future<Output = Result<FirstStream, BoxError>> + use<> {
+        let connecting = self.connector.call(self.address.clone());
+        async move { connecting.await.map_err(of_proxy) }
+    }
+}
+
+/// Marks an error of TLS as one of the connection to the proxy.
+fn of_proxy(error: BoxError) -> BoxError {
+    match as_tls(root_cause(&*error)) {
+        Some(tls) => ProxyTlsError(tls.clone()).into(),
+        None => error,
+    }
+}
+
 impl Tunnel {
-    pub(super) fn new(tcp: Tcp, proxy: Uri, authorization: Option<HeaderValue>) -> Self {
-        Self { tcp, proxy, authorization }
+    pub(super) fn new(proxy: ToProxy, authorization: Option<HeaderValue>) -> Self {
+        Self { proxy, authorization }
     }
 }
 
 impl Service<Uri> for Tunnel {
-    type Response = TokioIo<TcpStream>;
+    type Response = FirstStream;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -66,12 +102,12 @@ impl Service<Uri> for Tunnel {
     }
 
     fn call(&mut self, address: Uri) -> Self::Future {
-        let connecting = self.tcp.call(self.proxy.clone());
+        let connecting = self.proxy.connect();
         let request = request(&address, self.authorization.as_ref());
         Box::pin(async move {
-            let mut stream = connecting.await?;
-            open(stream.inner_mut(), &request).await?;
-            Ok(stream)
+            let mut stream = TokioIo::new(connecting.await?);
+            open(&mut stream, &request).await.map_err(of_proxy)?;
+            Ok(stream.into_inner())
         })
     }
 }
@@ -88,8 +124,9 @@ fn request(address: &Uri, authorization: Option<&HeaderValue>) -> Vec<u8> {
 
 /// Sends the request and waits for the head of the answer. Bytes that were read after the head are dropped: a TLS
 /// server sends nothing before its client does.
-async fn open(stream: &mut TcpStream, request: &[u8]) -> Result<(), BoxError> {
+async fn open(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), request: &[u8]) -> Result<(), BoxError> {
     stream.write_all(request).await?;
+    stream.flush().await?;
     let mut head = Vec::with_capacity(MAX_HEAD_BYTES);
     loop {
         if stream.read_buf(&mut head).await? == 0 {

@@ -268,11 +268,11 @@ fn run_exits_like_the_agent() {
 fn an_unusable_proxy_is_reported_before_the_agent_starts() {
     let home = tempfile::tempdir().unwrap();
     for (variables, expected) in [
-        (&[("HTTPS_PROXY", "http://me:secret@proxy.test"), ("http_proxy", "https://unused.test")][..], String::new()),
+        (&[("HTTPS_PROXY", "https://me:secret@proxy.test"), ("http_proxy", "socks4://unused.test")][..], String::new()),
         (
-            &[("HTTPS_PROXY", "https://me:secret@proxy.test")],
+            &[("HTTPS_PROXY", "socks4://me:secret@proxy.test")],
             "plimsoll: `HTTPS_PROXY` names a proxy that cannot be used, connections are made without one: only proxies of \
-             `http://`, `socks5://` and `socks5h://` can be used\n"
+             `http://`, `https://`, `socks5://` and `socks5h://` can be used\n"
                 .to_owned(),
         ),
     ] {

@@ -212,8 +212,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "1: `upstream.v1beta`: this name is reserved: clients send paths that begin with `/v1beta/`\n  hint: give it another name",
     ),
     (
-        "upstream.openai.proxy = 'https://me:secret@proxy'",
-        "1: `upstream.openai.proxy`: only proxies of `http://`, `socks5://` and `socks5h://` can be used",
+        "upstream.openai.proxy = 'socks4://me:secret@proxy'",
+        "1: `upstream.openai.proxy`: only proxies of `http://`, `https://`, `socks5://` and `socks5h://` can be used",
     ),
     ("upstream.openai.proxy = 'http://me:se cret@'", "1: `upstream.openai.proxy`: not the URL of a proxy"),
     (

@@ -183,12 +183,13 @@ fn unusable_proxies_of_the_environment_are_notes() {
             "note: `{variable}` names a proxy that cannot be used, connections are made without one: {why}\n"
         )
     };
-    let scheme = "only proxies of `http://`, `socks5://` and `socks5h://` can be used";
+    let scheme = "only proxies of `http://`, `https://`, `socks5://` and `socks5h://` can be used";
     let home = home();
     for (config, variables, notes) in [
         ("", &[][..], String::new()),
         ("", &[("HTTPS_PROXY", "socks5://proxy.test")], String::new()),
-        ("", &[("https_proxy", "https://me:secret@proxy.test")], note("HTTPS_PROXY", scheme)),
+        ("", &[("HTTPS_PROXY", "https://me:secret@proxy.test")], String::new()),
+        ("", &[("https_proxy", "ftp://me:secret@proxy.test")], note("HTTPS_PROXY", scheme)),
         ("", &[("ALL_PROXY", "socks4://me:secret@proxy.test")], note("ALL_PROXY", scheme)),
         (
             "",
@@ -198,11 +199,11 @@ fn unusable_proxies_of_the_environment_are_notes() {
         ("", &[("HTTPS_PROXY", "http://localhost:8788")], note("HTTPS_PROXY", "it is the gateway itself")),
         ("listen.admin = 'off'", &[("HTTPS_PROXY", "http://localhost:8788")], String::new()),
         // No request uses it.
-        ("", &[("HTTP_PROXY", "https://proxy.test")], String::new()),
-        ("", &[("HTTPS_PROXY", "https://proxy.test"), ("NO_PROXY", "*")], String::new()),
+        ("", &[("HTTP_PROXY", "ftp://proxy.test")], String::new()),
+        ("", &[("HTTPS_PROXY", "ftp://proxy.test"), ("NO_PROXY", "*")], String::new()),
         (
             "upstream.gemini.base_url = 'http://api.test'",
-            &[("HTTP_PROXY", "https://proxy.test"), ("HTTPS_PROXY", "https://proxy.test")],
+            &[("HTTP_PROXY", "ftp://proxy.test"), ("HTTPS_PROXY", "ftp://proxy.test")],
             note("HTTPS_PROXY", scheme) + &note("HTTP_PROXY", scheme),
         ),
     ] {

@@ -7,13 +7,14 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll::upstream::Settings;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::server::TlsStream;
 
 use super::Proxy;
 use super::gateway::TestGateway;
-use super::tls::{acceptor, listen};
+use super::tls::{acceptor, acceptor_of, file, listen};
 use super::wire::{Closing, Peer, TestUpstream, within};
 
 const ASK: &str = "POST /v1/x?y=z HTTP/1.1\r\nHost: me\r\nContent-Length: 2\r\n\r\n{}";
@@ -42,7 +43,7 @@ async fn told(client: &mut Peer, status: u16, at_fault: &str, proxy: &str, says:
     assert!(!body.contains("secret"), "{body}");
 }
 
-async fn read(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+async fn read(stream: &mut (impl AsyncRead + Unpin), length: usize) -> Vec<u8> {
     let mut read = vec![0; length];
     within(stream.read_exact(&mut read)).await.unwrap();
     read
@@ -128,6 +129,141 @@ async fn http_2_is_spoken_through_tunnels_and_one_of_them_is_shared() {
     }
 }
 
+/// A proxy that is reached over TLS is offered HTTP/1.1 alone.
+async fn accept_encrypted(listener: &TcpListener) -> TlsStream<TcpStream> {
+    let accept = async { acceptor(&["h2", "http/1.1"]).accept(listener.accept().await.unwrap().0).await };
+    let stream = within(accept).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    stream
+}
+
+#[tokio::test]
+async fn whole_addresses_are_sent_to_a_proxy_that_is_reached_over_tls() {
+    let (listener, settings) = listen().await;
+    let settings = Settings { base_url: "http://api.test/base".parse().unwrap(), ..settings };
+    let proxy = format!("https://me:p%40ss@{}", listener.local_addr().unwrap());
+    let (_gateway, mut client) = asked(settings, &proxy).await;
+    let mut stream = accept_encrypted(&listener).await;
+    let expected = "POST http://api.test/base/v1/x?y=z HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n\
+                    proxy-authorization: Basic bWU6cEBzcw==\r\n\r\n{}";
+    // The connection is kept.
+    for _ in 0..2 {
+        assert_eq!(String::from_utf8(read(&mut stream, expected.len()).await).unwrap(), expected);
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        client.expect(OK).await;
+        client.send(ASK).await;
+    }
+}
+
+/// The certificate of the proxy is checked against its own name, that of the upstream against the upstream's.
+#[tokio::test]
+async fn tunnels_are_made_within_tls_through_a_proxy_that_is_reached_over_it() {
+    const CONNECT: &[u8] = b"CONNECT 127.0.0.1:9 HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\
+                             Proxy-Authorization: Basic bWU6cA==\r\n\r\n";
+    let (listener, settings) = listen().await;
+    let settings = Settings { base_url: "https://127.0.0.1:9".parse().unwrap(), ..settings };
+    let proxy = format!("https://me:p@{}", listener.local_addr().unwrap());
+    let (_gateway, mut client) = asked(settings, &proxy).await;
+    let mut stream = accept_encrypted(&listener).await;
+    assert_eq!(read(&mut stream, CONNECT.len()).await, CONNECT);
+    stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.unwrap();
+    let mut stream = within(acceptor(&["http/1.1"]).accept(stream)).await.unwrap();
+    let expected = ASK.replace("me", "127.0.0.1:9");
+    for _ in 0..2 {
+        assert_eq!(String::from_utf8(read(&mut stream, expected.len()).await).unwrap(), expected);
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        client.expect(OK).await;
+        client.send(ASK).await;
+    }
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_through_tunnels_within_tls() {
+    let (listener, settings) = listen().await;
+    let settings = Settings { base_url: "https://127.0.0.1:9".parse().unwrap(), ..settings };
+    let proxy = format!("https://{}", listener.local_addr().unwrap());
+    let (gateway, mut client) = asked(settings, &proxy).await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut stream = accept_encrypted(&listener).await;
+        let expected = b"CONNECT 127.0.0.1:9 HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\n";
+        assert_eq!(read(&mut stream, expected.len()).await, expected);
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let stream = acceptor(&["h2", "http/1.1"]).accept(stream).await.unwrap();
+        let service = service_fn(async |request: Request<Incoming>| {
+            assert_eq!(request.uri(), "https://127.0.0.1:9/v1/x?y=z");
+            Ok::<_, hyper::Error>(Response::new(request.into_body()))
+        });
+        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        served.serve_connection(TokioIo::new(stream), service).await.unwrap();
+    });
+    for _ in 0..2 {
+        let (head, body) = client.message().await;
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert_eq!(body, b"{}");
+        client = gateway.client().await;
+        client.send(ASK).await;
+    }
+}
+
+/// An error of TLS with the proxy is not taken for one of TLS with the upstream.
+#[tokio::test]
+async fn proxies_without_a_usable_encrypted_connection_are_named() {
+    const ITSELF: &str = "no encrypted connection to the proxy itself: ";
+    for base_url in ["http://api.test", "https://api.test"] {
+        for (ca_file, shown, at_fault, says) in [
+            (None, Some("server"), "Tls", "UnknownIssuer; if whoever has signed that is to be trusted, "),
+            (Some("self-signed.pem"), Some("self-signed"), "Proxy", "that certificate is an authority's"),
+            (Some("authority.pem"), None, "Tls", "`http://` may be meant"),
+        ] {
+            let (listener, settings) = listen().await;
+            let settings =
+                Settings { ca_file: ca_file.map(file), base_url: base_url.parse().unwrap(), ..settings };
+            let address = listener.local_addr().unwrap();
+            let (_gateway, mut client) = asked(settings, &format!("https://me:secret@{address}")).await;
+            let mut tasks = JoinSet::new();
+            tasks.spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                match shown {
+                    Some(shown) => drop(acceptor_of(shown, &[]).accept(stream).await),
+                    None => {
+                        read(&mut stream, 1).await;
+                        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+                    }
+                }
+            });
+            let (head, body) = client.message().await;
+            let body = String::from_utf8(body).unwrap();
+            assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+            assert!(body.starts_with(&format!("/v1/x {at_fault}: ")), "{base_url} {body}");
+            assert!(body.contains(&format!("through the proxy https://{address}: {ITSELF}")), "{body}");
+            assert!(body.contains(says) && !body.contains("secret"), "{body}");
+        }
+    }
+}
+
+/// An upstream that is not trusted is not taken for the proxy.
+#[tokio::test]
+async fn what_proxies_reached_over_tls_refuse_is_said() {
+    for (answer, at_fault, says) in [
+        ("HTTP/1.1 407 Who\r\n\r\n", "Proxy", "it answered 407 Proxy Authentication Required"),
+        ("HTTP/1.1 200 OK\r\n\r\n", "Way", "certificate not valid for name \"api.test\""),
+    ] {
+        let (listener, settings) = listen().await;
+        let settings = Settings { base_url: "https://api.test".parse().unwrap(), ..settings };
+        let proxy = format!("https://{}", listener.local_addr().unwrap());
+        let (_gateway, mut client) = asked(settings, &proxy).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut stream = accept_encrypted(&listener).await;
+            read(&mut stream, b"CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n".len()).await;
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            drop(acceptor(&[]).accept(stream).await);
+        });
+        told(&mut client, 502, at_fault, &format!("{proxy}: "), says).await;
+    }
+}
+
 /// The proxy resolves the name, and gets the port even if it is the default one.
 #[tokio::test]
 async fn socks_proxies_connect_by_name() {
@@ -204,7 +340,7 @@ async fn socks_proxies_that_do_not_connect_are_named() {
 
 #[tokio::test]
 async fn proxies_that_are_not_there_are_named() {
-    for scheme in ["http", "socks5"] {
+    for scheme in ["http", "https", "socks5"] {
         for upstream in ["http://api.test", "https://api.test"] {
             // The port is bound, but nothing listens on it.
             let socket = TcpSocket::new_v4().unwrap();
@@ -247,7 +383,7 @@ async fn what_comes_round_is_not_sent() {
 
 #[tokio::test]
 async fn proxies_that_say_nothing_are_named() {
-    for scheme in ["http", "socks5"] {
+    for scheme in ["http", "https", "socks5"] {
         let silent = TestUpstream::bind().await;
         let proxy = silent.url().replace("http", scheme);
         let mut settings = plain("https://api.test");

@@ -26,7 +26,7 @@ use super::wire::{header, within};
 
 const ASK: &str = "POST /v1/x HTTP/1.1\r\nHost: me\r\nX-Key: k\r\nContent-Length: 2\r\n\r\n{}";
 
-fn file(name: &str) -> PathBuf {
+pub(super) fn file(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/it/proxy/tls", name].iter().collect()
 }
 
@@ -34,7 +34,7 @@ pub(super) fn acceptor(protocols: &[&str]) -> TlsAcceptor {
     acceptor_of("server", protocols)
 }
 
-fn acceptor_of(name: &str, protocols: &[&str]) -> TlsAcceptor {
+pub(super) fn acceptor_of(name: &str, protocols: &[&str]) -> TlsAcceptor {
     let certificates = CertificateDer::pem_file_iter(file(&format!("{name}.pem"))).unwrap();
     let certificates = certificates.map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key"))).unwrap();
