@@ -20,7 +20,8 @@ use super::{Id, TlsError, Upstream};
 
 /// Hint for a certificate whose authority is not trusted here.
 const UNKNOWN_ISSUER_HINT: &str = "if whoever has signed that is to be trusted, as a company's own authority, its certificate \
-                        belongs in a file that `ca_file` of the upstream names, or the variable `SSL_CERT_FILE`";
+                        belongs in a file that `ca_file` of the upstream names, or the variables `SSL_CERT_FILE` or \
+                        `NODE_EXTRA_CA_CERTS`";
 
 /// Hint for a certificate that is not valid at the time which this machine's clock shows.
 const TIME_HINT: &str = "or this machine's clock is wrong, by which that was judged";

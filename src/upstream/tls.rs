@@ -2,12 +2,16 @@
 //!
 //! The platform's certificates are read when the first encrypted connection needs them, never at start.
 
+use std::env;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+
+/// The variable that names a PEM file of further authorities for agents that run on Node.
+const EXTRA_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 
 const HTTP_1: &[u8] = b"http/1.1";
 
@@ -101,7 +105,21 @@ fn platform_roots() -> RootCertStore {
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(found.certs);
+    if let Some(file) = env::var_os(EXTRA_VARIABLE).filter(|file| !file.is_empty()) {
+        add_extra(&mut roots, Path::new(&file));
+    }
     roots
+}
+
+/// Adds the certificates of the file that [`EXTRA_VARIABLE`] names. It was not written for the gateway, so one that
+/// cannot be used is not an error, but a warning, once.
+fn add_extra(roots: &mut RootCertStore, file: &Path) {
+    static WARNED: Once = Once::new();
+    if let Err(TlsError::CaFile { reason, .. }) = add_file(roots, file) {
+        WARNED.call_once(|| {
+            tracing::warn!(file = %file.display(), %reason, "not all of `{EXTRA_VARIABLE}` can be used");
+        });
+    }
 }
 
 fn config(roots: RootCertStore) -> Result<Arc<ClientConfig>, TlsError> {

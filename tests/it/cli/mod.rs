@@ -27,7 +27,7 @@ fn home() -> TempDir {
 pub(crate) fn plimsoll(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(arguments).current_dir(home).env("HOME", home).env("TZ", "UTC");
-    for name in ["PLIMSOLL_CONFIG", "XDG_STATE_HOME", "RUST_LOG"] {
+    for name in ["PLIMSOLL_CONFIG", "XDG_STATE_HOME", "RUST_LOG", "NODE_EXTRA_CA_CERTS"] {
         command.env_remove(name);
     }
     for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"] {

@@ -3,7 +3,10 @@
 //! The certificate and its key in `tls/` are for these tests: for `127.0.0.1`, signed by an authority whose key was
 //! discarded. The self-signed one was made by `openssl req -x509`.
 
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,7 +25,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Proxy;
 use super::gateway::TestGateway;
-use super::wire::{header, within};
+use super::wire::{Peer, header, within};
+use crate::cli::plimsoll;
 
 const ASK: &str = "POST /v1/x HTTP/1.1\r\nHost: me\r\nX-Key: k\r\nContent-Length: 2\r\n\r\n{}";
 
@@ -214,6 +218,53 @@ async fn strangers_are_not_trusted() {
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
         assert!(body.starts_with(&format!("/v1/x {at_fault}: ")), "{ca_file:?} {body}");
         assert!(body.contains(says) && body.contains("`ca_file`"), "{ca_file:?} {body}");
+    }
+}
+
+/// A file that cannot be used is not an error.
+#[tokio::test]
+async fn certificates_that_node_is_told_to_trust_are_trusted() {
+    for (extra, status, warnings) in
+        [("authority.pem", 200, 0), ("server.key", 502, 1), ("missing.pem", 502, 1)]
+    {
+        let (listener, _) = listen().await;
+        let home = tempfile::tempdir().unwrap();
+        let config = format!(
+            "listen.admin = 'off'\nupstream.anthropic.base_url = 'https://{}'",
+            listener.local_addr().unwrap()
+        );
+        fs::write(home.path().join("gateway.toml"), config).unwrap();
+        let mut command = plimsoll(home.path(), &["serve", "-c", "gateway.toml", "--listen", "127.0.0.1:0"]);
+        command.env("NODE_EXTRA_CA_CERTS", file(extra));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            for _ in 0..2 {
+                let (stream, _) = listener.accept().await.unwrap();
+                let Ok(mut stream) = acceptor(&["http/1.1"]).accept(stream).await else { continue };
+                let mut received = Vec::new();
+                while !received.ends_with(b"\r\n\r\n{}") {
+                    stream.read_buf(&mut received).await.unwrap();
+                }
+                let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+                stream.write_all(answer).await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+        });
+        for _ in 0..2 {
+            let mut client = Peer::connect(address).await;
+            client.send(&ASK.replace("/v1/x", "/anthropic/v1/x")).await;
+            let (head, body) = client.message().await;
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{extra} {head} {body:?}");
+        }
+        child.kill().unwrap();
+        let mut log = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        child.wait().unwrap();
+        assert_eq!(log.matches("of `NODE_EXTRA_CA_CERTS` can be used").count(), warnings, "{extra} {log}");
     }
 }
 
