@@ -36,7 +36,12 @@ const UNSUPPORTED_HINT: &str = "not supported are certificates with a P-521 or R
 
 /// Hint for a server that ends the handshake because it has nothing to offer that is supported here.
 const NOTHING_IN_COMMON_HINT: &str = "the server takes nothing of what is offered: its certificate may have a P-521 or \
-                        RSA-PSS key, which are not supported, or it knows only old versions or ciphers of TLS";
+                        RSA-PSS key, which are not supported, or it knows only old versions or ciphers of TLS, or it asks its \
+                        clients for a certificate of their own, and the gateway has none";
+
+/// Hint for a server that ends the handshake because of the client's certificate. None is ever sent.
+const CLIENT_CERTIFICATE_HINT: &str =
+    "what answers there asks its clients for a certificate of their own, and the gateway has none";
 
 /// Hint for a server that does not speak TLS.
 const NO_TLS_HINT: &str = "what answers there does not seem to speak TLS: `http://` may be meant";
@@ -193,13 +198,10 @@ impl SendError {
 
     /// The error to report for a connection that could not be made.
     pub(super) fn from_connecting(error: &(dyn StdError + 'static)) -> Self {
-        let error = root_cause(error);
-        let cause = Cause::of(error);
-        match hint(error) {
-            _ if is_timeout(error) => Self::Unreached,
-            _ if is_exhaustion(error) => Self::Descriptors,
-            Some(hint) => Self::Connect(cause.reworded(|cause| format!("{cause}; {hint}"))),
-            None => Self::Connect(cause),
+        match root_cause(error) {
+            error if is_timeout(error) => Self::Unreached,
+            error if is_exhaustion(error) => Self::Descriptors,
+            error => Self::Connect(described(error)),
         }
     }
 
@@ -226,7 +228,8 @@ impl SendError {
             false if resend::demands_http1(error) => {
                 Self::Broken(Cause::of(cause).reworded(|cause| format!("{cause}; {HTTP_1_HINT}")))
             }
-            false => Self::Broken(Cause::of(cause)),
+            // With TLS 1.3, a server refuses a client without a certificate only after the handshake.
+            false => Self::Broken(described(cause)),
         }
     }
 }
@@ -249,6 +252,15 @@ pub(super) fn is_refused_offer(error: &(dyn StdError + 'static)) -> bool {
     as_tls(root_cause(error)).is_some_and(|error| [REFUSED, IGNORED].contains(error))
 }
 
+/// The cause, with a hint if there is one for it.
+fn described(error: &(dyn StdError + 'static)) -> Cause {
+    let cause = Cause::of(error);
+    match hint(error) {
+        Some(hint) => cause.reworded(|cause| format!("{cause}; {hint}")),
+        None => cause,
+    }
+}
+
 /// A hint for a failed TLS handshake, if there is one for its cause.
 fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
     let tls = match error.downcast_ref() {
@@ -266,6 +278,9 @@ fn hint(error: &(dyn StdError + 'static)) -> Option<&'static str> {
         rustls::Error::InvalidCertificate(error) if is_unsupported(error) => Some(UNSUPPORTED_HINT),
         rustls::Error::InvalidCertificate(error) if depends_on_clock(error) => Some(TIME_HINT),
         rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) => Some(NOTHING_IN_COMMON_HINT),
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::BadCertificate,
+        ) => Some(CLIENT_CERTIFICATE_HINT),
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Some(NO_TLS_HINT),
         _ => None,
     }
@@ -303,6 +318,7 @@ mod tests {
             signature_algorithm_id: Vec::new(),
             supported_algorithms: Vec::new(),
         };
+        let uncertified = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
         let refused = rustls::Error::AlertReceived(AlertDescription::HandshakeFailure);
         let (now, day) = (UnixTime::since_unix_epoch, Duration::from_secs(86_400));
         let expired = CertificateError::ExpiredContext { time: now(3 * day), not_after: now(2 * day) };
@@ -317,6 +333,7 @@ mod tests {
                 &format!("cannot connect: {}; {TIME_HINT}", rustls::Error::from(early)),
             ),
             (tls(refused.clone()), &format!("cannot connect: {refused}; {NOTHING_IN_COMMON_HINT}")),
+            (tls(uncertified.clone()), &format!("cannot connect: {uncertified}; {CLIENT_CERTIFICATE_HINT}")),
             (
                 tls(unsupported.clone().into()),
                 &format!("cannot connect: {}; {UNSUPPORTED_HINT}", rustls::Error::from(unsupported)),
