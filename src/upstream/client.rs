@@ -14,7 +14,7 @@ use super::answer_timeout::{Clock, Paced};
 use super::cause::{Cause, Party, as_io, as_tls, depends_on_clock, is_unsupported};
 use super::pool::Pool;
 use super::proxy::Proxy;
-use super::resend::{self, RequestBody};
+use super::resend::RequestBody;
 use super::tunnel::ProxyTlsError;
 use super::{Id, TlsError, Upstream};
 
@@ -218,14 +218,14 @@ impl SendError {
         }
     }
 
-    /// The error to report for a request that was sent, at least in part.
-    pub(super) fn from_sending(error: &hyper::Error) -> Self {
+    /// The error to report for a request that was sent, at least in part, maybe to an upstream that `lacks_http2`.
+    pub(super) fn from_sending(error: &hyper::Error, lacks_http2: bool) -> Self {
         let cause = root_cause(error);
         match error.is_user() {
             true => Self::RequestBody,
             // The first is an unanswered ping.
             false if error.is_timeout() || is_timeout(cause) => Self::TimedOut,
-            false if resend::demands_http1(error) => {
+            false if lacks_http2 => {
                 Self::Broken(Cause::of(cause).reworded(|cause| format!("{cause}; {HTTP_1_HINT}")))
             }
             // With TLS 1.3, a server refuses a client without a certificate only after the handshake.
@@ -360,7 +360,7 @@ mod tests {
         let mut tasks = JoinSet::new();
         tasks.spawn(connection);
         let request = Request::builder().uri("http://api.test/").body(Empty::<Bytes>::new()).unwrap();
-        let error = SendError::from_sending(&sender.send_request(request).await.unwrap_err());
+        let error = SendError::from_sending(&sender.send_request(request).await.unwrap_err(), false);
         assert!(matches!(error, SendError::TimedOut), "{error:?}");
     }
 }

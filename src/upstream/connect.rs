@@ -16,6 +16,7 @@ use super::client::is_refused_offer;
 use super::http1::Http1Connection;
 use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
 use super::loop_check;
+use super::opening::{Hearing, Opening};
 use super::proxy::Proxy;
 use super::resend::RequestBody;
 use super::resolver::{Resolver, Tcp};
@@ -45,6 +46,8 @@ pub(super) type FirstStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 pub(super) type NewStream = MaybeHttpsStream<FirstStream>;
 /// The stream of an HTTP/1 connection.
 pub(super) type Stream = WriteFirst<NewStream>;
+/// The stream of an HTTP/2 connection.
+pub(super) type SharedStream = Opening<NewStream>;
 
 /// Makes connections to one upstream.
 #[derive(Clone)]
@@ -169,7 +172,7 @@ async fn http1<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendEr
 }
 
 async fn http2<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendError> {
-    let (executor, way) = (TokioExecutor::new(), Way::of(tcp_of(&stream)));
+    let (executor, hearing, way) = (TokioExecutor::new(), Hearing::default(), Way::of(tcp_of(&stream)));
     let (sender, connection) = http2::Builder::new(executor.clone())
         .timer(TokioTimer::new())
         .max_header_list_size(MAX_HEADER_BYTES)
@@ -177,10 +180,11 @@ async fn http2<B: RequestBody>(stream: NewStream) -> Result<Connected<B>, SendEr
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .handshake(stream)
+        .handshake(Opening::new(stream, hearing.clone()))
         .await
         .map_err(|error| SendError::from_connecting(&error))?;
-    Ok(Connected::Http2(Box::new(Http2Connection::start(sender, connection, way, &executor))))
+    let shared = Http2Connection::start(sender, connection, hearing, way, &executor);
+    Ok(Connected::Http2(Box::new(shared)))
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use hyper::rt::Executor;
 use hyper_util::rt::TokioExecutor;
 use tokio::time::Instant;
 
-use super::connect::NewStream;
+use super::connect::SharedStream;
+use super::opening::{Heard, Hearing};
 use super::resend::RequestBody;
 use super::way::Way;
 
@@ -35,13 +36,14 @@ pub(super) struct Http2Connection<B: RequestBody> {
 }
 
 /// A connection that a task drives; `None` once it has ended.
-type Driven<B> = Mutex<Option<Connection<NewStream, B, TokioExecutor>>>;
+type Driven<B> = Mutex<Option<Connection<SharedStream, B, TokioExecutor>>>;
 
 struct State {
     streams: AtomicUsize,
     is_retired: AtomicBool,
     /// When a stream was last closed.
     left_at: Mutex<Option<Instant>>,
+    hearing: Hearing,
     way: Mutex<Way>,
 }
 
@@ -59,7 +61,8 @@ impl<B: RequestBody> Http2Connection<B> {
     /// Starts a task that drives `connection`. The task ends with the last stream, once the connection takes no more.
     pub(super) fn start(
         sender: SendRequest<B>,
-        connection: Connection<NewStream, B, TokioExecutor>,
+        connection: Connection<SharedStream, B, TokioExecutor>,
+        hearing: Hearing,
         way: Way,
         executor: &TokioExecutor,
     ) -> Self {
@@ -69,6 +72,7 @@ impl<B: RequestBody> Http2Connection<B> {
             streams: AtomicUsize::default(),
             is_retired: AtomicBool::default(),
             left_at: Mutex::default(),
+            hearing,
             way: Mutex::new(way),
         };
         Self { sender, connection: driven, state: Arc::new(state) }
@@ -146,6 +150,11 @@ impl Stream {
     /// Lets its connection take no further streams. Open ones go on.
     pub(super) fn retire_connection(&self) {
         self.state.retire();
+    }
+
+    /// What its connection has begun with.
+    pub(super) fn heard(&self) -> Heard {
+        self.state.hearing.heard()
     }
 
     /// Records that its answer has begun, or ended, just now.

@@ -13,6 +13,7 @@ mod head;
 mod http1;
 mod http2;
 mod loop_check;
+mod opening;
 mod pool;
 mod proxy;
 mod resend;

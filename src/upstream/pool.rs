@@ -13,6 +13,7 @@ use super::answer::AnswerBody;
 use super::connect::{Connected, Connector};
 use super::http1::Http1Connection;
 use super::http2::{Http2Connection, Slot};
+use super::opening::Heard;
 use super::resend::{self, RequestBody};
 use super::{SendError, Upstream};
 
@@ -51,6 +52,8 @@ enum Carrier<B: RequestBody> {
 /// A request that got no answer.
 struct Failed<B> {
     error: hyper::Error,
+    /// Whether the upstream must be asked with HTTP/1.1.
+    lacks_http2: bool,
     /// The request, if it may be sent on another connection.
     again: Option<Again<B>>,
 }
@@ -59,7 +62,7 @@ struct Failed<B> {
 enum Again<B> {
     /// None of it was written.
     Unwritten(Box<Request<B>>),
-    /// The upstream says that it has not processed it.
+    /// The upstream says, or shows, that it has not processed it.
     Refused(Box<Request<B>>),
 }
 
@@ -106,7 +109,7 @@ impl<B: RequestBody> Pool<B> {
                 }
                 (None, Some(harmless)) if resend::is_break(&failed.error) => (harmless, None),
                 (again, _) => {
-                    let error = SendError::from_sending(&failed.error);
+                    let error = SendError::from_sending(&failed.error, failed.lacks_http2);
                     return Err(if again.is_some() { error.unread() } else { error });
                 }
             };
@@ -175,11 +178,15 @@ impl<B: RequestBody> Pool<B> {
             Err(error) => error,
         };
         let mut failed = Failed::unless_written(error);
-        if resend::demands_http1(&failed.error) && self.connector.give_up_http2() {
+        let heard = stream.heard();
+        failed.lacks_http2 =
+            matches!(heard, Heard::Http1 | Heard::End) || resend::demands_http1(&failed.error);
+        if failed.lacks_http2 && self.connector.give_up_http2() {
             let upstream = address.host().unwrap_or_default();
             tracing::warn!(upstream, error = %failed.error, "HTTP/2 cannot be used, so HTTP/1.1 is");
         }
-        if resend::is_refusal(&failed.error) {
+        let is_unwritten = failed.again.is_some();
+        if resend::is_refusal(&failed.error) || heard == Heard::Http1 || failed.lacks_http2 && is_unwritten {
             stream.retire_connection();
             failed.again = copy.map(Again::Refused);
         } else if let (Some(Again::Unwritten(request)), Some(host)) = (&mut failed.again, host) {
@@ -231,7 +238,7 @@ impl<B> Failed<B> {
     /// A request that failed. It may be sent again if none of it was written.
     fn unless_written(mut error: TrySendError<Request<B>>) -> Self {
         let again = error.take_message().map(|request| Again::Unwritten(Box::new(request)));
-        Self { error: error.into_error(), again }
+        Self { error: error.into_error(), lacks_http2: false, again }
     }
 }
 

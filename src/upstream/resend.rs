@@ -73,12 +73,11 @@ pub(super) fn demands_http2(error: &hyper::Error) -> bool {
 }
 
 /// Whether an upstream must be asked with HTTP/1.1: it says so itself, or its HTTP/2 breaks the rules, for instance by
-/// header fields that only HTTP/1.1 has. In the second case it has processed the request.
+/// header fields that only HTTP/1.1 has. In the second case it may have processed the request.
 pub(super) fn demands_http1(error: &hyper::Error) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| match cause.reason() {
         Some(h2::Reason::HTTP_1_1_REQUIRED) => cause.is_remote(),
-        Some(h2::Reason::PROTOCOL_ERROR) => cause.is_library(),
-        _ => false,
+        _ => cause.is_library(),
     })
 }

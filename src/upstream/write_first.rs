@@ -92,7 +92,8 @@ impl<S> WriteFirst<S> {
     }
 }
 
-fn is_closed(error: &Error) -> bool {
+/// Whether the peer has closed the connection.
+pub(super) fn is_closed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted)
 }
 

@@ -492,6 +492,81 @@ async fn are_asked_with_http_1_once_they_break_the_rules() {
     }
 }
 
+/// What breaks the rules of HTTP/2 otherwise than by what an answer says: a window beyond its limit, a frame beyond the
+/// largest, settings out of range.
+#[tokio::test]
+async fn are_asked_with_http_1_once_they_break_the_rules_in_any_way() {
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    const WINDOW: &[u8] = b"\0\0\x04\x08\0\0\0\0\0\x7f\xff\xff\xff";
+    const OVERSIZE: &[u8] = b"\0\x80\0\0\0\0\0\0\x01x";
+    const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x04\xff\xff\xff\xff";
+    for frames in [WINDOW, OVERSIZE, SETTINGS] {
+        let (listener, proxy) = staged(Some(Preparing::Untouched)).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            answer_over_http2(&listener, frames).await;
+            answer_over_http1(&listener).await;
+        });
+        let mut client = proxy.client().await;
+        client.send(POST).await;
+        let (head, body) = client.message().await;
+        assert!(head.starts_with("HTTP/1.1 502 "), "{frames:?} {head}");
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains("with `http2 = false` for the upstream"), "{frames:?} {body}");
+        client.send(POST).await;
+        assert!(client.message().await.0.starts_with("HTTP/1.1 200 "), "{frames:?}");
+    }
+}
+
+/// Agrees on HTTP/2, and answers to its preface with `answer` and the end of the connection.
+async fn answer_to_the_preface(listener: &TcpListener, answer: &[u8]) {
+    let (stream, _) = listener.accept().await.unwrap();
+    let mut stream = acceptor(&["h2", "http/1.1"]).accept(stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let mut received = Vec::new();
+    while received.len() < 24 {
+        assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+    }
+    assert!(received.starts_with(b"PRI * HTTP/2.0\r\n"));
+    stream.write_all(answer).await.unwrap();
+    stream.shutdown().await.unwrap();
+    // Until the other side closes.
+    drop(stream.read_to_end(&mut Vec::new()).await);
+}
+
+/// An answer of HTTP/1.1 shows that the request was not read, a mere end does not.
+#[tokio::test]
+async fn are_asked_with_http_1_if_they_do_not_answer_with_http_2() {
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    const BAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (untouched, edited) = (Some(Preparing::Untouched), Some(Preparing::Edited("{}")));
+    for (answer, preparing, fails) in [
+        (BAD, untouched, false),
+        (BAD, edited, false),
+        // A body that was streamed is no longer available.
+        (BAD, None, true),
+        (b"", untouched, true),
+    ] {
+        let (listener, proxy) = staged(preparing).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            answer_to_the_preface(&listener, answer).await;
+            answer_over_http1(&listener).await;
+        });
+        let mut client = proxy.client().await;
+        client.send(POST).await;
+        let (mut head, body) = client.message().await;
+        if fails {
+            assert!(head.starts_with("HTTP/1.1 502 "), "{} {head}", answer.escape_ascii());
+            let body = String::from_utf8(body).unwrap();
+            assert!(body.contains("with `http2 = false` for the upstream"), "{body}");
+            client.send(POST).await;
+            (head, _) = client.message().await;
+        }
+        assert!(head.starts_with("HTTP/1.1 200 "), "{} {fails} {head}", answer.escape_ascii());
+    }
+}
+
 #[tokio::test]
 async fn are_asked_with_http_2_again_if_they_speak_nothing_else() {
     const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
