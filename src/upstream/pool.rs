@@ -77,7 +77,7 @@ impl<B: RequestBody> Pool<B> {
     /// Sends `request` and waits for the head of the answer. It is sent again, and only then,
     ///
     /// - if its kept connection was closed before any of it was written,
-    /// - if the upstream refused it without processing it, at most [`MAX_RESENDS`] times,
+    /// - if the upstream refused it without processing it, at most [`MAX_RESENDS`] times, the last on a new connection,
     /// - on a new connection, if it does no harm ([`resend::copy_if_harmless`]) and its kept connection broke.
     pub(super) async fn send(
         self: &Arc<Self>,
@@ -105,7 +105,8 @@ impl<B: RequestBody> Pool<B> {
                 (Some(Again::Unwritten(unsent)), _) if is_kept => (unsent, self.take()),
                 (Some(Again::Refused(unread)), _) if resends_left > 0 => {
                     resends_left -= 1;
-                    (unread, self.take())
+                    // All kept connections may be about to close. None does before the first request on it.
+                    (unread, if resends_left == 0 { None } else { self.take() })
                 }
                 (None, Some(harmless)) if resend::is_break(&failed.error) => (harmless, None),
                 (again, _) => {

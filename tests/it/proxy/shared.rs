@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll::upstream::Timeouts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::server::TlsStream;
 
@@ -396,6 +396,63 @@ async fn get_what_they_refused_unread_once_more() {
     ] {
         check(ask, preparing, refusal, times, expected).await;
     }
+}
+
+/// Answers the first request on a connection, which takes one at a time; if it `holds` one, reports the second, and
+/// answers it when it may; refuses the next unread.
+async fn take_few(mut stream: TlsStream<TcpStream>, holds: bool, [held, may_answer]: [Arc<Semaphore>; 2]) {
+    const ONE_STREAM: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1];
+    // `:status: 204` of the static table; END_HEADERS and END_STREAM.
+    let no_content = |stream| [0, 0, 1, 1, 5, 0, 0, 0, stream, 0x89];
+    stream.write_all(ONE_STREAM).await.unwrap();
+    stream.read_exact(&mut [0; 24]).await.unwrap();
+    hear(&mut stream, true).await;
+    stream.write_all(&no_content(1)).await.unwrap();
+    if holds {
+        hear(&mut stream, true).await;
+        held.add_permits(1);
+        may_answer.acquire().await.unwrap().forget();
+        stream.write_all(&no_content(3)).await.unwrap();
+    }
+    hear(&mut stream, true).await;
+    let last = if holds { 3 } else { 1 };
+    stream.write_all(&Refusal::GoAway(last, NO_ERROR).frame()).await.unwrap();
+    drop(stream.read_to_end(&mut Vec::new()).await);
+}
+
+/// Each kept connection may have had its last request.
+#[tokio::test]
+async fn get_what_they_refuse_everywhere_on_a_connection_of_its_own() {
+    const GET: &str = "GET /x HTTP/1.1\r\nhost: me\r\n\r\n";
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    let (listener, proxy) = staged(Some(Preparing::Untouched)).await;
+    let [held, may_answer] = [0; 2].map(|none| Arc::new(Semaphore::new(none)));
+    let signals = [Arc::clone(&held), Arc::clone(&may_answer)];
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        for holds in [true, true, false] {
+            connections.spawn(take_few(accept(&listener).await, holds, signals.clone()));
+        }
+        serve(accept(&listener).await, Arc::new(Service::new(100, 1))).await;
+    });
+    let mut clients = [proxy.client().await, proxy.client().await, proxy.client().await];
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(GET).await;
+        assert!(client.head().await.starts_with("HTTP/1.1 204 "));
+        if number < 2 {
+            // Keeps the connection busy, so that the next client is given another one.
+            client.send(GET).await;
+            held.acquire().await.unwrap().forget();
+        }
+    }
+    may_answer.add_permits(2);
+    for client in &mut clients[..2] {
+        assert!(client.head().await.starts_with("HTTP/1.1 204 "));
+    }
+    clients[0].send(POST).await;
+    let (head, _) = clients[0].message().await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
 }
 
 #[tokio::test]
