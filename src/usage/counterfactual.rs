@@ -23,19 +23,56 @@ const CACHEABLE_TOKENS: f64 = 8192.0;
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
 type Split = [f64; KINDS];
 
-/// What the original would have been billed as. `billed` is the provider's figure for the prompt that was sent;
-/// `sent` and `original` are the model's estimates for both. Output is the same on both sides, and so are the
-/// uncached tokens that the provider has put `beside` the prompt. `is_event`: the sent prompt does not continue what
-/// was sent before, although the original may. The sum is always the original's size in the provider's tokens.
-pub fn untouched(billed: Tokens, beside: u64, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
-    let beside = beside.min(billed.input);
-    let asked = Tokens { input: billed.input - beside, ..billed };
-    let original = scaled(asked, sent, original, is_event);
-    Tokens { input: original.input.saturating_add(beside), ..original }
+/// Tokens that are billed alike for both prompts, whatever an edit does to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Alike {
+    /// Uncached tokens that the provider has put beside the prompt.
+    pub beside: u64,
+    /// Tokens in front of the prompt that the provider reads because they are cached under a name. They are not among
+    /// those of a [`CacheUse`].
+    pub named: u64,
 }
 
-/// The same without tokens beside the prompt.
-fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) -> Tokens {
+/// What the original would have been billed as. `billed` is the provider's figure for the prompt that was sent;
+/// `sent` and `original` are the model's estimates for both. Output is the same on both sides, and so is what is
+/// `alike`. `is_event`: the sent prompt does not continue what was sent before, although the original may.
+/// `usually_read`: the share of the cached tokens of a prompt that the provider usually reads ([`share_read`]). The sum
+/// is always the original's size in the provider's tokens.
+pub fn untouched(
+    billed: Tokens,
+    alike: Alike,
+    sent: CacheUse,
+    original: CacheUse,
+    is_event: bool,
+    usually_read: f64,
+) -> Tokens {
+    let (asked, alike) = without(billed, alike);
+    let original = scaled(asked, sent, original, is_event, usually_read);
+    Tokens {
+        input: original.input.saturating_add(alike.beside),
+        cache_read: original.cache_read.saturating_add(alike.named),
+        ..original
+    }
+}
+
+/// The share of the cached tokens of a prompt that the provider has read, if the prompt continues what was sent before,
+/// and most of it is cached by the model. `None`: the figures do not show it.
+pub fn share_read(billed: Tokens, alike: Alike, sent: CacheUse) -> Option<f64> {
+    let (asked, _) = without(billed, alike);
+    let split = split_of(sent);
+    let expected = split[READ] * ratio(asked.prompt() as f64, sum(&split));
+    tells(expected, asked.prompt() as f64).then(|| ratio(asked.cache_read as f64, expected).min(1.0))
+}
+
+/// The figure without what is billed alike, and that as far as it is in the figure.
+fn without(billed: Tokens, alike: Alike) -> (Tokens, Alike) {
+    let (beside, named) = (alike.beside.min(billed.input), alike.named.min(billed.cache_read));
+    let asked = Tokens { input: billed.input - beside, cache_read: billed.cache_read - named, ..billed };
+    (asked, Alike { beside, named })
+}
+
+/// The same as [`untouched`] where nothing is alike.
+fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool, usually_read: f64) -> Tokens {
     let whole = sum(&split_of(sent));
     if sent == original || whole <= 0.0 || billed.prompt() == 0 {
         return billed;
@@ -50,11 +87,16 @@ fn scaled(billed: Tokens, sent: CacheUse, original: CacheUse, is_event: bool) ->
     if original.is_unmarked && !sent.is_unmarked {
         return tokens(billed, prompt, 0.0, [0.0, prompt, 0.0, 0.0, 0.0]);
     }
-    let estimates = if real[READ] >= estimates.sent[READ] {
+    let is_event = is_event || unread(&estimates.sent) > unread(&estimates.original) + MIN_EVENT_TOKENS;
+    let shows_nothing = is_event && estimates.show_nothing(real[READ]);
+    let mut estimates = if real[READ] >= estimates.sent[READ] {
         estimates.with_more_read(real[READ], [sent, original].map(|used| used.lapsed as f64 * scale))
     } else {
         estimates.with_less_read(real[READ], is_event)
     };
+    if shows_nothing {
+        estimates.original = read_less(estimates.original, usually_read);
+    }
     let read = estimates.original[READ].clamp(0.0, prompt);
     let rest = unread_shares(&real, &estimates).map(|share| share * (prompt - read));
     tokens(billed, prompt, read, rest)
@@ -96,10 +138,7 @@ impl Estimates {
     /// the cache has missed, as without an event.
     fn with_less_read(self, read: f64, is_event: bool) -> Self {
         let kept = ratio(read, self.sent[READ]);
-        let is_event = is_event || unread(&self.sent) > unread(&self.original) + MIN_EVENT_TOKENS;
-        let is_missed = kept <= MAX_MISSED_SHARE
-            && self.sent[READ] >= CACHEABLE_TOKENS.max(MIN_READ_SHARE * sum(&self.sent));
-        let kept_of_original = if kept >= MIN_READ_SHARE || (is_event && !is_missed) {
+        let kept_of_original = if kept >= MIN_READ_SHARE || (is_event && !self.is_missed(read)) {
             let [less, more] = [f64::min, f64::max].map(|of| of(self.sent[READ], self.original[READ]));
             let likeness = ratio(less, more);
             1.0 - ratio((self.sent[READ] - read) * likeness, self.original[READ]).min(1.0)
@@ -108,6 +147,22 @@ impl Estimates {
         };
         Self { sent: read_less(self.sent, kept), original: read_less(self.original, kept_of_original) }
     }
+
+    /// Whether next to nothing was read, with `read` tokens, of a prompt that is mostly cached by the model.
+    fn is_missed(&self, read: f64) -> bool {
+        ratio(read, self.sent[READ]) <= MAX_MISSED_SHARE && tells(self.sent[READ], sum(&self.sent))
+    }
+
+    /// Whether the `read` tokens of a prompt do not show if the cache was there: few were read, but few were expected.
+    fn show_nothing(&self, read: f64) -> bool {
+        let is_little = read <= 0.0 || read < MIN_READ_SHARE * self.sent[READ];
+        is_little && !tells(self.sent[READ], sum(&self.sent))
+    }
+}
+
+/// Whether the `expected` reads of a prompt are so many that it means something if they are missing.
+fn tells(expected: f64, prompt: f64) -> bool {
+    expected >= CACHEABLE_TOKENS.max(MIN_READ_SHARE * prompt)
 }
 
 /// The kinds that become reads if the cache is warm: the written ones, if there are any.
@@ -322,9 +377,11 @@ mod tests {
             ("nothing billed", billed(0, 0, 0), said(900, 100, 0), said(1900, 100, 0), billed(0, 0, 0)),
             ("nothing said", billed(1, 2, 3), said(0, 0, 0), said(1900, 100, 0), billed(1, 2, 3)),
         ] {
-            assert_eq!(untouched(real, 0, sent, original, false), expected, "{what}");
+            assert_eq!(untouched(real, Alike::default(), sent, original, false, 1.0), expected, "{what}");
             let more = |tokens: Tokens| Tokens { input: tokens.input + 40, ..tokens };
-            assert_eq!(untouched(more(real), 40, sent, original, false), more(expected), "{what}, and tools");
+            let beside = Alike { beside: 40, ..Alike::default() };
+            let found = untouched(more(real), beside, sent, original, false, 1.0);
+            assert_eq!(found, more(expected), "{what}, and tools");
         }
     }
 
@@ -390,7 +447,106 @@ mod tests {
                 billed(0, 0, 50_000),
             ),
         ] {
-            assert_eq!(untouched(real, 0, sent, original, true), expected, "{what}");
+            assert_eq!(untouched(real, Alike::default(), sent, original, true, 1.0), expected, "{what}");
+        }
+    }
+
+    /// Few tokens are left to be read, or none, and none are. The rest is as likely to be read as it usually is.
+    #[test]
+    fn events_that_leave_nothing_to_read_leave_what_is_usually_read() {
+        for (what, real, sent, original, usually_read, expected) in [
+            (
+                "never read",
+                billed(0, 0, 17_000),
+                said(0, 0, 17_000),
+                said(40_000, 0, 10_000),
+                0.0,
+                billed(0, 0, 50_000),
+            ),
+            (
+                "usually read",
+                billed(0, 0, 17_000),
+                said(0, 0, 17_000),
+                said(40_000, 0, 10_000),
+                0.75,
+                billed(30_000, 0, 20_000),
+            ),
+            (
+                "a short head",
+                billed(0, 0, 17_000),
+                said(4000, 0, 13_000),
+                said(40_000, 0, 10_000),
+                0.5,
+                billed(19_800, 0, 30_200),
+            ),
+            (
+                "a head that is read",
+                billed(4000, 0, 13_000),
+                said(4000, 0, 13_000),
+                said(40_000, 0, 10_000),
+                0.5,
+                billed(40_000, 0, 10_000),
+            ),
+            (
+                "a long head of which some is read",
+                billed(9000, 0, 23_000),
+                said(29_000, 0, 3000),
+                said(40_000, 0, 10_000),
+                0.5,
+                billed(25_500, 0, 24_500),
+            ),
+            (
+                "more than expected",
+                billed(500, 0, 16_500),
+                said(0, 0, 17_000),
+                said(40_000, 0, 10_000),
+                0.5,
+                billed(40_294, 0, 9706),
+            ),
+            (
+                "a cache that missed",
+                billed(0, 0, 32_000),
+                said(29_000, 0, 3000),
+                said(40_000, 0, 10_000),
+                0.5,
+                billed(0, 0, 50_000),
+            ),
+        ] {
+            let found = untouched(real, Alike::default(), sent, original, true, usually_read);
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    /// A prefix that is cached under a name is read of both prompts, as far as the figure covers it.
+    #[test]
+    fn named_tokens_are_read_of_both_prompts() {
+        for (what, real, named, original, expected) in [
+            ("all of it", billed(500, 0, 100), 400, said(900, 0, 100), billed(1300, 0, 100)),
+            ("half of it", billed(200, 0, 200), 400, said(100, 0, 300), billed(200, 0, 400)),
+        ] {
+            let alike = Alike { named, ..Alike::default() };
+            assert_eq!(untouched(real, alike, said(100, 0, 100), original, false, 1.0), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_share_that_is_read_shows_where_most_is_cached() {
+        for (what, real, alike, sent, expected) in [
+            ("all", billed(9000, 0, 1000), Alike::default(), said(9000, 0, 1000), Some(1.0)),
+            ("a third", billed(3000, 0, 7000), Alike::default(), said(9000, 0, 1000), Some(1.0 / 3.0)),
+            ("more", billed(9900, 0, 100), Alike::default(), said(9000, 0, 1000), Some(1.0)),
+            ("a short prompt", billed(0, 0, 5000), Alike::default(), said(4900, 0, 100), None),
+            ("the smaller part", billed(0, 0, 50_000), Alike::default(), said(20_000, 0, 30_000), None),
+            ("nothing", billed(0, 0, 0), Alike::default(), said(0, 0, 0), None),
+            (
+                "none behind a name",
+                billed(40_000, 0, 10_000),
+                Alike { named: 40_000, beside: 0 },
+                said(9000, 0, 1000),
+                Some(0.0),
+            ),
+        ] {
+            assert_eq!(share_read(real, alike, sent), expected, "{what}");
         }
     }
 
@@ -410,7 +566,7 @@ mod tests {
                 billed(10_000, 0, 10_000),
             ),
         ] {
-            assert_eq!(untouched(real, 0, sent, original, false), expected, "{what}");
+            assert_eq!(untouched(real, Alike::default(), sent, original, false, 1.0), expected, "{what}");
         }
     }
 
@@ -433,7 +589,7 @@ mod tests {
             real in any_use(), sent in any_use(), original in any_use(), is_event: bool,
         ) {
             let real = Tokens { reasoning: 3, ..real.with_output(9) };
-            let direct = untouched(real, 0, sent, original, is_event);
+            let direct = untouched(real, Alike::default(), sent, original, is_event, 1.0);
             let size = |said: CacheUse| (said.read + said.write_5m + said.write_1h + said.uncached) as f64;
             let expected = if size(sent) > 0.0 {
                 real.prompt() as f64 * size(original) / size(sent)

@@ -29,7 +29,7 @@ mod vendor;
 pub use catalogue::{CATALOGUE_DATE, Catalogue, Listed, Priced, Stated};
 pub use charge::Charge;
 pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost, min_cost, unpriced_names};
-pub use counterfactual::untouched;
+pub use counterfactual::{Alike, share_read, untouched};
 pub use decimal::AmountError;
 pub use families::{
     Binding, binding, counts_output, drops_old_reasoning, is_claude, is_gemini, reads_instructions_last,

@@ -7,13 +7,17 @@ use super::Ended;
 use super::lacking::Lacking;
 use crate::ledger::{Counterfactual, Record};
 use crate::usage::cache_model::CacheUse;
-use crate::usage::{self, Catalogue, Own, Tokens, Usage};
+use crate::usage::{self, Alike, Catalogue, Own, Tokens, Usage};
 
 /// How the caches would serve each form of the prompt.
 pub(super) struct Uses {
     pub(super) original: CacheUse,
     pub(super) sent: CacheUse,
     pub(super) planned: Option<CacheUse>,
+    /// What is billed alike for all of them, and in none of these.
+    pub(super) alike: Alike,
+    /// The share of the cached tokens of a prompt that the provider usually reads.
+    pub(super) usually_read: f64,
 }
 
 impl Uses {
@@ -23,6 +27,11 @@ impl Uses {
         let [original, sent, planned] =
             [self.original, self.sent, self.planned.unwrap_or(self.sent)].map(prompt_tokens);
         Lacking { sent: original.saturating_sub(sent), planned: sent.saturating_sub(planned) }
+    }
+
+    /// What a form that was not sent would have been billed as.
+    fn billed_as(&self, unsent: CacheUse, real: &Usage, is_event: bool) -> Tokens {
+        usage::untouched(real.tokens, self.alike, self.sent, unsent, is_event, self.usually_read)
     }
 }
 
@@ -40,7 +49,7 @@ pub(super) fn counterfactual(
         return Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false });
     }
     let is_event = ended.record.breaks_prefix();
-    let tokens = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.original, is_event);
+    let tokens = uses.billed_as(uses.original, real, is_event);
     let estimated = tokens != real.tokens;
     // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
     let is_all_beside = real.tokens.prompt() == 0 && uses.lacking().sent > 0;
@@ -55,7 +64,7 @@ pub(super) fn counterfactual(
 /// How much less a request would have cost in the form that an observing gateway would have sent; `None` if the
 /// gateway does not observe, or if either cost is unknown.
 pub(super) fn would_have_saved(ended: &Ended, real: &Usage, uses: &Uses, prices: &Catalogue) -> Option<i64> {
-    let planned = usage::untouched(real.tokens, real.beside_prompt, uses.sent, uses.planned?, false);
+    let planned = uses.billed_as(uses.planned?, real, false);
     let cost = cost_with(ended, real, &with_tokens(real, planned), prices)?;
     Some(ended.record.cost.as_ref()?.total.saturating_sub(cost))
 }

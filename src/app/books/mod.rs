@@ -12,6 +12,7 @@ mod instructions;
 mod lacking;
 mod measure;
 mod named;
+mod reliability;
 mod sizes;
 mod thoughts;
 mod untouched;

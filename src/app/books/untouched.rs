@@ -14,6 +14,7 @@ use super::counterfactual::{
 use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::named::{Figure, Named};
+use super::reliability::Reliability;
 use super::sizes::{Figures, Sizes};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
@@ -24,7 +25,7 @@ use crate::store::{Recent, Store, StoredLacking};
 use crate::strategy::doom;
 use crate::strategy::window::history_budget;
 use crate::usage::cache_model::{Block, CacheKind, CacheModel, CacheUse, Flight, PromptShape};
-use crate::usage::{Catalogue, Tokens, Usage};
+use crate::usage::{self, Alike, Catalogue, Tokens, Usage};
 
 /// How many models' caches are kept: the most recently used. Each takes two or three megabytes at most.
 const MAX_CACHES: usize = 16;
@@ -63,6 +64,9 @@ struct Caches {
     planned: Option<CacheModel>,
     /// The sizes of the blocks that go through these caches.
     sizes: Sizes,
+    /// How much is read of what these caches hold: of prompts without a prefix that is cached under a name, and behind
+    /// such a prefix.
+    reliability: [Reliability; 2],
     /// The threads whose whole past went through these caches.
     threads: Threads,
 }
@@ -116,7 +120,9 @@ impl Untouched {
         let flight = self.flight(ended);
         let caches = self.caches(ended, measured.reads_marks, prices);
         let has_whole_past = caches.follow(&ended.record) || is_followed;
-        let asked = Asked { forms: &forms, size, lacking, flight };
+        let real = with_known_prompt(ended.usage.as_ref());
+        let is_event = ended.record.breaks_prefix();
+        let asked = Asked { forms: &forms, size, lacking, flight, real, is_event };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
         let unseen = size.hidden.saturating_add(size.named_tokens()).saturating_add(lacking.sent);
         let is_cut = is_cut(measured, ended.usage.as_ref(), size.scale, unseen);
@@ -133,7 +139,7 @@ impl Untouched {
         if !is_known && !is_as_it_came {
             return;
         }
-        let Some(real) = with_known_prompt(ended.usage.as_ref()) else { return };
+        let Some(real) = real else { return };
         if is_known && !is_resent && !is_cut {
             ended.record.would_have_saved_estimate = would_have_saved(ended, real, &uses, prices);
         }
@@ -223,6 +229,7 @@ impl Untouched {
                 sent: CacheModel::new(kind),
                 planned: self.observes.then(|| CacheModel::new(kind)),
                 sizes: Sizes::new(),
+                reliability: [Reliability::default(); 2],
                 threads: Threads::of_entries(MAX_THREADS),
             }
         };
@@ -242,9 +249,10 @@ impl Caches {
 
     /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
     fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
-        let Asked { forms, size, lacking, flight } = *asked;
+        let Asked { forms, size, lacking, flight, .. } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);
         let Shapes { original, sent, planned } = self.shapes(forms, size);
+        let alike = asked.alike();
         // If something is missing from a history, there is a history, however much of it the body seems to hold.
         let hidden = if lacking == Lacking::NOTHING { size.hidden } else { size.hidden.max(1) };
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
@@ -254,17 +262,28 @@ impl Caches {
             let used = cache.observe_in_flight(scope, &shape, now_ms, flight);
             // The model cannot tell how long a history that it has never seen is kept. The same share of it is assumed
             // to have been kept as of the one that was sent.
-            CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }
+            CacheUse { lapsed: used.lapsed.max(hidden.saturating_sub(used.read)), ..used }.behind(alike.named)
         };
-        Uses {
-            original: use_of(&mut self.original, &original, hidden.saturating_add(lacking.sent)),
-            sent: use_of(&mut self.sent, &sent, hidden),
-            planned: self.planned.as_mut().map(|cache| {
-                // If it is unknown, the best guess is that it would have been sent as it was.
-                let planned = planned.as_ref().unwrap_or(&sent);
-                use_of(cache, planned, hidden.saturating_sub(lacking.planned))
-            }),
+        let original = use_of(&mut self.original, &original, hidden.saturating_add(lacking.sent));
+        let sent_use = use_of(&mut self.sent, &sent, hidden);
+        let planned = self.planned.as_mut().map(|cache| {
+            // If it is unknown, the best guess is that it would have been sent as it was.
+            let planned = planned.as_ref().unwrap_or(&sent);
+            use_of(cache, planned, hidden.saturating_sub(lacking.planned))
+        });
+        let usually_read = self.reliability(asked, alike, sent_use);
+        Uses { original, sent: sent_use, planned, alike, usually_read }
+    }
+
+    /// The share that is usually read of what these caches hold of such a prompt. It is learned from prompts that
+    /// continue what was sent before.
+    fn reliability(&mut self, asked: &Asked<'_>, alike: Alike, sent: CacheUse) -> f64 {
+        let known = &mut self.reliability[usize::from(asked.forms.sent.named_is_cached)];
+        let real = asked.real.filter(|_| !asked.is_event);
+        if let Some(share) = real.and_then(|real| usage::share_read(real.tokens, alike, sent)) {
+            known.learn(share);
         }
+        known.share()
     }
 
     /// The forms of a prompt as their caches see them. If the figure for what was sent covers nothing but its blocks,
@@ -307,6 +326,18 @@ struct Asked<'a> {
     /// What is missing from the history that no body holds.
     lacking: Lacking,
     flight: Flight,
+    /// What was billed for it, if that tells the length of the prompt.
+    real: Option<&'a Usage>,
+    /// Whether an event has changed it.
+    is_event: bool,
+}
+
+impl Asked<'_> {
+    /// What is billed alike for all forms.
+    fn alike(&self) -> Alike {
+        let named = if self.forms.sent.named_is_cached { self.size.named_tokens() } else { 0 };
+        Alike { beside: self.real.map_or(0, |real| real.beside_prompt), named }
+    }
 }
 
 /// What is known of the size of a prompt that was sent.

@@ -215,6 +215,18 @@ pub struct CacheUse {
 }
 
 impl CacheUse {
+    /// The same without the first `tokens` of the prompt.
+    #[must_use]
+    pub fn behind(self, tokens: u64) -> Self {
+        let unread = tokens.saturating_sub(self.read);
+        Self {
+            read: self.read.saturating_sub(tokens),
+            uncached: self.uncached.saturating_sub(unread),
+            lapsed: self.lapsed.saturating_sub(unread),
+            ..self
+        }
+    }
+
     /// The usage record of a response with this prompt.
     pub const fn with_output(self, output: u64) -> Tokens {
         Tokens {

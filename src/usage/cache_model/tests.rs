@@ -486,3 +486,16 @@ fn caches_have_a_minimum_lifetime_and_an_assumed_expiry() {
         assert_eq!(found.map(|ms| ms.map(|ms| ms / MINUTE)), [kept, gone], "{kind:?} {requested:?}");
     }
 }
+
+#[test]
+fn the_beginning_of_a_prompt_is_taken_from_what_is_read_first() {
+    let used = |read, uncached, lapsed| CacheUse { read, uncached, lapsed, ..CacheUse::default() };
+    for (what, whole, expected) in [
+        ("read", used(900, 100, 0), used(500, 100, 0)),
+        ("unread", used(0, 1000, 0), used(0, 600, 0)),
+        ("lapsed", used(0, 1000, 900), used(0, 600, 500)),
+        ("read in part", used(100, 900, 900), used(0, 600, 600)),
+    ] {
+        assert_eq!(whole.behind(400), expected, "{what}");
+    }
+}

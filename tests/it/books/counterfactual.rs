@@ -1,6 +1,7 @@
 //! What requests would have cost without the gateway.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
@@ -169,6 +170,67 @@ fn the_counterfactual_includes_reasoning_lost_to_an_event() {
     for (record, whole) in records.iter().zip(whole) {
         let untouched = prompt(&record["counterfactual"]["tokens"]);
         assert!(untouched.abs_diff(whole) <= whole / 50, "{untouched} is not {whole}: {record}");
+    }
+}
+
+/// A prefix that is cached under a name is read in full, edited or not. Whether the history behind it is read as well
+/// shows before the first event.
+#[test]
+fn prefixes_cached_under_a_name_are_no_share_of_the_history() {
+    const NAMED: u64 = 30_000;
+    const CLEARING: &str = "[window]\nsize = 64_000\nreserve_output = 2_000\n[clear]\ngate = ['window']\n[summarize]\nenabled = false\n";
+    let sizes = |contents: &[Value]| -> Vec<(String, u64)> {
+        contents.iter().map(|content| (content.to_string(), content.to_string().len() as u64 / 4)).collect()
+    };
+    let common = |before: &[(String, u64)], now: &[(String, u64)]| -> u64 {
+        let same = before.iter().zip(now).take_while(|(before, now)| before == now);
+        same.map(|(_, (_, tokens))| tokens).sum()
+    };
+    for reads_history in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let before = Mutex::new(Vec::new());
+        let upstream = Upstream::start(move |request| {
+            let body: Value = serde_json::from_str(&request.text()).unwrap();
+            let now = sizes(body["contents"].as_array().unwrap());
+            let tokens = NAMED + now.iter().map(|(_, tokens)| tokens).sum::<u64>();
+            let mut before = before.lock().unwrap();
+            let read = NAMED + if reads_history { common(&before, &now) } else { 0 };
+            *before = now;
+            let usage = json!({"promptTokenCount": tokens, "cachedContentTokenCount": read,
+                "candidatesTokenCount": 7, "totalTokenCount": tokens + 7});
+            let answer =
+                json!({"content": {"role": "model", "parts": [{"text": "so"}]}, "finishReason": "STOP"});
+            let body =
+                json!({"candidates": [answer], "usageMetadata": usage, "modelVersion": "gemini-2.5-pro"});
+            (200, body.to_string())
+        });
+        let gateway = Gateway::start(home.path(), &format!("{CLEARING}{CONFIG}"), &upstream.url());
+        let mut contents = vec![json!({"role": "user", "parts": [{"text": "Find the bug. ".repeat(200)}]})];
+        let (mut direct, mut sent) = (Vec::new(), 0);
+        for at in 0..24 {
+            let (call, result) = (json!({"pattern": at}), json!({"output": log(&format!("log {at}"), 200)}));
+            contents.extend([
+                json!({"role": "model", "parts": [{"functionCall": {"name": "grep", "args": call}}]}),
+                json!({"role": "user", "parts": [{"functionResponse": {"name": "grep", "response": result}}]}),
+            ]);
+            let whole = NAMED + sizes(&contents).iter().map(|(_, tokens)| tokens).sum::<u64>();
+            direct.push((whole, NAMED + if reads_history { sent } else { 0 }));
+            sent = whole - NAMED;
+            let body = json!({"cachedContent": "cachedContents/a", "contents": contents}).to_string();
+            let path = "/v1beta/models/gemini-2.5-pro:generateContent";
+            assert_eq!(gateway.post(path, &[("x-session-id", "s")], &body).0, 200);
+        }
+        gateway.stop();
+        let records = records(home.path());
+        let events = records.iter().filter(|record| !record["edits"]["event"].is_null());
+        assert!(events.count() > 1, "{records:?}");
+        for (record, (whole, read)) in records.iter().zip(direct) {
+            let untouched = &record["counterfactual"]["tokens"];
+            let found = [prompt(untouched), untouched["cache_read"].as_u64().unwrap()];
+            for (found, expected) in found.into_iter().zip([whole, read]) {
+                assert!(found.abs_diff(expected) <= expected / 50, "{found} is not {expected}: {record}");
+            }
+        }
     }
 }
 
