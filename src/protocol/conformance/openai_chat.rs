@@ -261,7 +261,7 @@ fn strange(message: Node, dice: &mut Dice) -> Node {
         1 => message.with("audio", Node::opaque([("id", Node::text("audio_1"))])),
         _ => {
             let call = [("name", Node::text("old")), ("arguments", Node::text("{}"))];
-            message.with("function_call", Node::opaque(call))
+            message.with("function_call", Node::map(call))
         }
     }
 }
