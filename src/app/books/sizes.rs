@@ -15,6 +15,7 @@
 //! ([`super::named`]). A later figure may correct its size. A block's size that was learned from the figure for a
 //! whole prompt is then wrong, too; one that was learned from the difference between two figures is not.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
@@ -46,6 +47,8 @@ pub(super) struct Sizes {
     density: f64,
     /// The named prefix of the prompt that is being sized.
     prefix: NamedPrefix,
+    /// The keys of the blocks of its forms that were not sent.
+    unsent: HashSet<u128>,
 }
 
 /// What the provider holds under a name in the request and reads before the body. Both fields are 0 if there is none.
@@ -98,6 +101,17 @@ struct Added {
     known_squares: f64,
     /// The tokens of its new blocks, as they are estimated.
     new: u64,
+    /// Whether the sent form alone has some of its new blocks: if there are known ones beside them, an event has put
+    /// them in the place of others.
+    is_event: bool,
+}
+
+/// Factors for the sizes of what a prompt adds to its base.
+struct Scales {
+    /// For the sizes of known blocks.
+    of_known: f64,
+    /// For the estimates of new blocks.
+    of_new: f64,
 }
 
 /// How to estimate the size of a block that was not sent.
@@ -111,7 +125,8 @@ struct Estimate {
 impl Sizes {
     pub(super) fn new() -> Self {
         let (blocks, prompts) = (Recent::of_entries(BLOCKS), Recent::of_entries(PROMPTS));
-        Self { blocks, prompts, density: 1.0, prefix: NamedPrefix::default() }
+        let (prefix, unsent) = (NamedPrefix::default(), HashSet::new());
+        Self { blocks, prompts, density: 1.0, prefix, unsent }
     }
 
     /// Sets the tokens of all blocks, which come with estimates: first in the prompt that was `sent` and billed,
@@ -126,6 +141,9 @@ impl Sizes {
         unsent: impl Iterator<Item = &'p mut PromptShape>,
     ) {
         self.prefix = named.map(NamedPrefix::of).unwrap_or_default();
+        let mut unsent: Vec<&'p mut PromptShape> = unsent.collect();
+        let all = unsent.iter().flat_map(|prompt| prompt.blocks.iter().chain(&prompt.late));
+        self.unsent = all.map(|block| block.key).collect();
         let estimated = tokens_of(&sent.blocks).saturating_add(tokens_of(&sent.late));
         let overall_density = billed as f64 / estimated.max(1) as f64;
         let mut density = self.density;
@@ -136,6 +154,14 @@ impl Sizes {
             density = self.size_sent(&mut head, marked, density);
         }
         density = self.size_sent(sent, billed, density);
+        // What is remembered of the known blocks that were sent are still their learned sizes.
+        if !self.balances(sent, &unsent) {
+            for block in sent.blocks.iter_mut().chain(&mut sent.late) {
+                if let Some(known) = self.billed(block) {
+                    self.put(block, Size { tokens: block.tokens, ..known });
+                }
+            }
+        }
         // The density comes from the newest blocks, so what their size depends on, the estimates depend on too.
         let newest = sent.blocks.last();
         let assumed_prefix =
@@ -144,6 +170,7 @@ impl Sizes {
         // A few new blocks beside known ones take all the error of the prefix's size, so their density is no measure
         // for blocks whose size has to be learned anew because that of the prefix has changed.
         let outdated = Estimate { density: overall_density, assumed_prefix: Some(self.prefix.tokens) };
+        let unsent = unsent.iter_mut();
         for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
             let size = match self.blocks.get(&self.key(block)) {
                 Some(size) if self.holds(&size) => size,
@@ -152,6 +179,19 @@ impl Sizes {
             };
             self.put(block, size);
         }
+    }
+
+    /// Whether the known blocks that were left out of `sent` can have what the kept ones turn out to be smaller by than
+    /// they were learned. Both were learned from the same figures, so the learned sizes are then still right for a
+    /// prompt that has all of these blocks, and it grows from one request to the next by its new blocks alone.
+    fn balances(&self, sent: &PromptShape, unsent: &[&mut PromptShape]) -> bool {
+        let blocks = || sent.blocks.iter().chain(&sent.late);
+        let learned = |block: &Block| self.billed(block).map_or(0.0, |size| size.tokens as f64);
+        let excess: f64 = blocks().map(|block| learned(block) - block.tokens as f64).sum();
+        let kept: HashSet<u128> = blocks().map(|block| block.key).collect();
+        let all = unsent.iter().flat_map(|prompt| prompt.blocks.iter().chain(&prompt.late));
+        let removed: f64 = all.filter(|block| !kept.contains(&block.key)).map(learned).sum();
+        removed > 0.0 && PLAUSIBLE_SCALE.contains(&((removed + excess) / removed))
     }
 
     /// Sizes a prompt that was billed for `billed` tokens. Returns the likely density of other blocks: what the figure
@@ -210,10 +250,12 @@ impl Sizes {
         let sized = blocks.iter().zip(known.iter().map(|known| known.map(|size| size.tokens)));
         let before: u64 =
             sized.clone().take(base.blocks).map(|(block, known)| known.unwrap_or(block.tokens)).sum();
-        let added = Added::of(billed as f64 - base.billed as f64, sized.skip(base.blocks));
+        let replaces =
+            |(block, known): (&Block, Option<u64>)| known.is_none() && !self.unsent.contains(&block.key);
+        let is_event = sized.clone().skip(base.blocks).any(replaces);
+        let added = Added::of(billed as f64 - base.billed as f64, sized.skip(base.blocks), is_event);
         let measured = added.density();
-        let density = measured.unwrap_or(likely);
-        let scale = added.scale(density)?;
+        let scales = added.scales(measured, likely)?;
         if let Some(measured) = measured.filter(|_| added.is_all_new()) {
             self.density += LEARNING_RATE * (measured - self.density);
         }
@@ -222,14 +264,19 @@ impl Sizes {
         for (at, (block, known)) in blocks.iter_mut().zip(known).enumerate() {
             let scale = match known {
                 _ if at < base.blocks => base_scale,
-                Some(_) => scale,
-                None => density * scale,
+                Some(_) => scales.of_known,
+                None => scales.of_new,
             };
             let size = known.unwrap_or(Size { tokens: block.tokens, is_billed: true, assumed_prefix });
-            self.put(block, Size { tokens: scaled(size.tokens, scale), ..size });
+            let tokens = scaled(size.tokens, scale);
+            match known {
+                // What is remembered of it depends on what was left out of the prompt.
+                Some(_) => block.tokens = tokens,
+                None => self.put(block, Size { tokens, ..size }),
+            }
         }
-        // Beside known blocks, new ones take all the error of these: their density says nothing about other blocks.
-        Some(if added.is_all_new() { density } else { likely })
+        // Beside known blocks, new ones may take the error of these: their density says nothing about other blocks.
+        Some(measured.filter(|_| added.is_all_new()).unwrap_or(likely))
     }
 
     /// Sizes blocks that were billed for `billed` tokens together by one scale, whatever is known of them, and
@@ -288,8 +335,8 @@ impl NamedPrefix {
 
 impl Added {
     /// Adds up `blocks`, each with its tokens if they are known. The figures give them `tokens` together.
-    fn of<'b>(tokens: f64, blocks: impl Iterator<Item = (&'b Block, Option<u64>)>) -> Self {
-        let mut added = Self { tokens, known: 0, known_squares: 0.0, new: 0 };
+    fn of<'b>(tokens: f64, blocks: impl Iterator<Item = (&'b Block, Option<u64>)>, is_event: bool) -> Self {
+        let mut added = Self { tokens, known: 0, known_squares: 0.0, new: 0, is_event };
         for (block, known) in blocks {
             match known {
                 Some(tokens) => {
@@ -320,14 +367,30 @@ impl Added {
         (self.new >= NOISE_TOKENS && (self.is_all_new() || is_likely())).then_some(density)
     }
 
-    /// The factor that makes the sizes of all blocks add up to the figures, with new blocks at `density`; `None` if
-    /// it is so far from 1, or the density so unlikely, that the figures contradict what is known.
-    fn scale(&self, density: f64) -> Option<f64> {
+    /// The factors that make the sizes of all blocks add up to the figures; `None` if these contradict what is known:
+    /// they are too far from what was expected, or the density is too unlikely. `measured` is what [`Self::density`]
+    /// returns.
+    ///
+    /// Behind an event, new blocks are at least as dense as is likely. Estimates count what may not be billed, such as
+    /// ids: small blocks are learned too large, and the large ones beside them as much too small. If an event keeps only
+    /// the small ones, what the figures lack is theirs, and makes no new block smaller.
+    fn scales(&self, measured: Option<f64>, likely: f64) -> Option<Scales> {
+        let density = measured.unwrap_or(likely);
         let expected = (self.known as f64 + self.new as f64 * density).max(1.0);
         let scale = self.tokens / expected;
         let is_near =
             PLAUSIBLE_SCALE.contains(&scale) || (self.tokens - expected).abs() < NOISE_TOKENS as f64;
-        (PLAUSIBLE_DENSITY.contains(&density) && is_near).then_some(scale.max(0.0))
+        if !PLAUSIBLE_DENSITY.contains(&density) || !is_near {
+            return None;
+        }
+        let of_new = density.max(likely);
+        let of_known = (self.tokens - self.new as f64 * of_new) / self.known as f64;
+        let is_plausible = PLAUSIBLE_DENSITY.contains(&of_new) && PLAUSIBLE_SCALE.contains(&of_known);
+        if self.is_event && !self.is_all_new() && is_plausible {
+            return Some(Scales { of_known, of_new });
+        }
+        let scale = scale.max(0.0);
+        Some(Scales { of_known: scale, of_new: density * scale })
     }
 }
 
@@ -408,9 +471,9 @@ mod tests {
                 "less than is known",
                 &[(1, 6000), (2, 4000), (11, 50), (4, 2000)],
                 10_700,
-                &[4800, 3200, 57, 2643],
+                &[4800, 3200, 70, 2630],
                 &[(4, 1)],
-                &[2643],
+                &[2630],
             ),
             // The estimate of a block that was never sent is replaced by its real size. Those before it are together as
             // large again as they were billed.
@@ -418,7 +481,7 @@ mod tests {
                 "sent at last",
                 &[(1, 6000), (2, 4000), (6, 50), (4, 2000), (5, 9000)],
                 29_290,
-                &[5059, 3372, 74, 2785, 18_000],
+                &[5065, 3376, 74, 2775, 18_000],
                 &[],
                 &[],
             ),
@@ -428,7 +491,7 @@ mod tests {
                 "less than before",
                 &[(1, 6000), (2, 4000), (7, 10), (8, 300)],
                 7800,
-                &[4353, 2902, 82, 463],
+                &[4325, 2884, 81, 510],
                 &[],
                 &[],
             ),
@@ -452,12 +515,61 @@ mod tests {
         let requests: [(_, Blocks, u64, &[u64]); 3] = [
             ("first", &[(1, 3000), (2, 2000)], 5500, &[3300, 2200]),
             ("another end", &[(1, 3000), (3, 100), (4, 2000)], 6110, &[3300, 134, 2676]),
-            ("too little to tell", &[(1, 3000), (5, 300)], 3700, &[3378, 322]),
+            ("too little to tell", &[(1, 3000), (5, 300)], 3700, &[3385, 315]),
         ];
         for (what, sent, billed, expected) in requests {
             let mut sent = prompt(sent);
             sizes.size(None, &mut sent, Figures { billed, marked: None }, std::iter::empty());
             assert_eq!(tokens(&sent), expected, "{what}");
+        }
+    }
+
+    /// The third block was learned too large, and the fourth as much too small. When one of them is left out, the
+    /// figure shows that; a prompt that has both grows by its new blocks alone all the same.
+    #[test]
+    fn sizes_learned_together_hold_for_a_prompt_that_has_all_of_them() {
+        let mut sizes = Sizes::new();
+        let requests: [Case; 5] = [
+            ("first", &[(1, 4000)], 4000, &[4000], &[(1, 4000)], &[4000]),
+            (
+                "a call and its result",
+                &[(1, 4000), (2, 1000), (3, 4000)],
+                9000,
+                &[4000, 1000, 4000],
+                &[(1, 4000), (2, 1000), (3, 4000)],
+                &[4000, 1000, 4000],
+            ),
+            (
+                "an event",
+                &[(1, 4000), (2, 1000), (6, 50), (4, 2000)],
+                6850,
+                &[4000, 800, 50, 2000],
+                &[(1, 4000), (2, 1000), (3, 4000), (4, 2000)],
+                &[4000, 1000, 4000, 2000],
+            ),
+            (
+                "grown",
+                &[(1, 4000), (2, 1000), (6, 50), (4, 2000), (5, 1000)],
+                7850,
+                &[3887, 972, 49, 1943, 1000],
+                &[(1, 4000), (2, 1000), (3, 4000), (4, 2000), (5, 1000)],
+                &[4000, 1000, 4000, 2000, 1000],
+            ),
+            (
+                "nothing is left out that could have the rest",
+                &[(1, 4000), (2, 1000)],
+                4800,
+                &[4000, 800],
+                &[(1, 4000), (2, 1000)],
+                &[4000, 800],
+            ),
+        ];
+        for (what, sent, billed, expected, original, sized) in requests {
+            let (mut sent, mut original) = (prompt(sent), prompt(original));
+            let figures = Figures { billed, marked: None };
+            sizes.size(None, &mut sent, figures, std::iter::once(&mut original));
+            assert_eq!(tokens(&sent), expected, "{what}");
+            assert_eq!(tokens(&original), sized, "{what}: as it came");
         }
     }
 
