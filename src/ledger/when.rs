@@ -2,7 +2,8 @@
 //!
 //! Days are those of the machine's time zone, unless UTC is asked for.
 
-use jiff::civil::{Date, DateTime};
+use jiff::civil::{DateTime, Time};
+use jiff::fmt::temporal::Pieces;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
 
@@ -82,18 +83,18 @@ fn zoned(at_ms: i64, zone: &TimeZone) -> Option<Zoned> {
 }
 
 fn instant(text: &str, now: &Zoned, edge: Edge) -> Option<i64> {
-    // A text with a time of day or an offset must not be parsed as a date: the rest would be dropped silently.
-    let date = Some(text).filter(|text| text.len() == "2026-11-21".len());
-    let at = if let Some(day) = date.and_then(|text| text.parse::<Date>().ok()) {
-        let day = match edge {
-            Edge::Start => day,
-            Edge::End => day.tomorrow().ok()?,
+    // `Date` would also be parsed from a text with a time of day, and that dropped silently.
+    let date = Pieces::parse(text).ok().filter(|pieces| pieces.time().is_none());
+    let at = if let Some(day) = date.map(|pieces| pieces.date()) {
+        let midnight = match edge {
+            Edge::Start => day.to_datetime(Time::midnight()),
+            Edge::End => day.tomorrow().map_or(DateTime::MAX, |next| next.to_datetime(Time::midnight())),
         };
-        day.to_zoned(now.time_zone().clone()).ok()?.timestamp()
+        timestamp(midnight, now.time_zone())
     } else if let Ok(at) = text.parse::<Timestamp>() {
         at
     } else if let Ok(at) = text.parse::<DateTime>() {
-        at.to_zoned(now.time_zone().clone()).ok()?.timestamp()
+        timestamp(at, now.time_zone())
     } else {
         let ago: Span = text.parse().ok()?;
         if !ago.is_positive() {
@@ -102,6 +103,12 @@ fn instant(text: &str, now: &Zoned, edge: Edge) -> Option<i64> {
         now.checked_sub(ago).ok()?.timestamp()
     };
     Some(at.as_millisecond())
+}
+
+/// The time of a date and a time of day in a zone; the first or the last that there is, if it lies beyond these.
+fn timestamp(at: DateTime, zone: &TimeZone) -> Timestamp {
+    let beyond = if at.year() > 0 { Timestamp::MAX } else { Timestamp::MIN };
+    at.to_zoned(zone.clone()).map_or(beyond, |at| at.timestamp())
 }
 
 #[cfg(test)]
@@ -123,6 +130,10 @@ mod tests {
             ("2026-11-20", &utc, Edge::End, Some("2026-11-21T00:00:00.000Z")),
             ("2026-11-20", &here, Edge::Start, Some("2026-11-19T23:00:00.000Z")),
             ("2026-10-25", &here, Edge::End, Some("2026-10-25T23:00:00.000Z")),
+            ("20261120", &here, Edge::Start, Some("2026-11-19T23:00:00.000Z")),
+            ("20261025", &here, Edge::End, Some("2026-10-25T23:00:00.000Z")),
+            ("+002026-10-25", &here, Edge::End, Some("2026-10-25T23:00:00.000Z")),
+            ("20261120T1000", &here, Edge::End, Some("2026-11-20T09:00:00.000Z")),
             ("2026-11-20T10:00", &here, Edge::End, Some("2026-11-20T09:00:00.000Z")),
             ("2026-11-20 10:00", &utc, Edge::Start, Some("2026-11-20T10:00:00.000Z")),
             ("2026-11-20T10:00:00Z", &here, Edge::Start, Some("2026-11-20T10:00:00.000Z")),
@@ -140,6 +151,19 @@ mod tests {
         ] {
             let got = instant(text, now, edge).map(rfc3339);
             assert_eq!(got.as_deref(), expected, "{text} {edge:?} {now}");
+        }
+    }
+
+    #[test]
+    fn times_beyond_the_last_or_the_first_are_these() {
+        let [first, last] = [Timestamp::MIN, Timestamp::MAX].map(Timestamp::as_millisecond);
+        for (text, edge, expected) in [
+            ("9999-12-31", Edge::Start, last),
+            ("9999-12-31", Edge::End, last),
+            ("9999-12-31T23:59", Edge::End, last),
+            ("-009999-01-01", Edge::Start, first),
+        ] {
+            assert_eq!(instant(text, &now(), edge), Some(expected), "{text} {edge:?}");
         }
     }
 
