@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, Uri};
@@ -14,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::client::is_refused_offer;
 use super::http1::Http1Connection;
-use super::http2::{CONNECTION_WINDOW, Http2Connection, STREAM_WINDOW};
+use super::http2::{CONNECTION_WINDOW, Findings, Http2Connection, STREAM_WINDOW};
 use super::loop_check;
 use super::opening::{Hearing, Opening};
 use super::proxy::Proxy;
@@ -56,8 +55,8 @@ pub(super) struct Connector {
     route: Route,
     /// The route by which HTTP/1.1 alone is offered.
     http1_route: Route,
-    /// Whether the upstream's HTTP/2 has turned out to be unusable. All its connectors share this.
-    lacks_http2: Arc<AtomicBool>,
+    /// All connectors of an upstream share these.
+    http2: Arc<Findings>,
     proxy: Option<Proxy>,
     listeners: Arc<[SocketAddr]>,
     timeout: Duration,
@@ -85,26 +84,16 @@ impl Connector {
         Ok(Self {
             route: Route::to(upstream, tcp.clone(), offer)?,
             http1_route: Route::to(upstream, tcp, Offer::Http1)?,
-            lacks_http2: Arc::clone(&upstream.lacks_http2),
+            http2: Arc::clone(&upstream.http2),
             proxy: upstream.proxy().cloned(),
             listeners: upstream.settings.listeners.as_slice().into(),
             timeout,
         })
     }
 
-    /// Whether HTTP/2 is not offered any more.
-    pub(super) fn lacks_http2(&self) -> bool {
-        self.lacks_http2.load(Ordering::Relaxed)
-    }
-
-    /// Offers HTTP/1.1 alone from now on. Returns whether this is new.
-    pub(super) fn give_up_http2(&self) -> bool {
-        !self.lacks_http2.swap(true, Ordering::Relaxed)
-    }
-
-    /// Offers HTTP/2 again if it was given up.
-    pub(super) fn take_up_http2(&self) {
-        self.lacks_http2.store(false, Ordering::Relaxed);
+    /// What has been found of the upstream's HTTP/2, and decides whether it is offered.
+    pub(super) fn http2(&self) -> &Findings {
+        &self.http2
     }
 
     /// The header fields that requests carry for a forwarding proxy (see [`Route::Forwarded`]); `None` without one.
@@ -125,10 +114,10 @@ impl Connector {
 
     /// Makes the stream of a connection. HTTP/2 is offered once more to a server that speaks nothing else.
     async fn open(&mut self, address: Uri) -> Result<NewStream, BoxError> {
-        if self.lacks_http2() {
+        if self.http2.is_given_up() {
             match self.http1_route.connect(address.clone()).await {
                 Err(error) if is_refused_offer(error.as_ref()) => {
-                    self.take_up_http2();
+                    self.http2.take_up();
                 }
                 made => return made,
             }

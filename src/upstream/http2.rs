@@ -35,6 +35,15 @@ pub(super) struct Http2Connection<B: RequestBody> {
     state: Arc<State>,
 }
 
+/// What has been found of an upstream's HTTP/2.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// It has turned out to be unusable.
+    is_given_up: AtomicBool,
+    /// A request was answered with it.
+    has_answered: AtomicBool,
+}
+
 /// A connection that a task drives; `None` once it has ended.
 type Driven<B> = Mutex<Option<Connection<SharedStream, B, TokioExecutor>>>;
 
@@ -56,6 +65,33 @@ pub(super) struct Stream {
 
 /// Room for one stream on a connection: the sender for a request, and a guard to keep while the stream is open.
 pub(super) type Slot<B> = (SendRequest<B>, Stream);
+
+impl Findings {
+    /// Whether HTTP/1.1 alone is offered.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Gives HTTP/2 up from now on. Returns whether this is new.
+    pub(super) fn give_up(&self) -> bool {
+        !self.is_given_up.swap(true, Ordering::Relaxed)
+    }
+
+    /// Offers HTTP/2 again if it was given up.
+    pub(super) fn take_up(&self) {
+        self.is_given_up.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn record_answer(&self) {
+        if !self.has_answered() {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 impl<B: RequestBody> Http2Connection<B> {
     /// Starts a task that drives `connection`. The task ends with the last stream, once the connection takes no more.

@@ -27,7 +27,7 @@ mod write_first;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -88,8 +88,7 @@ pub struct Upstream {
     settings: Settings,
     /// Made when the first encrypted connection needs it: reading the platform's roots takes milliseconds.
     tls: OnceLock<Result<Arc<rustls::ClientConfig>, TlsError>>,
-    /// Whether its HTTP/2 has turned out to be unusable.
-    lacks_http2: Arc<AtomicBool>,
+    http2: Arc<http2::Findings>,
 }
 
 /// Identifies an upstream within the process. Names need not be unique.
@@ -101,7 +100,7 @@ impl Upstream {
     pub fn new(settings: Settings) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = Id(NEXT.fetch_add(1, Ordering::Relaxed));
-        Self { id, settings, tls: OnceLock::new(), lacks_http2: Arc::default() }
+        Self { id, settings, tls: OnceLock::new(), http2: Arc::default() }
     }
 
     /// Its name in the configuration.

@@ -148,13 +148,13 @@ impl<B: RequestBody> Pool<B> {
         } else if let Some(path_and_query) = address.path_and_query() {
             *request.uri_mut() = Uri::from(path_and_query.clone());
         }
-        let copy = if self.connector.lacks_http2() { resend::copy(&request) } else { None };
+        let copy = if self.connector.http2().is_given_up() { resend::copy(&request) } else { None };
         let response = connection.send(*request).await.map_err(|error| {
             let failed = Failed::unless_written(error);
             if !resend::demands_http2(&failed.error) {
                 return failed;
             }
-            self.connector.take_up_http2();
+            self.connector.http2().take_up();
             Failed { again: copy.map(Again::Refused), ..failed }
         })?;
         connection.record_keep_alive(response.headers());
@@ -174,15 +174,21 @@ impl<B: RequestBody> Pool<B> {
         let error = match sender.try_send_request(*request).await {
             Ok(response) => {
                 stream.record_answer();
+                self.connector.http2().record_answer();
                 return Ok(response.map(|body| AnswerBody::from_stream(body, stream)));
             }
             Err(error) => error,
         };
         let mut failed = Failed::unless_written(error);
         let heard = stream.heard();
-        failed.lacks_http2 =
-            matches!(heard, Heard::Http1 | Heard::End) || resend::demands_http1(&failed.error);
-        if failed.lacks_http2 && self.connector.give_up_http2() {
+        let http2 = self.connector.http2();
+        failed.lacks_http2 = match heard {
+            Heard::Http1 => true,
+            // Servers that speak HTTP/2 close new connections, too, when they restart or have too many.
+            Heard::End if !http2.has_answered() => true,
+            _ => resend::demands_http1(&failed.error),
+        };
+        if failed.lacks_http2 && http2.give_up() {
             let upstream = address.host().unwrap_or_default();
             tracing::warn!(upstream, error = %failed.error, "HTTP/2 cannot be used, so HTTP/1.1 is");
         }
@@ -199,7 +205,7 @@ impl<B: RequestBody> Pool<B> {
     /// A kept connection that can take a request now.
     fn take(&self) -> Option<Carrier<B>> {
         let mut kept = self.kept();
-        kept.shared.retain(|shared| shared.is_usable() && !self.connector.lacks_http2());
+        kept.shared.retain(|shared| shared.is_usable() && !self.connector.http2().is_given_up());
         if let Some(slot) = kept.shared.iter().find_map(|shared| shared.slot(self.keep_alive)) {
             return Some(Carrier::Http2(slot));
         }

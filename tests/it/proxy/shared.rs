@@ -624,6 +624,26 @@ async fn are_asked_with_http_1_if_they_do_not_answer_with_http_2() {
     }
 }
 
+/// A server that has spoken HTTP/2 before does not lack it if it closes a new connection.
+#[tokio::test]
+async fn are_asked_with_http_2_still_if_they_close_a_later_connection() {
+    const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
+    const LAST_ANSWER: &[u8] = b"\0\0\x01\x01\x05\0\0\0\x01\x89\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0";
+    let (listener, proxy) = staged(Some(Preparing::Untouched)).await;
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        answer_over_http2(&listener, LAST_ANSWER).await;
+        answer_to_the_preface(&listener, b"").await;
+        answer_over_http2(&listener, LAST_ANSWER).await;
+    });
+    let mut client = proxy.client().await;
+    for status in ["204", "502", "204"] {
+        client.send(POST).await;
+        let (head, _) = client.message().await;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+    }
+}
+
 #[tokio::test]
 async fn are_asked_with_http_2_again_if_they_speak_nothing_else() {
     const POST: &str = "POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: 2\r\n\r\n{}";
