@@ -5,9 +5,12 @@ use std::cmp::Reverse;
 /// The candidate with the smallest edit distance to `word`; `None` if no distance is at most 1 or a third of the longer
 /// word's length. Among equals, the one that shares the longest prefix with `word`.
 pub fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let limit = |candidate: &str| (word.chars().count().max(candidate.chars().count()) / 3).max(1);
+    let length = word.chars().count();
+    let limit = |candidate: &str| (length.max(candidate.chars().count()) / 3).max(1);
     candidates
         .iter()
+        // Words may come from anyone, and the distance of long ones takes long.
+        .filter(|candidate| length.abs_diff(candidate.chars().count()) <= limit(candidate))
         .map(|&candidate| (distance(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(edits, candidate)| *edits <= limit(candidate))
         .min_by_key(|(edits, candidate)| (*edits, Reverse(shared_prefix(word, candidate))))

@@ -68,8 +68,10 @@ impl Lineage {
     /// Records what a request that is about to leave should read from the cache; `None` if nothing. It replaces what an
     /// earlier attempt of the request should have read.
     pub(super) fn expect(&self, place: &Place, expected: Option<Expected>) {
-        if let Some(rested) = self.memory.cache(place.cache).findings.rested() {
-            self.memory.caches.update(&place.cache, |known| known.findings = rested);
+        if self.memory.cache(place.cache).findings.rested().is_some() {
+            self.memory.caches.update(&place.cache, |CacheRecord { findings, .. }| {
+                *findings = findings.rested().unwrap_or(*findings);
+            });
         }
         match expected {
             Some(expected) => self.memory.expected.insert(place.request_key(), expected),

@@ -1,8 +1,9 @@
 //! An answer on its way through a [`Filter`].
 //!
-//! What the filter lets through is passed on at once. A broken answer stays broken. A filter that panics is removed,
-//! and the rest of the answer passes unfiltered. So does all of an answer that turns out not to be an event stream.
+//! What the filter lets through is passed on at once. A broken answer stays broken, behind all that has arrived of it. A
+//! filter that panics is removed, and the rest of the answer passes unfiltered. So does all of an answer that turns out not to be an event stream.
 
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -24,8 +25,10 @@ pub(super) struct Filtered {
     filter: Option<Box<dyn Filter>>,
     /// Set until it is clear whether the answer is an event stream.
     doubt: Option<Doubt>,
-    /// The trailers, which follow the last data.
-    trailers: Option<Frame<Bytes>>,
+    /// What follows the last data: trailers or a break.
+    last: Option<Result<Frame<Bytes>, Broken>>,
+    /// Whether one poll returns `Pending`, so that hyper writes what was handed on before a break.
+    yields: bool,
     stats: Arc<Stats>,
 }
 
@@ -65,34 +68,39 @@ pub(super) fn declared(headers: &mut HeaderMap) -> Option<Declared> {
 impl Filtered {
     pub(super) fn new(relay: Relay, filter: Box<dyn Filter>, declared: Declared, stats: &Arc<Stats>) -> Self {
         let doubt = (declared == Declared::Unclear).then(Doubt::default);
-        Self { relay, filter: Some(filter), doubt, trailers: None, stats: Arc::clone(stats) }
+        Self { relay, filter: Some(filter), doubt, last: None, yields: false, stats: Arc::clone(stats) }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        if let Some(trailers) = self.trailers.take() {
-            return Poll::Ready(Some(Ok(trailers)));
+        if mem::take(&mut self.yields) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if let Some(last) = self.last.take() {
+            return Poll::Ready(Some(last));
         }
         loop {
-            let frame = match ready!(self.relay.poll(cx)) {
-                Some(Ok(frame)) => frame,
-                Some(Err(broken)) => return Poll::Ready(Some(Err(broken))),
+            let passed = match ready!(self.relay.poll(cx)).map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(piece))) => self.pass(piece),
+                Some(Ok(Err(trailers))) => {
+                    self.last = Some(Ok(trailers));
+                    self.rest()
+                }
+                Some(Err(broken)) => {
+                    self.last = Some(Err(broken));
+                    self.rest()
+                }
                 None => {
                     let rest = self.rest();
                     return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest))));
                 }
             };
-            let passed = match frame.into_data() {
-                Ok(piece) => self.pass(piece),
-                Err(trailers) => {
-                    self.trailers = Some(trailers);
-                    self.rest()
-                }
-            };
             if !passed.is_empty() {
+                self.yields = matches!(self.last, Some(Err(_)));
                 return Poll::Ready(Some(Ok(Frame::data(passed))));
             }
-            if let Some(trailers) = self.trailers.take() {
-                return Poll::Ready(Some(Ok(trailers)));
+            if let Some(last) = self.last.take() {
+                return Poll::Ready(Some(last));
             }
         }
     }

@@ -406,6 +406,7 @@ impl<G: Gateway> Handler<G> {
         }
         head.headers = headers::to_client(head.headers);
         tap.response(head.status, &head.headers);
+        let filter = filter.filter(|_| head.status.is_success());
         let filter = filter.and_then(|filter| Some((filter, filtered::declared(&mut head.headers)?)));
         let relay = Relay::new(body, tap, &target.upstream, &self.stats);
         let answer = match filter {

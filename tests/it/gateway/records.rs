@@ -1,8 +1,8 @@
 //! Records of requests, and the usage that is asked for to complete them.
 
 use std::fs;
-use std::io::{BufReader, Write as _};
-use std::net::TcpListener;
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -202,4 +202,48 @@ fn the_chunk_is_removed_from_streams_that_are_not_declared_as_such() {
     let records = records(home.path());
     let figures: Vec<&Value> = records.iter().map(|record| &record["tokens"]["input"]).collect();
     assert_eq!(figures, vec![&json!(12); expected.len()]);
+}
+
+/// Whatever has arrived of an answer reaches the client before the break: the end of a stream may be there but for its
+/// last empty line.
+#[test]
+fn a_broken_answer_keeps_what_the_filter_has_held_back() {
+    let home = tempfile::tempdir().unwrap();
+    let stream = chat_stream(false);
+    let stream = stream.trim_end();
+    let begun = "data: {\"choices\":";
+    let answers = [("content-type: text/event-stream\r\n", stream), ("", stream), ("", begun), ("", "dat")]
+        .map(|(kind, answer)| (kind, answer.to_owned()));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = format!(
+        "{CONFIG}[upstream.local]\nbase_url = 'http://{}'\nprotocols = ['openai-chat']\ninclude_usage = true\n",
+        listener.local_addr().unwrap()
+    );
+    let given = answers.clone();
+    let serving = thread::spawn(move || {
+        for (kind, answer) in given {
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            read_message(&mut reader).unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\n{kind}transfer-encoding: chunked\r\n\r\n");
+            let whole = format!("{head}{:x}\r\n{answer}\r\n", answer.len());
+            reader.get_mut().write_all(whole.as_bytes()).unwrap();
+        }
+    });
+    let gateway = Gateway::configured(home.path(), &local);
+    let body = r#"{"messages":[{"role":"user","content":"hi"}],"stream":true}"#;
+    for (kind, answer) in answers {
+        let mut client = TcpStream::connect(gateway.address).unwrap();
+        let head = "POST /local/v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n";
+        write!(client, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut seen = Vec::new();
+        // It ends with a reset, which says that it is broken.
+        let _ = client.read_to_end(&mut seen);
+        let seen = String::from_utf8(seen).unwrap();
+        let (_, chunks) = seen.split_once("\r\n\r\n").unwrap();
+        let passed: String = chunks.split("\r\n").skip(1).step_by(2).collect();
+        assert_eq!(passed, answer, "{kind}");
+        assert!(!seen.ends_with("0\r\n\r\n"), "{seen}");
+    }
+    serving.join().unwrap();
+    gateway.stop();
 }
