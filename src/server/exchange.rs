@@ -105,8 +105,8 @@ pub struct Prepared {
     /// The follower of the request from here on. Without one, an edited request that is refused with 400 or 422 is
     /// replaced by its original.
     pub exchange: Option<Box<dyn Exchange>>,
-    /// Removes something from a successful answer to `body`, if that is declared as an event stream, or has no length and
-    /// begins like one. The upstream is then asked for an unencoded answer.
+    /// Removes something from a successful answer to `body`, if that is declared as an event stream, or has no length
+    /// and begins like one. The upstream is then asked for an unencoded answer.
     pub filter: Option<Box<dyn Filter>>,
     /// An error to answer with instead of sending the request. The exchange is told about it.
     pub refusal: Option<Fault>,

@@ -91,9 +91,9 @@ pub(super) fn as_io<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e io::Erro
     error.downcast_ref().or_else(|| error.downcast_ref::<h2::Error>()?.get_io())
 }
 
-/// The error of the TLS library that `error` is or contains, in one or two I/O errors.
+/// The error of the TLS library that `error` is or contains, in one or two I/O errors or, with HTTP/2, in more.
 pub(super) fn as_tls<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
-    match error.downcast_ref::<io::Error>() {
+    match as_io(error) {
         Some(error) => as_tls(error.get_ref()?),
         None => error.downcast_ref(),
     }

@@ -195,8 +195,9 @@ impl<B: RequestBody> Pool<B> {
         let is_unwritten = failed.again.is_some();
         if resend::is_refusal(&failed.error) || heard == Heard::Http1 || failed.lacks_http2 && is_unwritten {
             stream.retire_connection();
-            failed.again = copy.map(Again::Refused);
-        } else if let (Some(Again::Unwritten(request)), Some(host)) = (&mut failed.again, host) {
+            failed.again = copy.map(Again::Refused).or(failed.again);
+        }
+        if let (Some(Again::Unwritten(request)), Some(host)) = (&mut failed.again, host) {
             request.headers_mut().insert(HOST, host);
         }
         Err(failed)

@@ -2,9 +2,10 @@
 //!
 //! The platform's certificates are read when the first encrypted connection needs them, never at start.
 
-use std::env;
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once, OnceLock};
+use std::{env, fs};
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -12,6 +13,9 @@ use rustls::{ClientConfig, RootCertStore};
 
 /// The variable that names a PEM file of further authorities for agents that run on Node.
 const EXTRA_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
+
+/// The mark that some editors put in front of a text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 
 const HTTP_1: &[u8] = b"http/1.1";
 
@@ -112,14 +116,28 @@ fn platform_roots() -> RootCertStore {
 }
 
 /// Adds the certificates of the file that [`EXTRA_VARIABLE`] names. It was not written for the gateway, so one that
-/// cannot be used is not an error, but a warning, once.
+/// cannot be used is not an error, but a warning, once. Those in front of a bad one are used, as Node does.
 fn add_extra(roots: &mut RootCertStore, file: &Path) {
     static WARNED: Once = Once::new();
-    if let Err(TlsError::CaFile { reason, .. }) = add_file(roots, file) {
+    if let Err(reason) = try_add_extra(roots, file) {
         WARNED.call_once(|| {
             tracing::warn!(file = %file.display(), %reason, "not all of `{EXTRA_VARIABLE}` can be used");
         });
     }
+}
+
+fn try_add_extra(roots: &mut RootCertStore, file: &Path) -> Result<(), Box<dyn Error>> {
+    // Opening a pipe would block.
+    if !file.metadata()?.is_file() {
+        return Err("it is not a regular file".into());
+    }
+    let text = fs::read(file)?;
+    let pem = text.strip_prefix(BOM).unwrap_or(&text);
+    let before = roots.len();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate?)?;
+    }
+    if roots.len() == before { Err("no certificate in it".into()) } else { Ok(()) }
 }
 
 fn config(roots: RootCertStore) -> Result<Arc<ClientConfig>, TlsError> {

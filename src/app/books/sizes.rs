@@ -372,8 +372,8 @@ impl Added {
     /// returns.
     ///
     /// Behind an event, new blocks are at least as dense as is likely. Estimates count what may not be billed, such as
-    /// ids: small blocks are learned too large, and the large ones beside them as much too small. If an event keeps only
-    /// the small ones, what the figures lack is theirs, and makes no new block smaller.
+    /// ids: small blocks are learned too large, and the large ones beside them as much too small. If an event keeps
+    /// only the small ones, what the figures lack is theirs, and makes no new block smaller.
     fn scales(&self, measured: Option<f64>, likely: f64) -> Option<Scales> {
         let density = measured.unwrap_or(likely);
         let expected = (self.known as f64 + self.new as f64 * density).max(1.0);

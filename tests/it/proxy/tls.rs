@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -224,9 +224,20 @@ async fn strangers_are_not_trusted() {
 /// A file that cannot be used is not an error.
 #[tokio::test]
 async fn certificates_that_node_is_told_to_trust_are_trusted() {
-    for (extra, status, warnings) in
-        [("authority.pem", 200, 0), ("server.key", 502, 1), ("missing.pem", 502, 1)]
-    {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |name: &str| folder.path().join(name);
+    let authority = fs::read_to_string(file("authority.pem")).unwrap();
+    fs::write(made("marked.pem"), format!("\u{feff}{authority}")).unwrap();
+    fs::write(made("cut.pem"), format!("{authority}-----BEGIN CERTIFICATE-----\nMIIB")).unwrap();
+    assert!(Command::new("mkfifo").arg(made("pipe")).status().unwrap().success());
+    for (extra, status, warnings) in [
+        (file("authority.pem"), 200, 0),
+        (made("marked.pem"), 200, 0),
+        (made("cut.pem"), 200, 1),
+        (file("server.key"), 502, 1),
+        (made("missing.pem"), 502, 1),
+        (made("pipe"), 502, 1),
+    ] {
         let (listener, _) = listen().await;
         let home = tempfile::tempdir().unwrap();
         let config = format!(
@@ -235,7 +246,7 @@ async fn certificates_that_node_is_told_to_trust_are_trusted() {
         );
         fs::write(home.path().join("gateway.toml"), config).unwrap();
         let mut command = plimsoll(home.path(), &["serve", "-c", "gateway.toml", "--listen", "127.0.0.1:0"]);
-        command.env("NODE_EXTRA_CA_CERTS", file(extra));
+        command.env("NODE_EXTRA_CA_CERTS", &extra);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -258,13 +269,13 @@ async fn certificates_that_node_is_told_to_trust_are_trusted() {
             let mut client = Peer::connect(address).await;
             client.send(&ASK.replace("/v1/x", "/anthropic/v1/x")).await;
             let (head, body) = client.message().await;
-            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{extra} {head} {body:?}");
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{extra:?} {head} {body:?}");
         }
         child.kill().unwrap();
         let mut log = String::new();
         child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
         child.wait().unwrap();
-        assert_eq!(log.matches("of `NODE_EXTRA_CA_CERTS` can be used").count(), warnings, "{extra} {log}");
+        assert_eq!(log.matches("of `NODE_EXTRA_CA_CERTS` can be used").count(), warnings, "{extra:?} {log}");
     }
 }
 
