@@ -4,7 +4,7 @@
 //! the full text is saved. The call keeps its tool, its id, its result and everything else in it. Signed calls stay as
 //! they are.
 
-use crate::conversation::{Conversation, Digest, MIN_ABRIDGED, PartId, PartKind, Texts, boundary};
+use crate::conversation::{Arguments, Conversation, Digest, MIN_ABRIDGED, PartId, PartKind, Texts, boundary};
 use crate::plan::LeafEdit;
 use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
@@ -41,7 +41,7 @@ impl Before<'_> {
                 break;
             }
             let Some((applied, save)) = decide(self.conversation, part, self.recall) else { continue };
-            change.freed_bytes += applied.decision.bytes_spared();
+            change.freed_bytes += applied.decision.bytes_spared_of(self.conversation, part);
             change.decided.push(applied);
             change.saves.push(save);
         }
@@ -180,6 +180,15 @@ pub(super) fn with_edits(
         LeafEdit::Remove => None,
     });
     conversation.argument_texts(id)?.with(replaced)
+}
+
+/// Bytes that these edits save of a call's arguments as they are written in the body.
+pub(super) fn spared(conversation: &Conversation, id: PartId, edits: &[(u32, LeafEdit)]) -> Option<u64> {
+    let (Arguments::Value(span) | Arguments::Encoded(span)) = conversation.part(id)?.arguments()?;
+    let (before, after) = (conversation.arguments(id)?.len(), with_edits(conversation, id, edits)?.len());
+    // JSON in a literal is longer there by its escapes.
+    let written = span.len() as f64 / before.max(1) as f64;
+    Some((before.saturating_sub(after) as f64 * written) as u64)
 }
 
 /// Whether a part is a call.

@@ -35,7 +35,7 @@ pub(super) fn falls_short(
     let (old, new) = applied.split_at(applied.len() - fresh);
     let spared = |decisions: &[Applied], from: usize| -> u64 {
         let behind = decisions.iter().filter(|applied| applied.part.message as usize >= from);
-        behind.map(|applied| applied.decision.bytes_spared()).sum()
+        behind.map(|applied| applied.bytes_spared_of(conversation)).sum()
     };
     let messages = &conversation.messages;
     // Instructions behind the messages are billed with the prompt, but not cached.

@@ -5,9 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::conversation::{Digest, PartId};
+use crate::conversation::{Conversation, Digest, PartId};
 use crate::plan::LeafEdit;
 use crate::shape::{Rule, Rules};
+
+use super::{arguments, cleared};
 
 /// The name of [`Cause::Cleared`] in the store and in records.
 pub const CLEAR: &str = "clear";
@@ -103,9 +105,33 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Bytes saved with each request.
+    /// Bytes of text saved with each request.
     pub fn bytes_spared(&self) -> u64 {
         self.bytes_before.saturating_sub(self.bytes_after)
+    }
+
+    /// Bytes that it saves of a body, in which texts are longer by their escapes. It is about the part `id` there.
+    pub fn bytes_spared_of(&self, conversation: &Conversation, id: PartId) -> u64 {
+        let spared = match &self.cause {
+            Cause::Shaped(_) | Cause::Cleared | Cause::Unknown(_) => self.spared_of_result(conversation, id),
+            Cause::Abridged => arguments::spared(conversation, id, &self.leaves),
+            // These do not count decoded text.
+            Cause::Omitted | Cause::Split | Cause::Opened => None,
+        };
+        spared.unwrap_or_else(|| self.bytes_spared())
+    }
+
+    /// What is saved of a result's literals. What remains of its texts is taken to have its share of the escapes, so
+    /// that nothing need be decoded.
+    fn spared_of_result(&self, conversation: &Conversation, id: PartId) -> Option<u64> {
+        let part = conversation.part(id)?;
+        let literals: usize = part.leaves().iter().map(|leaf| leaf.span.len().saturating_sub(2)).sum();
+        // Images and documents that were cleared with the texts count as well.
+        let media = if self.is_clearing() { cleared::media_len(conversation, id, part) } else { 0 };
+        let text = self.bytes_before.saturating_sub(media as u64);
+        let (spared, escapes) = (self.bytes_spared(), (literals as u64).saturating_sub(text));
+        let share = spared.min(text) as f64 / text.max(1) as f64;
+        Some(spared + (escapes as f64 * share) as u64)
     }
 
     /// Approximate memory that it takes, in bytes.
@@ -161,6 +187,13 @@ pub struct Applied {
     pub part: PartId,
     /// What it is sent as.
     pub decision: Arc<Decision>,
+}
+
+impl Applied {
+    /// Bytes that the decision saves of the body ([`Decision::bytes_spared_of`]).
+    pub fn bytes_spared_of(&self, conversation: &Conversation) -> u64 {
+        self.decision.bytes_spared_of(conversation, self.part)
+    }
 }
 
 /// The decisions by the part that each is about.

@@ -202,7 +202,7 @@ impl Before<'_> {
 
     /// Bytes that the model reads of the request as it would be sent before its event.
     pub(super) fn sent_bytes(&self) -> u64 {
-        let spared: u64 = self.applied.iter().map(|applied| applied.decision.bytes_spared()).sum();
+        let spared: u64 = self.applied.iter().map(|applied| applied.bytes_spared_of(self.conversation)).sum();
         let dropped = self.splice.map_or(0, |splice| splice.read_len(self.conversation));
         let inserted = self.splice.map_or(0, Splice::bytes_after);
         let read = self.conversation.body.len() - self.conversation.encoded(|_| true) - dropped;

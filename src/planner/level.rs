@@ -144,7 +144,7 @@ impl Before<'_> {
     /// Bytes that decisions save in this message and the later ones.
     fn spared_from(&self, message: usize) -> u64 {
         let later = self.applied.iter().filter(|applied| applied.part.message as usize >= message);
-        later.map(|applied| applied.decision.bytes_spared()).sum()
+        later.map(|applied| applied.bytes_spared_of(self.conversation)).sum()
     }
 
     /// The fewest tokens that so many bytes may have.

@@ -70,7 +70,7 @@ fn sent_bytes(seen: Seen<'_>) -> Vec<u64> {
     let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.read_len() as u64).collect();
     for applied in applied {
         let message = &mut bytes[applied.part.message as usize];
-        *message = message.saturating_sub(applied.decision.bytes_spared());
+        *message = message.saturating_sub(applied.bytes_spared_of(conversation));
     }
     if let Some(splice) = splice {
         for (_, bytes) in bytes.iter_mut().enumerate().filter(|(at, _)| splice.drops(*at)) {

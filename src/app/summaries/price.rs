@@ -69,7 +69,8 @@ impl Expected {
         };
         let previous = previous.filter(|last| !settings.is_rebased(last.generation + 1));
         let from = previous.map_or(0, |last| last.end).max(cut.messages().next()?);
-        let spared = seen.applied.iter().map(|applied| (applied.part, applied.decision.bytes_spared()));
+        let spared =
+            seen.applied.iter().map(|applied| (applied.part, applied.bytes_spared_of(seen.conversation)));
         let spared: HashMap<PartId, u64> = spared.collect();
         let spared = |part| spared.get(&part).copied().unwrap_or(0);
         let transcript = transcript::about(seen.conversation, from..cut.end, &spared, settings.result_bytes);

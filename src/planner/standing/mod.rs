@@ -285,7 +285,7 @@ impl Standing {
         self.answering = is_answer;
         for (id, part) in conversation.parts_of(message) {
             let decision = decided.get(&id).copied();
-            let spared = decision.map_or(0, spared);
+            let spared = decision.map_or(0, |decision| spared(conversation, id, decision));
             let bytes = len(part).saturating_sub(spared);
             self.fresh += u64::from(bytes);
             self.spared += u64::from(spared);
@@ -423,11 +423,11 @@ fn tokens(conversation: &Conversation, id: PartId, part: &Part, decision: Option
 }
 
 /// Bytes that a decision saved when the part was new; 0 for a decision of an event.
-fn spared(decision: &Decision) -> u32 {
+fn spared(conversation: &Conversation, id: PartId, decision: &Decision) -> u32 {
     if decision.is_of_old() {
         return 0;
     }
-    u32::try_from(decision.bytes_spared()).unwrap_or(u32::MAX)
+    u32::try_from(decision.bytes_spared_of(conversation, id)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

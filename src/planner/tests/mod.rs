@@ -8,6 +8,7 @@ mod media;
 mod pointers;
 mod reasoning;
 mod room;
+mod spared;
 mod splices;
 
 use std::cell::RefCell;
