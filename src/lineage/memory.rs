@@ -68,6 +68,15 @@ pub(super) struct CacheRecord {
     pub(super) findings: Findings,
 }
 
+/// Identifies a request. The same history may be sent to several caches at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RequestKey {
+    /// The history that the request ends with.
+    pub(super) head: Chain,
+    /// The cache that it is sent to.
+    pub(super) cache: Chain,
+}
+
 /// The most entries of the caches of threads and answers.
 const THREADS: u64 = 4096;
 /// The most entries of a cache of histories that takes a few bytes for each.
@@ -97,9 +106,9 @@ pub struct Memory {
     bound: Recent<Chain, usize, Hashed>,
     pub(super) caches: Recent<Chain, CacheRecord, Hashed>,
     /// What requests that have not ended do to a debt.
-    staked: Recent<Chain, Staked, Hashed>,
+    staked: Recent<RequestKey, Staked, Hashed>,
     /// What the last request of a history should read from a cache.
-    pub(super) expected: Recent<Chain, Expected, Hashed>,
+    pub(super) expected: Recent<RequestKey, Expected, Hashed>,
 }
 
 impl Memory {
@@ -170,18 +179,18 @@ impl Memory {
 
     /// Counts what a request that leaves may lose. A copy of it that has not ended, which is billed as well, counts as
     /// if it read nothing.
-    pub(super) fn stake(&self, cache: Chain, request: Chain, staked: Option<Staked>) {
-        self.settle(cache, request, Debt::unread);
+    pub(super) fn stake(&self, request: RequestKey, staked: Option<Staked>) {
+        self.settle(request, Debt::unread);
         if let Some(staked) = staked {
-            self.caches.update(&cache, |known| known.debt = known.debt.left(&staked));
+            self.caches.update(&request.cache, |known| known.debt = known.debt.left(&staked));
             self.staked.insert(request, staked);
         }
     }
 
     /// Counts what has become of the stake of a request.
-    pub(super) fn settle(&self, cache: Chain, request: Chain, settled: fn(Debt, &Staked) -> Debt) {
+    pub(super) fn settle(&self, request: RequestKey, settled: fn(Debt, &Staked) -> Debt) {
         if let Some(staked) = self.staked.remove(&request) {
-            self.caches.update(&cache, |known| known.debt = settled(known.debt, &staked));
+            self.caches.update(&request.cache, |known| known.debt = settled(known.debt, &staked));
         }
     }
 

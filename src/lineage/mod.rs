@@ -269,7 +269,7 @@ impl Lineage {
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();
         let staked = standing.take_staked();
-        self.memory.stake(place.cache, place.request_key(), staked);
+        self.memory.stake(place.request_key(), staked);
         self.expect(place, standing.expected());
         let departed =
             (place.ending() == Ending::Branches).then(|| standing.departed(first_part_behind(place.sent)));

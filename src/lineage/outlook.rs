@@ -1,7 +1,7 @@
 //! Predicts, from what became of a sender's requests, whether it pays when one of its threads is the first to write
 //! something to the provider's cache.
 
-use super::memory::CacheRecord;
+use super::memory::{CacheRecord, RequestKey};
 use super::{Lineage, Place};
 use crate::conversation::{Chain, Digest};
 use crate::planner::{Debt, Expected, Fate, Found, Outlook};
@@ -37,12 +37,11 @@ impl Lineage {
 
     /// Takes back what a request would have lost that does not leave, because it is planned again.
     pub fn withdraw_stake(&self, place: &Place) {
-        self.memory.settle(place.cache, place.request_key(), Debt::refused);
+        self.memory.settle(place.request_key(), Debt::refused);
     }
 
     /// Records what became of a request that has ended.
     pub fn ended(&self, place: &Place, fate: Fate) {
-        let cache = place.cache;
         let settled = match fate {
             // Nothing was there, although writes are reported.
             Fate::Told { read: 0, written: 1.. } => Debt::unread,
@@ -50,12 +49,12 @@ impl Lineage {
             Fate::Billed | Fate::Told { .. } | Fate::Unknown => Debt::billed,
             Fate::Refused => Debt::refused,
         };
-        self.memory.settle(cache, place.request_key(), settled);
+        self.memory.settle(place.request_key(), settled);
         if let Fate::Told { read, written } = fate
             && let Some(expected) = self.memory.expected.remove(&place.request_key())
         {
             let found = expected.found(expected.missing(read, written), read);
-            self.memory.caches.update(&cache, |CacheRecord { findings, .. }| {
+            self.memory.caches.update(&place.cache, |CacheRecord { findings, .. }| {
                 // A miss during a rest says nothing new: what was written before the rest was judged when it began.
                 if found != Found::Nothing || !findings.rests() {
                     *findings = findings.found(found, TRIES);
@@ -81,9 +80,7 @@ impl Lineage {
 }
 
 impl Place {
-    /// The key of the request. It includes the cache, since the same history may be sent to another one at the same
-    /// time.
-    pub(super) fn request_key(&self) -> Chain {
-        self.head().then(self.cache.0)
+    pub(super) fn request_key(&self) -> RequestKey {
+        RequestKey { head: self.head(), cache: self.cache }
     }
 }

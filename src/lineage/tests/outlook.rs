@@ -96,7 +96,7 @@ fn stakes_are_settled_when_requests_end() {
             .iter()
             .map(|(upstream, messages, staked, _)| {
                 let place = Place { cache: named(upstream), ..desk.place(&session("s"), &talk(messages)) };
-                desk.lineage.memory.stake(place.cache, place.request_key(), Some(*staked));
+                desk.lineage.memory.stake(place.request_key(), Some(*staked));
                 place
             })
             .collect();
@@ -115,10 +115,10 @@ fn stakes_are_settled_when_requests_end() {
     let desk = Desk::new();
     let place = desk.place(&session("s"), &talk("u a u"));
     for _ in 0..2 {
-        desk.lineage.memory.stake(place.cache, place.request_key(), Some(writes));
+        desk.lineage.memory.stake(place.request_key(), Some(writes));
         desk.lineage.ended(&place, Billed);
     }
-    desk.lineage.memory.stake(place.cache, place.request_key(), Some(writes));
+    desk.lineage.memory.stake(place.request_key(), Some(writes));
     desk.lineage.withdraw_stake(&place);
     assert_eq!(desk.lineage.debt(place.cache), Debt::default().left(&writes).left(&writes));
 }
