@@ -14,7 +14,7 @@ const TRIES: u32 = 1;
 /// a cache of its own. A model is identified by the name in the request. Two names of the same model therefore learn
 /// separately, which costs a few stakes once; a key that two models share would be wrong with every request.
 pub fn cache(root: Chain, upstream: &str, model: Option<&str>) -> Chain {
-    root.then(Digest::of(&[upstream.as_bytes(), b"\0", model.unwrap_or_default().as_bytes()]))
+    Chain(Digest::of(&[&root.0.0, upstream.as_bytes(), b"\0", model.unwrap_or_default().as_bytes()]))
 }
 
 impl Lineage {
