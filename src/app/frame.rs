@@ -34,6 +34,9 @@ impl Request<'_> {
             before.filter(|span| Some(*span) != *system).map(|span| span.of(body)).collect();
         let instructions = system.map(|span| span.of(body)).unwrap_or_default();
         let frame = Frame { rest: &rest, instructions, text: &text };
+        if frame.bytes() < min_bytes {
+            return None;
+        }
         let clock = CacheClock { now_ms: self.now_unix_ms(), ttl_ms: kind.default_ttl_ms().unwrap_or(0) };
         let (stable, entry) =
             self.core.learned.systems().learn(self.frame_source(model), frame, min_bytes, clock)?;
@@ -44,8 +47,7 @@ impl Request<'_> {
     fn frame_source(&self, model: &str) -> Source {
         let client = self.sender.caller.client.as_deref().unwrap_or_default();
         let parts = [client.as_bytes(), b"\0", model.as_bytes(), b"\0", self.context.upstream.as_bytes()];
-        let kind = Digest::of(&parts);
-        Source { kind, sender: Digest::of(&[&kind.0, &self.sender.principal.0]) }
+        Source { kind: Digest::of(&parts), key: self.sender.principal }
     }
 
     /// The part of the prompt before its messages, with which every cache entry of the messages begins. Its key also

@@ -77,20 +77,30 @@ pub struct Frame<'a> {
     pub text: &'a dyn Fn() -> Option<String>,
 }
 
+impl Frame<'_> {
+    /// Its length.
+    pub fn bytes(&self) -> usize {
+        self.rest_bytes() + self.instructions.len()
+    }
+
+    fn rest_bytes(&self) -> usize {
+        self.rest.iter().map(|bytes| bytes.len()).sum()
+    }
+}
+
 /// Who sends a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
     /// The kind of sender: the same for all with the same client, model and upstream, whatever their API keys.
     pub kind: Digest,
-    /// The kind together with the API key: nobody can read another account's cache.
-    pub sender: Digest,
+    /// The API key: nobody can read another account's cache.
+    pub key: Digest,
 }
 
 /// An entry of the provider's cache: what precedes a mark, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntryKey {
-    kind: Digest,
-    sender: Digest,
+    source: Source,
     hash: u64,
 }
 
@@ -98,7 +108,7 @@ pub struct EntryKey {
 #[derive(Debug)]
 pub struct Systems {
     /// The kinds of instructions of each sender.
-    senders: LruCache<Digest, Vec<Kind>>,
+    senders: LruCache<Source, Vec<Kind>>,
     entries: LruCache<EntryKey, Entry>,
     /// The results of writing entries, by kind of sender.
     outcomes: LruCache<Digest, Outcome>,
@@ -174,24 +184,23 @@ impl Systems {
     /// its entry; `None` if there is no such part or if the whole has fewer than `least` bytes.
     pub fn learn(
         &mut self,
-        from: Source,
+        source: Source,
         frame: Frame<'_>,
         least: usize,
         clock: CacheClock,
     ) -> Option<(Stable, EntryKey)> {
         let now_ms = clock.now_ms;
-        let rest_bytes: usize = frame.rest.iter().map(|bytes| bytes.len()).sum();
-        if rest_bytes + frame.instructions.len() < least {
+        if frame.bytes() < least {
             return None;
         }
         let mut rest = Xxh3::new();
         frame.rest.iter().for_each(|bytes| rest.update(bytes));
         let rest = rest.digest();
         let raw = xxh3_64(frame.instructions);
-        let kinds = self.senders.entry(from.sender).or_insert_with(Vec::new);
+        let kinds = self.senders.entry(source).or_insert_with(Vec::new);
         let known = kinds.iter().position(|kind| (kind.rest, kind.raw) == (rest, raw));
         let at = known.unwrap_or_else(|| {
-            let least = least.saturating_sub(rest_bytes);
+            let least = least.saturating_sub(frame.rest_bytes());
             let ends = (frame.text)().map(|text| line_ends(&text, least)).unwrap_or_default();
             kind_for(kinds, rest, raw, &ends)
         });
@@ -200,7 +209,7 @@ impl Systems {
         let is_warm = kind.seen_ms.is_some_and(is_fresh);
         kind.seen_ms = Some(now_ms);
         let (bytes, hash) = kind.end()?;
-        let key = EntryKey { kind: from.kind, sender: from.sender, hash: hash ^ rest.rotate_left(1) };
+        let key = EntryKey { source, hash: hash ^ rest.rotate_left(1) };
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         let withheld = entry.withheld_since;
         // Had the entry been written then, this request would now read it. What this request writes itself may never
@@ -292,7 +301,7 @@ impl Systems {
 
     /// The results of the entry's kind of sender; after [`FORGIVEN_MS`] without a loss, one more loss is allowed.
     fn outcome(&mut self, key: EntryKey, now_ms: u64) -> &mut Outcome {
-        let outcome = self.outcomes.entry(key.kind).or_insert_with(Outcome::default);
+        let outcome = self.outcomes.entry(key.source.kind).or_insert_with(Outcome::default);
         if outcome.lost_ms + FORGIVEN_MS <= now_ms {
             outcome.lost = outcome.lost.min(MOST_LOST - 1);
             outcome.missing = outcome.missing.min(MOST_MISSING - 1);
@@ -362,7 +371,7 @@ mod tests {
     }
 
     fn source(sender: &[u8]) -> Source {
-        Source { kind: Digest::of(&[b"client"]), sender: Digest::of(&[sender]) }
+        Source { kind: Digest::of(&[b"client"]), key: Digest::of(&[sender]) }
     }
 
     /// Sees instructions one after another, and returns what is known with the last of them.
