@@ -52,7 +52,12 @@ impl<K: Eq + Hash, V, S: BuildHasher + Default> Recent<K, V, S> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        self.held().entries.get(key).map(|(value, _)| read(value))
+        let mut held = self.held();
+        // Some are nearly always empty, and hashing a name takes longer than this.
+        if held.entries.is_empty() {
+            return None;
+        }
+        held.entries.get(key).map(|(value, _)| read(value))
     }
 
     /// Changes the value of a key, or the default if there is none. It keeps the weight that it was inserted with.
