@@ -200,8 +200,9 @@ impl Memory {
         }
     }
 
-    pub(super) fn cache(&self, cache: Chain) -> CacheRecord {
-        self.caches.get(&cache).unwrap_or_default()
+    /// What `read` makes of what is known of a cache, which is large.
+    pub(super) fn of_cache<T: Default>(&self, cache: Chain, read: impl FnOnce(&CacheRecord) -> T) -> T {
+        self.caches.read(&cache, read).unwrap_or_default()
     }
 
     /// Remembers that the first `messages` messages of a history were sent to a model that binds its reasoning. A

@@ -20,7 +20,7 @@ pub fn cache(root: Chain, upstream: &str, model: Option<&str>) -> Chain {
 impl Lineage {
     /// What to expect when a thread of a sender is the first to write something to the provider's cache.
     pub fn outlook(&self, cache: Chain) -> Outlook {
-        let findings = self.memory.cache(cache).findings;
+        let findings = self.memory.of_cache(cache, |known| known.findings);
         if findings.rests() {
             Outlook::SeldomKept
         } else if findings.is_kept() {
@@ -32,7 +32,7 @@ impl Lineage {
 
     /// What the threads of a sender have lost by marking their histories in this cache.
     pub fn debt(&self, cache: Chain) -> Debt {
-        self.memory.cache(cache).debt
+        self.memory.of_cache(cache, |known| known.debt)
     }
 
     /// Takes back what a request would have lost that does not leave, because it is planned again.
@@ -67,7 +67,7 @@ impl Lineage {
     /// Records what a request that is about to leave should read from the cache; `None` if nothing. It replaces what an
     /// earlier attempt of the request should have read.
     pub(super) fn expect(&self, place: &Place, expected: Option<Expected>) {
-        if self.memory.cache(place.cache).findings.rested().is_some() {
+        if self.memory.of_cache(place.cache, |known| known.findings.rests()) {
             self.memory.caches.update(&place.cache, |CacheRecord { findings, .. }| {
                 *findings = findings.rested().unwrap_or(*findings);
             });
