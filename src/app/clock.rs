@@ -2,14 +2,17 @@
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
-use jiff::Timestamp;
 use uuid::{Builder, Uuid};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
-    Timestamp::now().as_millisecond()
+    match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => since.as_millis() as i64,
+        Err(before) => -(before.duration().as_millis() as i64),
+    }
 }
 
 /// A new id: a UUID of version 7. Ids sort by time, and those that one process makes within a millisecond in the order
