@@ -17,6 +17,8 @@ pub(super) struct Enveloped {
     pub(super) inbound: Inbound,
     pub(super) purpose: Purpose,
     pub(super) envelope: Option<Envelope>,
+    /// The vendor whose prices apply at its upstream.
+    pub(super) vendor: Option<Vendor>,
     /// The model named by the path, percent-decoded.
     model: Option<String>,
 }
@@ -32,17 +34,17 @@ impl Enveloped {
         if let Some(envelope) = &envelope {
             inbound.body = envelope.request();
         }
-        Self { protocol, inbound, purpose, envelope, model }
+        let vendor = Vendor::of_host(inbound.upstream.base_url().domain());
+        Self { protocol, inbound, purpose, envelope, vendor, model }
     }
 
     /// The context of the request, according to its head, its envelope and its upstream.
     pub(super) fn context(&self) -> RequestContext<'_> {
-        let upstream = &self.inbound.upstream;
         RequestContext {
-            vendor: Vendor::of_host(upstream.base_url().domain()),
+            vendor: self.vendor,
             model: self.model(),
             query: self.inbound.head.uri.query().unwrap_or_default(),
-            upstream: upstream.name(),
+            upstream: self.inbound.upstream.name(),
             compaction: (self.purpose == Purpose::Compact).then_some(Compaction::Asked),
             overflow: None,
             until: None,

@@ -80,7 +80,7 @@ impl Follow {
         Self {
             core: Arc::clone(core),
             protocol: enveloped.protocol,
-            vendor: Vendor::of_host(upstream.base_url().domain()),
+            vendor: enveloped.vendor,
             upstream: Arc::clone(upstream),
             facts,
             start,
