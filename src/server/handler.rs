@@ -307,8 +307,8 @@ impl<G: Gateway> Handler<G> {
         tap: &mut Tap,
     ) -> (Response<Replay<body::Received>>, Remedy) {
         let (head, body) = response.into_parts();
-        let is_plain = matches!(Coding::of(&head.headers), Some(Coding::Identity));
-        if !head.status.is_success() || !is_plain || !tap.holds(head.status, &head.headers) {
+        let is_plain = || matches!(Coding::of(&head.headers), Some(Coding::Identity));
+        if !head.status.is_success() || !tap.holds(head.status, &head.headers) || !is_plain() {
             return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
         }
         let mut remedy = None;

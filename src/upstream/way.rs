@@ -49,10 +49,13 @@ impl Way {
     /// Whether the connection may still work: the machine has not slept since the other end was last heard of, and a
     /// new connection would leave from the same address. If the connection has been silent, this asks the system.
     pub(super) fn is_open(&mut self) -> bool {
-        if self.heard.has_slept() || (self.is_silent() && !self.is_routed()) {
+        if self.heard.has_slept() {
             return false;
         }
         if self.is_silent() {
+            if !self.is_routed() {
+                return false;
+            }
             self.record();
         }
         true
