@@ -7,7 +7,7 @@ use crate::lineage::{Place, Relation};
 use crate::planner::{self, Overflow};
 use crate::strategy::compaction::Compaction;
 use crate::strategy::gate::Rates;
-use crate::usage::{self, Price, Vendor};
+use crate::usage::{Price, Vendor};
 
 impl Request<'_> {
     /// The facts by which a request is planned.
@@ -55,12 +55,12 @@ impl Request<'_> {
             counted_output: self
                 .conversation
                 .max_output
-                .filter(|_| model.is_none_or(usage::counts_output))
+                .filter(|_| self.habits.is_none_or(|habits| habits.counts_output))
                 .unwrap_or(0),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
-            bound: model.and_then(usage::binding),
-            reads_reasoning: model.is_some_and(usage::reads_old_reasoning)
+            bound: self.binding(),
+            reads_reasoning: self.habits.is_some_and(|habits| habits.reads_old_reasoning)
                 && !self.conversation.forgets_reasoning,
             ..planner::Facts::default()
         }

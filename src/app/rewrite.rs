@@ -27,7 +27,7 @@ use crate::server::{Deadline, Fault};
 use crate::store::{Batch, CommitError, StoreError};
 use crate::strategy::compaction::{self, Compaction};
 use crate::usage::cache_model::CacheKind;
-use crate::usage::{self, Binding, Price, Priced};
+use crate::usage::{Binding, Habits, Price, Priced};
 
 /// One request while it is being rewritten.
 pub(super) struct Request<'a> {
@@ -39,6 +39,8 @@ pub(super) struct Request<'a> {
     pub(super) context: RequestContext<'a>,
     /// The prices of its model, if they are known.
     priced: Option<Priced>,
+    /// What is known of its model by the name; `None` if it names none.
+    pub(super) habits: Option<Habits>,
     pub(super) compaction: Option<Compaction>,
     /// The settings that match it; those of its thread apply instead if the thread has begun ([`Self::tuning`]).
     pub(super) tuning: Arc<Tuning>,
@@ -118,6 +120,7 @@ impl<'a> Request<'a> {
             headers,
         });
         let priced = model.and_then(|model| core.prices.find(model, context.vendor));
+        let habits = model.map(Habits::of);
         let conversation = match model.and_then(|model| context.mark_carriers(&core.routes, model)) {
             Some(carriers) => protocol.with_marks(conversation, carriers),
             None => conversation,
@@ -130,6 +133,7 @@ impl<'a> Request<'a> {
             sender,
             context,
             priced,
+            habits,
             compaction,
             tuning,
             shared_frame: None,
@@ -143,6 +147,11 @@ impl<'a> Request<'a> {
 
     pub(super) fn model(&self) -> Option<&str> {
         self.conversation.model.as_deref().or(self.context.model)
+    }
+
+    /// What becomes of reasoning once the prompt before it has changed.
+    pub(super) fn binding(&self) -> Option<Binding> {
+        self.habits?.binding
     }
 
     pub(super) fn price(&self) -> Option<&Price> {
@@ -176,7 +185,7 @@ impl<'a> Request<'a> {
         let tuning = self.tuning(place);
         let (policy, terms) = (&tuning.policy, &tuning.terms);
         let summaries = self.core.summaries.as_ref();
-        let bound = self.model().and_then(usage::binding);
+        let bound = self.binding();
         let ready =
             || summaries.and_then(|summaries| summaries.ready(terms, &self.conversation, place, bound));
         let plan = |standing| {
@@ -253,7 +262,7 @@ impl<'a> Request<'a> {
 
     /// Records whether the model refuses reasoning once the prompt before it has changed.
     pub(super) fn record_binding(&self, place: &Place) {
-        let binds = self.model().and_then(usage::binding) == Some(Binding::Refused);
+        let binds = self.binding() == Some(Binding::Refused);
         self.track.lineage.bind(place, binds);
     }
 

@@ -2,7 +2,10 @@
 //! it, whether reasoning of earlier turns is read again, whether instructions are read before or behind the history,
 //! and whether a prompt must leave room for the longest answer.
 
+use std::borrow::Cow;
 use std::iter::Peekable;
+
+use memchr::memmem;
 
 /// The version from which on the reasoning of each of Claude's families depends on the prompt before it.
 const CLAUDE_BINDS_FROM: &[(&str, Version)] =
@@ -25,6 +28,9 @@ const CLAUDE_OTHER_READS_FROM: Version = (5, 0);
 /// may have, and end the answer where the window ends.
 const CLAUDE_OVERRUNS_FROM: Version = (4, 5);
 
+/// What the names of all of Claude's models contain.
+const CLAUDE: &str = "claude-";
+
 /// Major and minor.
 type Version = (u32, u32);
 
@@ -37,40 +43,43 @@ pub enum Binding {
     Refused,
 }
 
+/// What is known of a model by its name. Newer models of a known family are assumed to be like the newest known one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Habits {
+    /// What the provider does with a reasoning block if something before it has changed; `None`: nothing.
+    pub binding: Option<Binding>,
+    /// Whether the reasoning of earlier turns is read again, and paid for, with every request that carries it, and
+    /// whether the provider lets clients leave out all of it up to some turn.
+    pub reads_old_reasoning: bool,
+    /// Whether a prompt is refused if it leaves less room in the window than the answer may have. Newer Claudes end the
+    /// answer where the window ends, and Gemini has a separate limit for answers.
+    pub counts_output: bool,
+}
+
 /// Whether it is a Claude, whoever sells it.
 pub fn is_claude(model: &str) -> bool {
-    model.to_ascii_lowercase().contains("claude-")
+    in_lower_case(model).contains(CLAUDE)
 }
 
 /// Whether it is a Gemini, whoever sells it.
 pub fn is_gemini(model: &str) -> bool {
-    model.to_ascii_lowercase().contains("gemini-")
+    in_lower_case(model).contains("gemini-")
 }
 
-/// What the model's provider does with a reasoning block if something before it has changed; `None`: nothing. Newer
-/// models of a known family are assumed to be like the newest known one.
+/// What the model's provider does with a reasoning block if something before it has changed; as in
+/// [`Habits::binding`].
 pub fn binding(model: &str) -> Option<Binding> {
-    binds_reasoning(model).then_some(if is_claude(model) { Binding::Refused } else { Binding::Dropped })
+    Habits::of(model).binding
 }
 
-/// Whether the reasoning of earlier turns is read again, and paid for, with every request that carries it, and whether
-/// the provider lets clients leave out all of it up to some turn.
+/// Whether the reasoning of earlier turns is read again; as in [`Habits::reads_old_reasoning`].
 pub fn reads_old_reasoning(model: &str) -> bool {
-    let name = model.to_ascii_lowercase();
-    behind_claude(&name).is_some_and(|name| claude_is(name, CLAUDE_READS_FROM, CLAUDE_OTHER_READS_FROM))
+    Habits::of(model).reads_old_reasoning
 }
 
 /// Whether the provider leaves the reasoning of earlier turns out of the prompt, and does not bill it.
 pub fn drops_old_reasoning(model: &str) -> bool {
-    behind_claude(&model.to_ascii_lowercase()).is_some() && !reads_old_reasoning(model)
-}
-
-/// Whether a prompt is refused if it leaves less room in the window than the answer may have. Newer Claudes end the
-/// answer where the window ends, and Gemini has a separate limit for answers.
-pub fn counts_output(model: &str) -> bool {
-    let name = model.to_ascii_lowercase();
-    let overruns = behind_claude(&name).is_some_and(|name| claude_is(name, &[], CLAUDE_OVERRUNS_FROM));
-    !overruns && !is_gemini(&name)
+    Claude::of(&own_name(model)).is_some_and(|claude| !claude.reads_old_reasoning())
 }
 
 /// Whether a model reads instructions in a member of their own behind the history. They are then paid in full with each
@@ -79,17 +88,36 @@ pub fn reads_instructions_last(model: &str) -> bool {
     gpt_is(&own_name(model), GPT_READS_LAST_FROM)
 }
 
-fn binds_reasoning(model: &str) -> bool {
-    let name = own_name(model);
-    match behind_claude(&name) {
-        Some(name) => claude_is(name, CLAUDE_BINDS_FROM, CLAUDE_OTHER_BINDS_FROM),
-        None => gpt_is(&name, GPT_BINDS_FROM),
+impl Habits {
+    /// Those of the model with this name.
+    pub fn of(model: &str) -> Self {
+        let name = own_name(model);
+        let claude = Claude::of(&name);
+        let binds = match &claude {
+            Some(claude) => claude.is(CLAUDE_BINDS_FROM, CLAUDE_OTHER_BINDS_FROM),
+            None => gpt_is(&name, GPT_BINDS_FROM),
+        };
+        let overruns = claude.as_ref().is_some_and(|claude| claude.is(&[], CLAUDE_OVERRUNS_FROM));
+        Self {
+            binding: binds.then(|| if is_claude(model) { Binding::Refused } else { Binding::Dropped }),
+            reads_old_reasoning: claude.is_some_and(|claude| claude.reads_old_reasoning()),
+            counts_output: !overruns && !is_gemini(model),
+        }
     }
 }
 
-/// A model's name without the name of its seller.
-fn own_name(model: &str) -> String {
-    model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase()
+/// A model's name without the name of its seller, in lower case.
+fn own_name(model: &str) -> Cow<'_, str> {
+    in_lower_case(model.rsplit_once('/').map_or(model, |(_, name)| name))
+}
+
+/// A name in lower case, as nearly all are written.
+fn in_lower_case(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(name)
+    }
 }
 
 /// Whether a name is that of a GPT of at least this version.
@@ -98,32 +126,50 @@ fn gpt_is(name: &str, least: Version) -> bool {
     version.is_some_and(|version| version >= least)
 }
 
-/// The part of a name behind `claude-`: family and version; in older names, and with some sellers, the version first.
-fn behind_claude(name: &str) -> Option<&str> {
-    let name = name.rsplit('/').next().unwrap_or(name);
-    Some(&name[name.find("claude-")? + "claude-".len()..])
+/// A Claude by its name.
+struct Claude<'n> {
+    family: &'n str,
+    version: Option<Version>,
 }
 
-/// Whether the part of a name behind `claude-` is that of a model of at least the version listed for its family, or of
-/// at least `other` if its family is not listed.
-fn claude_is(name: &str, families: &[(&str, Version)], other: Version) -> bool {
-    let mut words = name.split(['-', '.', '@']).peekable();
-    let first = version(&mut words);
-    let family = words.next().unwrap_or_default();
-    let least = families.iter().find(|(known, _)| *known == family).map_or(other, |(_, least)| *least);
-    first.or_else(|| version(&mut words)).is_some_and(|version| version >= least)
+impl<'n> Claude<'n> {
+    /// The Claude with this name, in lower case. Behind `claude-` are family and version; in older names, and with some
+    /// sellers, the version first.
+    fn of(name: &'n str) -> Option<Self> {
+        let behind = &name[memmem::find(name.as_bytes(), CLAUDE.as_bytes())? + CLAUDE.len()..];
+        let mut words = behind.split(['-', '.', '@']).peekable();
+        let first = version(&mut words);
+        let family = words.next().unwrap_or_default();
+        Some(Self { family, version: first.or_else(|| version(&mut words)) })
+    }
+
+    /// Whether it is of at least the version listed for its family, or of at least `other` if its family is not listed.
+    fn is(&self, families: &[(&str, Version)], other: Version) -> bool {
+        let least = families.iter().find(|(known, _)| *known == self.family);
+        let least = least.map_or(other, |(_, least)| *least);
+        self.version.is_some_and(|version| version >= least)
+    }
+
+    fn reads_old_reasoning(&self) -> bool {
+        self.is(CLAUDE_READS_FROM, CLAUDE_OTHER_READS_FROM)
+    }
 }
 
 /// The version that these words begin with. A date is not a version.
 fn version<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>) -> Option<Version> {
-    let mut next = || words.next_if(|word| number(word).is_some()).and_then(number);
+    let mut next = || {
+        let number = number(words.peek()?)?;
+        words.next();
+        Some(number)
+    };
     let major = next()?;
     Some((major, next().unwrap_or(0)))
 }
 
 /// The number that a word begins with, unless letters follow it.
 fn number(word: &str) -> Option<u32> {
-    let (digits, rest) = word.split_at(word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len()));
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, rest) = word.split_at(digits);
     let is_word = rest.starts_with(|c: char| c.is_alphanumeric());
     digits.parse().ok().filter(|number| *number < 100 && !is_word)
 }
@@ -191,7 +237,7 @@ mod tests {
             ("llama", false),
             ("", false),
         ] {
-            assert_eq!(binds_reasoning(model), bound, "{model}");
+            assert_eq!(binding(model).is_some(), bound, "{model}");
         }
     }
 
@@ -227,7 +273,7 @@ mod tests {
             ("qwen3-coder", true),
             ("", true),
         ] {
-            assert_eq!(counts_output(model), counts, "{model}");
+            assert_eq!(Habits::of(model).counts_output, counts, "{model}");
         }
     }
 

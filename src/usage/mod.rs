@@ -32,7 +32,7 @@ pub use cost::{Bill, CostBreakdown, PerMillion, bill, cost, min_cost, unpriced_n
 pub use counterfactual::{Alike, share_read, untouched};
 pub use decimal::AmountError;
 pub use families::{
-    Binding, binding, counts_output, drops_old_reasoning, is_claude, is_gemini, reads_instructions_last,
+    Binding, Habits, binding, drops_old_reasoning, is_claude, is_gemini, reads_instructions_last,
     reads_old_reasoning,
 };
 pub use money::Money;
