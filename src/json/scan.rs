@@ -91,11 +91,33 @@ pub fn document(text: &[u8]) -> Result<Value, ScanError> {
     if u32::try_from(text.len()).is_err() {
         return Err(ScanError::TooLarge);
     }
-    let mut cursor = Cursor { text, at: 0 };
+    let mut cursor = Cursor::new(text);
     cursor.space();
     let value = cursor.value()?;
+    cursor.end()?;
+    Ok(value)
+}
+
+/// The value that a document consists of and, if that is an object, its members. Does in one pass what [`document`] and
+/// [`members`] do in two.
+///
+/// # Errors
+/// The same as for these two.
+pub fn object(text: &[u8]) -> Result<(Value, Vec<Member>), ScanError> {
+    if u32::try_from(text.len()).is_err() {
+        return Err(ScanError::TooLarge);
+    }
+    let mut cursor = Cursor::new(text);
     cursor.space();
-    if cursor.at == text.len() { Ok(value) } else { Err(ScanError::TrailingText) }
+    if cursor.peek() != Some(b'{') {
+        return Ok((document(text)?, Vec::new()));
+    }
+    let start = cursor.at;
+    cursor.depth = 1;
+    let members = cursor.members(&mut |cursor, _| cursor.value())?;
+    let value = Value { kind: Kind::Object, span: Span::new(start, cursor.at) };
+    cursor.end()?;
+    Ok((value, unambiguous(text, members)?))
 }
 
 /// The contents of an object document: its members, and the items of one of them.
@@ -120,7 +142,7 @@ pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Sca
     if u32::try_from(text.len()).is_err() {
         return Err(ScanError::TooLarge);
     }
-    let mut cursor = Cursor { text, at: 0 };
+    let mut cursor = Cursor::new(text);
     let mut found = None;
     cursor.space();
     let members = cursor.members(&mut |cursor, key| {
@@ -131,10 +153,7 @@ pub fn listing(text: &[u8], list: &str, known: Known<'_>) -> Result<Listing, Sca
         found = Some(cursor.items(known)?);
         Ok(Value { kind: Kind::Array, span: Span::new(start, cursor.at) })
     })?;
-    cursor.space();
-    if cursor.at != text.len() {
-        return Err(ScanError::TrailingText);
-    }
+    cursor.end()?;
     Ok(Listing { members: unambiguous(text, members)?, items: found })
 }
 
@@ -207,15 +226,22 @@ fn has_duplicates(document: &[u8], members: &[Member]) -> bool {
 struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
+    /// How many containers around the values that are read count towards [`MAX_DEPTH`].
+    depth: u32,
 }
 
 /// Reads the value of a member whose key is given, without its quotes.
 type ReadValue<'r, 'a> = &'r mut dyn FnMut(&mut Cursor<'a>, &[u8]) -> Result<Value, ScanError>;
 
 impl<'a> Cursor<'a> {
+    const fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0, depth: 0 }
+    }
+
     /// A cursor at the start of a span that cannot go beyond its end.
     fn within(document: &'a [u8], span: Span) -> Self {
-        Self { text: &document[..span.range().end.min(document.len())], at: span.range().start }
+        let text = &document[..span.range().end.min(document.len())];
+        Self { at: span.range().start, ..Self::new(text) }
     }
 
     fn members(&mut self, value: ReadValue<'_, 'a>) -> Result<Vec<Member>, ScanError> {
@@ -284,6 +310,12 @@ impl<'a> Cursor<'a> {
         if self.take(byte) { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
+    /// Takes the white space at the end of a document.
+    fn end(&mut self) -> Result<(), ScanError> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { Err(ScanError::TrailingText) }
+    }
+
     fn space(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
             self.at += 1;
@@ -308,7 +340,7 @@ impl<'a> Cursor<'a> {
             // Invariant: a value is due here.
             let opened = match self.peek() {
                 Some(byte @ (b'{' | b'[')) => {
-                    if depth == MAX_DEPTH {
+                    if self.depth + depth == MAX_DEPTH {
                         return Err(ScanError::TooDeep);
                     }
                     self.at += 1;
@@ -558,6 +590,40 @@ mod tests {
         }
     }
 
+    /// What [`object`] does, in two passes.
+    fn object_in_two(text: &[u8]) -> Result<(Value, Vec<Member>), ScanError> {
+        let value = document(text)?;
+        let members = if value.kind == Kind::Object { members(text, value.span)? } else { Vec::new() };
+        Ok((value, members))
+    }
+
+    #[test]
+    fn an_object_equals_two_separate_scans() {
+        let nested = |depth: usize| "{\"a\":".repeat(depth) + "[]" + &"}".repeat(depth);
+        let (deepest, too_deep) = (nested(MAX_DEPTH as usize - 1), nested(MAX_DEPTH as usize));
+        for text in [
+            r#" { "a" : [ 1 , {"a":2} ] , "b c, a long name with \" in it" : {"x":1,"x":2} } "#,
+            "{ }",
+            " [1] ",
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"a":2} x"#,
+            r#"{"\u0061":1}"#,
+            r#"{"a":1,}"#,
+            r#"{"a" 1}"#,
+            r#"{"a":[1}"#,
+            r#"{"a":1"#,
+            r#"{"a"#,
+            "{} {}",
+            "",
+            &deepest,
+            &too_deep,
+        ] {
+            assert_eq!(object(text.as_bytes()), object_in_two(text.as_bytes()), "{text}");
+        }
+        assert!(object(deepest.as_bytes()).is_ok());
+        assert_eq!(object(too_deep.as_bytes()), Err(ScanError::TooDeep));
+    }
+
     fn json() -> impl Strategy<Value = serde_json::Value> {
         let leaf = prop_oneof![
             Just(serde_json::Value::Null),
@@ -598,6 +664,7 @@ mod tests {
             // reverse.
             if theirs { prop_assert!(ours); }
             if ours && !text.contains('\\') { prop_assert!(theirs); }
+            prop_assert_eq!(object(text.as_bytes()), object_in_two(text.as_bytes()));
         }
 
         #[test]

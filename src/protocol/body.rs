@@ -236,7 +236,11 @@ pub struct Object<'a> {
 impl<'a> Object<'a> {
     /// The object that `bytes` consist of.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Unread> {
-        Self::read(bytes, scan::document(bytes)?)
+        let (value, members) = scan::object(bytes)?;
+        if value.kind != Kind::Object {
+            return Err(Unread::Shape);
+        }
+        Ok(Self { bytes, value, members: members.into() })
     }
 
     pub(crate) fn read(bytes: &'a [u8], value: Value) -> Result<Self, Unread> {
