@@ -164,7 +164,7 @@ pub struct Conversation {
     /// The body that it was read from.
     pub body: Bytes,
     /// The members of the outermost object.
-    pub members: Box<[Member]>,
+    pub members: Vec<Member>,
     /// The array of messages, brackets included.
     pub array: Span,
     /// The messages in order.

@@ -11,6 +11,13 @@ use super::{Span, string};
 /// The deepest nesting that is read; anything deeper is rejected.
 pub const MAX_DEPTH: u32 = 127;
 
+/// How many members there is room for in a list of them before it grows.
+const USUAL_MEMBERS: usize = 8;
+/// Up to how many bytes a string is read without a search for its end.
+const SHORT: usize = 16;
+/// How much longer a literal is than the string that it stands for, if it has no escapes.
+const QUOTES: usize = 2;
+
 /// Why a document is not read: it is malformed, ambiguous, or beyond a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
@@ -168,7 +175,7 @@ pub fn members(document: &[u8], object: Span) -> Result<Vec<Member>, ScanError> 
 
 /// These members, if every parser reads them in the same way.
 fn unambiguous(document: &[u8], found: Vec<Member>) -> Result<Vec<Member>, ScanError> {
-    let escaped = found.iter().any(|member| memchr(b'\\', member.name(document)).is_some());
+    let escaped = found.iter().any(|member| member.name(document).contains(&b'\\'));
     let twice =
         if escaped { has_duplicates_decoded(document, &found)? } else { has_duplicates(document, &found) };
     if twice { Err(ScanError::DuplicateKey) } else { Ok(found) }
@@ -209,13 +216,19 @@ pub fn items(document: &[u8], array: Span) -> Result<Vec<Value>, ScanError> {
 
 /// The value of the member named `key`, if there is one.
 pub fn get(document: &[u8], members: &[Member], key: &str) -> Option<Value> {
-    members.iter().find(|member| member.name(document) == key.as_bytes()).map(|member| member.value)
+    // A name is compared only with those that are as long.
+    let is_as_long = |member: &Member| member.key.len() == key.len() + QUOTES;
+    let is_it = |member: &&Member| is_as_long(member) && member.name(document) == key.as_bytes();
+    members.iter().find(is_it).map(|member| member.value)
 }
 
 fn has_duplicates(document: &[u8], members: &[Member]) -> bool {
     if members.len() <= 16 {
         return members.iter().enumerate().any(|(index, member)| {
-            members[..index].iter().any(|other| other.name(document) == member.name(document))
+            let is_same = |other: &Member| {
+                other.key.len() == member.key.len() && other.name(document) == member.name(document)
+            };
+            members[..index].iter().any(is_same)
         });
     }
     let mut names: Vec<&[u8]> = members.iter().map(|member| member.name(document)).collect();
@@ -245,12 +258,12 @@ impl<'a> Cursor<'a> {
     }
 
     fn members(&mut self, value: ReadValue<'_, 'a>) -> Result<Vec<Member>, ScanError> {
-        let mut found = Vec::new();
         self.expect(b'{')?;
         self.space();
         if self.take(b'}') {
-            return Ok(found);
+            return Ok(Vec::new());
         }
+        let mut found = Vec::with_capacity(USUAL_MEMBERS);
         loop {
             self.space();
             let start = self.at;
@@ -444,6 +457,14 @@ impl<'a> Cursor<'a> {
     fn string(&mut self) -> Result<(), ScanError> {
         self.expect(b'"')?;
         let mut from = self.at;
+        // To look at the few bytes of a name takes less than to call a search.
+        let near = &self.text[from..self.text.len().min(from + SHORT)];
+        if let Some(length) = near.iter().position(|byte| *byte == b'"')
+            && !near[..length].ends_with(b"\\")
+        {
+            self.at = from + length + 1;
+            return Ok(());
+        }
         while let Some(offset) = memchr(b'"', &self.text[from..]) {
             let quote = from + offset;
             let slashes = self.text[from..quote].iter().rev().take_while(|byte| **byte == b'\\').count();

@@ -33,7 +33,7 @@ pub struct Document {
     /// The body.
     pub(crate) bytes: Bytes,
     /// The members of the outermost object.
-    pub(crate) members: Box<[Member]>,
+    pub(crate) members: Vec<Member>,
     items: Option<Vec<Item>>,
     /// Whether the list of messages is remembered for later requests. Clients do not continue an edited one.
     is_followed: bool,
@@ -68,7 +68,7 @@ impl Document {
         };
         let items = items.map(|items| items.into_iter().zip(walk.into_steps()).map(item).collect());
         check_text_outside_known(bytes, items.as_deref().unwrap_or_default())?;
-        Ok(Self { bytes: bytes.clone(), members: members.into(), items, is_followed: true })
+        Ok(Self { bytes: bytes.clone(), members, items, is_followed: true })
     }
 
     /// Reads the outermost object only.
