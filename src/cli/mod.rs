@@ -9,7 +9,6 @@ mod conversations;
 mod demo;
 mod diff;
 mod fidelity;
-mod figures;
 mod files;
 mod history;
 mod inspect;
@@ -36,6 +35,7 @@ use clap::builder::Resettable;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::config::{self, Problems};
+use crate::ledger::figures;
 
 /// The variable that names the configuration file if the command line does not.
 const CONFIG_VARIABLE: &str = "PLIMSOLL_CONFIG";

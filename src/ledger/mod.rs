@@ -6,6 +6,7 @@
 
 mod cost;
 pub mod documents;
+pub mod figures;
 pub mod fill;
 pub mod history;
 mod line;

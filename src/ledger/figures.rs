@@ -5,22 +5,22 @@ use crate::usage::Money;
 const DOLLAR: i128 = 1_000_000_000_000;
 
 /// A count with thousands separators: `48,213`.
-pub(super) fn count(figure: u64) -> String {
+pub fn count(figure: u64) -> String {
     separated(&figure.to_string())
 }
 
 /// A figure as it is shown; `–` if it is unknown.
-pub(super) fn or_unknown(figure: Option<String>) -> String {
+pub fn or_unknown(figure: Option<String>) -> String {
     figure.unwrap_or_else(|| "–".to_owned())
 }
 
 /// `1 request`, `2 requests`.
-pub(super) fn counted(figure: u64, one: &str, many: &str) -> String {
+pub fn counted(figure: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(figure), if figure == 1 { one } else { many })
 }
 
 /// A part as a percentage of the whole, with one decimal place: `73.4 %`; `–` if the whole is not positive.
-pub(super) fn percent(part: i128, whole: i128) -> String {
+pub fn percent(part: i128, whole: i128) -> String {
     if whole <= 0 {
         return or_unknown(None);
     }
@@ -30,7 +30,7 @@ pub(super) fn percent(part: i128, whole: i128) -> String {
 }
 
 /// An amount with `places` decimal places: `$12,345.68`.
-pub(super) fn dollars(amount: Money, places: usize) -> String {
+pub fn dollars(amount: Money, places: usize) -> String {
     let text = format!("{amount:.places$}");
     let (sign, digits) = text.split_once('$').unwrap_or(("", &text));
     let (whole, fraction) =
@@ -43,7 +43,7 @@ pub(super) fn dollars(amount: Money, places: usize) -> String {
 }
 
 /// The number of decimal places for a column of amounts, so that the smallest has two significant digits: 2, 4 or 6.
-pub(super) fn places(amounts: impl Iterator<Item = Money>) -> usize {
+pub fn places(amounts: impl Iterator<Item = Money>) -> usize {
     let least =
         amounts.map(|amount| amount.picodollars().saturating_abs()).filter(|amount| *amount > 0).min();
     match least {
@@ -54,7 +54,7 @@ pub(super) fn places(amounts: impl Iterator<Item = Money>) -> usize {
 }
 
 /// Ascending numbers, each run of consecutive ones as its first and its last number: `2`, `7-9`.
-pub(super) fn runs<'n>(numbers: impl IntoIterator<Item = &'n usize>, to: &str) -> Vec<String> {
+pub fn runs<'n>(numbers: impl IntoIterator<Item = &'n usize>, to: &str) -> Vec<String> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &number in numbers {
         match runs.last_mut() {
