@@ -69,6 +69,16 @@ mod tests {
         }
     }
 
+    /// The words are those of `inspect`: the page has none of its own for words of a record.
+    #[test]
+    fn what_was_done_is_told_by_the_api() {
+        let script = within("<script>", "</script>");
+        assert!(script.contains("[...happened, ...standing]"));
+        for field in ["outcome", "own", "error", "budget", "status", "edits.parts", "edits.splice"] {
+            assert!(!script.contains(&format!("record.{field}")), "{field}");
+        }
+    }
+
     #[test]
     fn long_names_are_truncated_on_the_page() {
         let script = within("<script>", "</script>");

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::fill::Fill;
-use super::history::{History, WrittenFile};
+use super::history::{Entry, History, WrittenFile};
 use super::record::{Calls, Record, Zone};
 use super::report::{By, Conversation, Report};
 use super::totals::Totals;
-use super::when;
+use super::{told, when};
 use crate::store::{LedgerFilter, logs};
 
 /// A list of conversations, with the number of all there are.
@@ -128,6 +128,8 @@ pub struct HistoryDocument<'a> {
 #[derive(Debug, Serialize)]
 struct Request<'a> {
     n: Option<usize>,
+    happened: Vec<String>,
+    standing: Vec<String>,
     record: &'a Record,
 }
 
@@ -138,13 +140,25 @@ impl<'a> HistoryDocument<'a> {
         Self {
             conversation: &history.id,
             log: logs::file_name(&history.id),
-            requests: requests.map(|entry| Request { n: entry.number, record: &entry.record }).collect(),
+            requests: requests.map(Request::of).collect(),
             of: (history.entries.len() < history.of).then_some(history.of),
             totals: &history.totals,
             unreadable: history.unreadable,
             fill: Fill::of(history),
             calls: history.calls(),
             files: &history.files,
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        let Entry { number, record, .. } = entry;
+        Self {
+            n: *number,
+            happened: told::happened(record, *number == Some(1)),
+            standing: told::standing(record),
+            record,
         }
     }
 }

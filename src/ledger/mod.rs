@@ -12,6 +12,7 @@ pub mod history;
 mod line;
 pub mod record;
 pub mod report;
+pub mod told;
 pub mod totals;
 pub mod when;
 pub mod words;

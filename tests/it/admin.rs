@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::cli::json as printed;
+use crate::cli::{done, json as printed};
 use crate::support::{Answer, Gateway, Received, Upstream, exchange, send};
 
 /// A provider that reports its charges for half of its models.
@@ -111,6 +111,19 @@ fn the_api_says_what_the_commands_print() {
         }
         assert_eq!((status, &said), (200, &recorded.printed(arguments)), "{path}");
     }
+}
+
+/// The page shows these words.
+#[test]
+fn the_api_tells_what_happened_as_inspect_does() {
+    let recorded = Recorded::new();
+    let [id, _] = recorded.ids();
+    let said = recorded.get(&format!("/api/conversations/{id}")).1;
+    let told = |name: &str| json!([said["requests"][0][name], said["requests"][1][name]]);
+    assert_eq!(told("happened"), json!([["shortened: truncate 1"], ["shortened: repeat 1"]]));
+    assert_eq!(told("standing"), json!([[], ["as decided before: truncate 1"]]));
+    let text = done(recorded.home.path(), &["inspect", &id, "-c", "gateway.toml"]);
+    assert_eq!(text.matches("\n       shortened: ").count(), 2, "{text}");
 }
 
 #[test]

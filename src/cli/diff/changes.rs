@@ -7,7 +7,7 @@ use crate::cli::Failure;
 use crate::cli::history::{History, Standing};
 use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
 use crate::json::scan::Member;
-use crate::ledger::{Made, Record};
+use crate::ledger::{Made, Record, told};
 use crate::plan::LeafEdit;
 use crate::planner::Splice;
 use crate::planner::decision::{ARGUMENTS, CLEAR, OPENING, REASONING};
@@ -35,7 +35,7 @@ pub(super) fn of(history: &History, at: usize) -> Result<Difference, Failure> {
         return Ok(difference);
     }
     let splice = record.edits.splice.as_ref();
-    let added = (!added.is_empty()).then(|| format!("added beside the messages: {}", added.join(", ")));
+    let added = (!added.is_empty()).then(|| told::added(&record.edits));
     let stored = [(record.edits.marked, MARKED), (is_edited, FROM_STORE)];
     let stored = stored.into_iter().filter(|(is_so, _)| *is_so).map(|(_, note)| note.to_owned());
     let is_sent =

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::history::History;
 use super::{Failure, Output, books, figures, say_lines};
-use crate::ledger::Record;
+use crate::ledger::{Record, told};
 use crate::ledger::words::{State, Term};
 use excerpt::excerpt;
 
@@ -120,16 +120,12 @@ fn state(record: &Record) -> String {
 
 fn lines(history: &History, number: usize, record: &Record, difference: &Difference) -> Vec<String> {
     let parts = figures::counted(difference.changes.len() as u64, "part", "parts");
-    let went = if record.edits.added.is_empty() {
-        "it was sent as it came"
-    } else {
-        "its messages were sent as they came"
-    };
+    let went = told::as_it_came(&record.edits);
     let what = match record.edits.state {
         _ if record.edits.original_resent => format!("refused after it was edited, {went}"),
         Term::Known(State::Edited) => format!("{parts} sent in another form"),
         Term::Known(State::Observed) => format!("only observed, {went}"),
-        Term::Known(State::SetAside) => format!("an edit of this thread was refused before, {went}"),
+        Term::Known(State::SetAside) => told::set_aside(&record.edits),
         Term::Known(State::Unread) => format!("it could not be read, {went}"),
         Term::Known(State::Unchanged) | Term::Other(_) => went.to_owned(),
     };
@@ -140,7 +136,7 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
     }
     if difference.reasoning > 0 {
         lines.push(String::new());
-        lines.push(left_out(difference.reasoning));
+        lines.push(told::left_out(difference.reasoning));
     }
     for change in &difference.changes {
         lines.push(String::new());
@@ -151,12 +147,6 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
         lines.extend(difference.notes.iter().cloned());
     }
     lines
-}
-
-/// The line about reasoning that is not sent.
-pub(super) fn left_out(blocks: u32) -> String {
-    let blocks = figures::counted(blocks.into(), "block", "blocks");
-    format!("{blocks} of reasoning left out")
 }
 
 fn show_gone(gone: &Gone) -> Vec<String> {

@@ -1,10 +1,9 @@
 //! The newest prompt of a conversation: what it consists of, and how it fills the window.
 
-use super::{rules, spliced};
-use crate::cli::diff::left_out;
 use crate::cli::figures;
 use crate::cli::history::History;
 use crate::cli::table::{Align, Table};
+use crate::ledger::told::{left_out, rules, spliced};
 use crate::ledger::words::State;
 use crate::ledger::{Calls, Entry, Fill, Limit, Region, Shares};
 use crate::planner::decision::REASONING;
