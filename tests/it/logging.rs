@@ -235,6 +235,31 @@ fn a_second_signal_ends_the_gateway_at_once() {
     drop(never.0);
 }
 
+/// The warning says which conversation is left alone, and why: the edited form's error is not in the books.
+#[test]
+fn a_refused_edit_is_logged_with_the_refusal() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|received| {
+        if received.text().contains("plimsoll:") {
+            let message = "no edits for sk-ant-a-long-credential";
+            let error = json!({"type": "invalid_request_error", "message": message});
+            return (400, json!({"type": "error", "error": error}).to_string());
+        }
+        (200, ANSWER.to_owned())
+    });
+    let config = format!("{CONFIG}state.dir = '{}'\ntruncate.max_lines = 20\n", home.path().display());
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let body = circling(1).replace("\"no\"", &json!("line\n".repeat(99)).to_string());
+    let headers = [("x-api-key", "sk-ant-a-long-credential"), ("x-plimsoll-session-id", "mine")];
+    assert_eq!(gateway.post("/v1/messages", &headers, &body).0, 200);
+    gateway.stop();
+    let message = "an edited request was refused, its original was not: the thread is left alone from now on";
+    let told = told(home.path(), message);
+    let [told] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(told["conversation"], "mine");
+    assert!(told["refusal"].as_str().unwrap().contains("no edits for [credential]"), "{told}");
+}
+
 /// The log says who is to blame for an incomplete answer: the upstream, or the time limit.
 #[test]
 fn a_truncated_answer_is_logged_as_one() {

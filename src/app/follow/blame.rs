@@ -1,9 +1,11 @@
 //! Decides whether the gateway's edits or additions are to blame for a refusal, and records that.
 
+use http::StatusCode;
+
 use super::super::acceptance::TOLERATED_REFUSALS;
 use super::Follow;
-use crate::protocol::{self, Answer, Refused};
-use crate::server::Form;
+use crate::protocol::{self, Answer, Framing, Refused};
+use crate::server::{Form, Remedy};
 
 impl Follow {
     /// Records what the form that was sent last says about edits and additions, given whether it was accepted.
@@ -28,11 +30,22 @@ impl Follow {
         }
     }
 
+    /// Has the original sent, and keeps what the provider says about the edited form.
+    pub(super) fn send_original(&mut self, status: StatusCode, body: &[u8]) -> Remedy {
+        let mut reader = self.protocol.answer(Framing::Document);
+        reader.push(body);
+        let error = reader.finish().error.map(|text| self.without_credentials(text));
+        self.refusal = Some(error.unwrap_or_else(|| format!("status {}", status.as_u16())));
+        Remedy::SendOriginal
+    }
+
     /// Leaves the thread alone from now on: it continues with the original that was sent.
     pub(super) fn set_thread_aside(&self) {
         let Some(place) = &self.facts.place else { return };
         tracing::warn!(
+            conversation = place.thread.conversation,
             thread = place.thread.id,
+            refusal = self.refusal,
             "an edited request was refused, its original was not: the thread is left alone from now on"
         );
         self.core.tally.stored(self.core.lineage.set_aside(place, self.at_ms));

@@ -67,6 +67,8 @@ pub(super) struct Follow {
     overflow: bool,
     /// Whether an error inside the answer was counted against the edits.
     is_error_counted: bool,
+    /// What the provider said when it refused the edited form, without credentials.
+    refusal: Option<String>,
 }
 
 impl Follow {
@@ -92,6 +94,7 @@ impl Follow {
             sent_form: SentForm::Nothing,
             overflow: false,
             is_error_counted: false,
+            refusal: None,
         }
     }
 
@@ -192,10 +195,12 @@ impl Follow {
             return Remedy::Deliver;
         }
         match protocol::refused(200, body) {
-            Refused::Malformed => return Remedy::SendOriginal,
+            Refused::Malformed => return self.send_original(StatusCode::OK, body),
             Refused::Overflow { .. } => {}
             _ if is_document && self.is_cut_off(&answer, MIN_FILL_TO_RESEND) => {}
-            Refused::Other if self.blame_edits_within(&answer) => return Remedy::SendOriginal,
+            Refused::Other if self.blame_edits_within(&answer) => {
+                return self.send_original(StatusCode::OK, body);
+            }
             Refused::Answer | Refused::Unanswered | Refused::Other => return Remedy::Deliver,
         }
         self.record_overflow();
@@ -230,12 +235,12 @@ impl Exchange for Follow {
                 self.record_overflow();
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
-            Refused::Malformed => Remedy::SendOriginal,
+            Refused::Malformed => self.send_original(status, body),
             Refused::Other => {
                 let acceptance = &self.core.learned.acceptance;
                 let is_suspected =
                     is_malformed || acceptance.count_refusal(self.upstream.name(), &self.facts, status);
-                if is_suspected { Remedy::SendOriginal } else { Remedy::Deliver }
+                if is_suspected { self.send_original(status, body) } else { Remedy::Deliver }
             }
             Refused::Answer | Refused::Unanswered => Remedy::Deliver,
         }

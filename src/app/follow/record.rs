@@ -76,7 +76,7 @@ impl Follow {
     }
 
     /// A text of the provider, with credentials removed.
-    fn without_credentials(&self, text: String) -> String {
+    pub(super) fn without_credentials(&self, text: String) -> String {
         let head = &self.start.head;
         secrets::redact(text, &head.uri, [&head.headers, self.upstream.headers()])
     }
