@@ -108,6 +108,9 @@ impl SentAs {
         let has_parts_of = |rule: &&str| edits.parts.contains_key(*rule);
         if record.breaks_prefix() {
             Self::Rewritten
+        } else if edits.original_resent {
+            // The event that it was to carry was not sent.
+            Self::Extension
         } else if edits.splice.is_some() || [CLEAR, REASONING, ARGUMENTS].iter().any(has_parts_of) {
             Self::ExtensionAfterEvent
         } else {

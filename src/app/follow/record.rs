@@ -115,13 +115,14 @@ impl Follow {
     }
 
     /// Whether the prompt extends what was sent before; `None` if nothing was. Only events break the prefix, and
-    /// originals that are sent in place of edited requests.
+    /// originals that continue what was sent in another form.
     fn prefix(&self) -> Option<Prefix> {
         self.facts.place.as_ref().filter(|place| place.sent > 0)?;
-        let has_event = self.facts.event.is_some() && self.facts.state == State::Edited;
+        let has_dropped_edits = self.has_dropped_edits();
+        let has_event = self.facts.event.is_some() && self.facts.state == State::Edited && !has_dropped_edits;
         let could_not_be_edited = self.facts.state == State::Unchanged && self.facts.why.is_some();
-        let is_reverted = could_not_be_edited && self.facts.was_edited();
-        let is_broken = has_event || is_reverted || self.has_dropped_edits();
+        let is_original = could_not_be_edited || has_dropped_edits;
+        let is_broken = has_event || (is_original && self.facts.was_edited());
         Some(if is_broken { Prefix::Broken } else { Prefix::Kept })
     }
 

@@ -41,6 +41,36 @@ fn a_refused_edit_is_resent_unedited_and_not_repeated() {
     }
 }
 
+/// What was sent before an edit that is refused is still a prefix, unless some of it was edited.
+#[test]
+fn an_original_breaks_the_prefix_only_after_edits() {
+    for (accepted, expected) in [(0, "kept"), (1, "broken")] {
+        let home = tempfile::tempdir().unwrap();
+        let upstream = Upstream::start(move |received| {
+            if received.text().matches("plimsoll:").count() > accepted {
+                let error = json!({"type": "invalid_request_error", "message": "no more edits"});
+                return (400, json!({"type": "error", "error": error}).to_string());
+            }
+            answer(received)
+        });
+        let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
+        let texts = [log("first", 4000), log("second", 4000)];
+        for count in 0..=accepted + 1 {
+            let results: Vec<&str> = texts[..count].iter().map(String::as_str).collect();
+            let body = request("claude-sonnet-4-6", &results);
+            assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+        }
+        gateway.stop();
+        let records = records(home.path());
+        let last = records.last().unwrap();
+        assert_eq!(last["edits"]["original_resent"], json!(true));
+        assert_eq!(last["prefix"], expected, "{last}");
+        if accepted == 0 {
+            assert_eq!(last["net_saved"], 0, "{last}");
+        }
+    }
+}
+
 /// If one edit was accepted and the next one refused, a client that goes back before the second one gets the first one,
 /// also after a restart.
 #[test]
