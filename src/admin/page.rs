@@ -79,6 +79,42 @@ mod tests {
         }
     }
 
+    /// While requests come, the focus and what is selected stay: what is shown again is changed only where it differs.
+    #[test]
+    fn what_is_shown_again_is_not_replaced() {
+        let script = within("<script>", "</script>");
+        for id in ["totals", "days", "heads", "list", "columns", "requests", "name"] {
+            assert_eq!(script.matches(&format!("put($('{id}'), ")).count(), 1, "{id}");
+        }
+        for id in ["notes", "zone", "count", "rest", "shown", "state", "wrong"] {
+            assert!(script.contains(&format!("say($('{id}'), ")), "{id}");
+            assert!(!script.contains(&format!("$('{id}').textContent")), "{id}");
+        }
+        // Only a change of the view begins anew.
+        let (_, turn) = script.split_once("\nfunction turn() {").unwrap();
+        let (turn, _) = turn.split_once("\n}").unwrap();
+        assert_eq!(script.matches("replaceChildren(").count(), turn.matches("replaceChildren(").count());
+    }
+
+    #[test]
+    fn views_have_links_titles_and_places() {
+        let script = within("<script>", "</script>");
+        for code in [
+            "named('a', one.id)",
+            "open.href = '#' + encodeURIComponent(",
+            "document.title = ",
+            "scrollTo(0, place)",
+            "new URLSearchParams(location.search)",
+            ".focus({ preventScroll: true })",
+        ] {
+            assert!(script.contains(code), "{code}");
+        }
+        // Only errors are announced.
+        let announced: Vec<&str> = HTML.lines().filter(|line| line.contains("role=\"status\"")).collect();
+        assert!(matches!(announced[..], [line] if line.contains("id=\"wrong\"")), "{announced:?}");
+        assert!(!HTML.contains("aria-live"));
+    }
+
     #[test]
     fn long_names_are_truncated_on_the_page() {
         let script = within("<script>", "</script>");
