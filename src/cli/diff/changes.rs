@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Change, Difference, Gone};
+use super::{CACHE_MARK, Change, Difference, Gone};
 use crate::cli::Failure;
 use crate::cli::history::{History, Standing};
 use crate::conversation::{Conversation, NoMemo, Part, PartId, PartKind};
@@ -284,7 +284,7 @@ fn compare(came: &Conversation, sent: &Conversation, id: PartId, counterpart: Pa
         message: id.message,
         part: id.part,
         what: what(came, id),
-        rules: if is_marked { "cache mark".to_owned() } else { String::new() },
+        rules: if is_marked { CACHE_MARK.to_owned() } else { String::new() },
         decided_in: None,
         decided_for: None,
         bytes_before: bytes(&before, raw(came, one)),

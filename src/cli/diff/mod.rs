@@ -12,9 +12,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::history::History;
+use super::table::wrapped;
 use super::{Failure, Output, books, figures, say_lines};
-use crate::ledger::{Record, told};
 use crate::ledger::words::{State, Term};
+use crate::ledger::{Record, told};
 use excerpt::excerpt;
 
 /// The description of the JSON, for `--help`.
@@ -37,6 +38,9 @@ JSON:
            otherwise null; before, after: the whole texts, null if not stored; output: the file of the full text or null
   notes    other changes, in words: members that were added to the body beside the messages, cache marks
   Fields may be added; none will change its meaning.";
+
+/// The rule of a part that differs only in its cache mark.
+const CACHE_MARK: &str = "cache mark";
 
 /// The options of `plimsoll diff`.
 #[derive(Debug, Args)]
@@ -119,17 +123,16 @@ fn state(record: &Record) -> String {
 }
 
 fn lines(history: &History, number: usize, record: &Record, difference: &Difference) -> Vec<String> {
-    let parts = figures::counted(difference.changes.len() as u64, "part", "parts");
     let went = told::as_it_came(&record.edits);
     let what = match record.edits.state {
         _ if record.edits.original_resent => format!("refused after it was edited, {went}"),
-        Term::Known(State::Edited) => format!("{parts} sent in another form"),
+        Term::Known(State::Edited) => changed(record, difference),
         Term::Known(State::Observed) => format!("only observed, {went}"),
         Term::Known(State::SetAside) => told::set_aside(&record.edits),
         Term::Known(State::Unread) => format!("it could not be read, {went}"),
         Term::Known(State::Unchanged) | Term::Other(_) => went.to_owned(),
     };
-    let mut lines = vec![format!("request {number} of {}: {what}", history.name())];
+    let mut lines = fitted(&format!("request {number} of {}: {what}", history.name()));
     if let Some(gone) = &difference.gone {
         lines.push(String::new());
         lines.extend(show_gone(gone));
@@ -144,13 +147,40 @@ fn lines(history: &History, number: usize, record: &Record, difference: &Differe
     }
     if !difference.notes.is_empty() {
         lines.push(String::new());
-        lines.extend(difference.notes.iter().cloned());
+        lines.extend(difference.notes.iter().flat_map(|note| fitted(note)));
     }
     lines
 }
 
+/// What of an edited request was sent otherwise, in the same words whether bodies were stored or not.
+fn changed(record: &Record, difference: &Difference) -> String {
+    let mut told = Vec::new();
+    if let Some(gone) = &difference.gone {
+        let messages = figures::counted(gone.messages.into(), "message", "messages");
+        told.push(format!("{messages} replaced by a {}", gone.rule));
+    }
+    // The text that stands for messages may be appended to a part.
+    let stands = |change: &&Change| difference.gone.as_ref().is_some_and(|gone| gone.rule == change.rules);
+    let is_form = |change: &&Change| change.rules != CACHE_MARK && !stands(change);
+    let parts = difference.changes.iter().filter(is_form).count() as u64;
+    let nothing_else = difference.gone.is_none() && difference.reasoning == 0;
+    if parts == 0 && nothing_else && record.edits.marked {
+        return "only marked for the provider's cache".to_owned();
+    }
+    if parts > 0 || nothing_else {
+        told.push(format!("{} sent in another form", figures::counted(parts, "part", "parts")));
+    }
+    told.extend((difference.reasoning > 0).then(|| told::left_out(difference.reasoning)));
+    told.join(", ")
+}
+
+/// A line about a change, in as many as it takes on the terminal.
+fn fitted(line: &str) -> Vec<String> {
+    wrapped(line, books::width())
+}
+
 fn show_gone(gone: &Gone) -> Vec<String> {
-    let mut lines = vec![format!(
+    let mut lines = fitted(&format!(
         "{}, from message {} to {}: a {} stands for them, {} → {} bytes",
         figures::counted(gone.messages.into(), "message", "messages"),
         gone.first,
@@ -158,7 +188,7 @@ fn show_gone(gone: &Gone) -> Vec<String> {
         gone.rule,
         figures::count(gone.bytes_before),
         figures::count(gone.bytes_after),
-    )];
+    ));
     lines.extend(excerpt(gone.before.as_deref(), gone.text.as_deref()));
     lines.extend(gone.output.as_ref().map(|output| format!("  full output: {}", output.display())));
     lines
@@ -167,7 +197,7 @@ fn show_gone(gone: &Gone) -> Vec<String> {
 fn show(change: &Change) -> Vec<String> {
     let of = change.decided_for.as_ref().map_or_else(String::new, |of| format!(" of {of}"));
     let decided = change.decided_in.map_or_else(String::new, |n| format!(", decided in request {n}{of}"));
-    let mut lines = vec![format!(
+    let mut lines = fitted(&format!(
         "message {}, part {}: {}, {}, {} → {} bytes{decided}",
         change.message,
         change.part,
@@ -175,7 +205,7 @@ fn show(change: &Change) -> Vec<String> {
         change.rules,
         figures::count(change.bytes_before),
         figures::count(change.bytes_after),
-    )];
+    ));
     match (&change.before, &change.after) {
         (Some(before), Some(after)) if before == after => {}
         (before, after) => lines.extend(excerpt(before.as_deref(), after.as_deref())),
@@ -209,4 +239,49 @@ fn say_json(
         state: state(record),
         difference,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Edits;
+
+    /// With bodies, cache marks and the text that stands for messages are among the changes; without, they are not.
+    #[test]
+    fn both_forms_of_a_difference_count_alike() {
+        let change = |rules: &str| Change { rules: rules.to_owned(), ..Change::default() };
+        let gone = Gone {
+            messages: 15,
+            first: 1,
+            end: 16,
+            rule: "note".to_owned(),
+            bytes_before: 9,
+            bytes_after: 1,
+            before: None,
+            text: None,
+            output: None,
+        };
+        for (gone, reasoning, rules, expected) in [
+            (None, 0, &["fold"][..], "1 part sent in another form"),
+            (None, 0, &["fold", CACHE_MARK], "1 part sent in another form"),
+            (None, 0, &[], "only marked for the provider's cache"),
+            (None, 0, &[CACHE_MARK, CACHE_MARK], "only marked for the provider's cache"),
+            (Some(gone.clone()), 0, &[], "15 messages replaced by a note"),
+            (Some(gone.clone()), 0, &["note", CACHE_MARK], "15 messages replaced by a note"),
+            (
+                Some(gone),
+                0,
+                &["clear", "fold"],
+                "15 messages replaced by a note, 2 parts sent in another form",
+            ),
+            (None, 2, &[], "2 blocks of reasoning left out"),
+            (None, 2, &["clear"], "1 part sent in another form, 2 blocks of reasoning left out"),
+        ] {
+            let edits = Edits { state: State::Edited.into(), marked: true, ..Edits::default() };
+            let record = Record { edits, ..Record::default() };
+            let changes = rules.iter().map(|rules| change(rules)).collect();
+            let difference = Difference { gone, reasoning, changes, ..Difference::default() };
+            assert_eq!(changed(&record, &difference), expected);
+        }
+    }
 }
