@@ -28,10 +28,9 @@ pub(crate) trait AnswerVisitor: Send {
     fn event(&mut self, event: &Value<'_>);
     /// Called for each event that is not a JSON object, such as an end mark.
     fn literal(&mut self, _literal: &[u8]) {}
-    /// Called with the document of an answer that is not a stream.
-    fn document(&mut self, document: &Value<'_>);
-    /// Called after [`Self::document`] with its unparsed bytes, which also hold the model's output.
-    fn raw_document(&mut self, _document: &[u8]) {}
+    /// Called with the document of an answer that is not a stream, and with its unparsed bytes, which also hold the
+    /// model's output.
+    fn document(&mut self, document: &Value<'_>, bytes: &[u8]);
     /// Whether a stream has announced its proper end.
     fn is_over(&self) -> bool;
     /// Takes what was learned from the answer.
@@ -120,8 +119,7 @@ fn read_document<F: AnswerVisitor>(bytes: &[u8], visitor: &mut F) {
     if bytes.trim_ascii_start().starts_with(b"[") {
         each_item(bytes, &mut |item| visitor.event(item));
     } else if let Some(document) = read(bytes) {
-        visitor.document(&document);
-        visitor.raw_document(bytes);
+        visitor.document(&document, bytes);
     }
 }
 

@@ -9,11 +9,11 @@
 //! the prompt again. Those at the beginning are of the first call. Which tools a provider runs is not known, but which
 //! blocks do not come from them is.
 
-use memchr::memmem;
+use memchr::{memchr, memmem};
 
 use super::dialect::DIALECT;
 use super::{edits, summary};
-use crate::json::scan;
+use crate::json::scan::{self, Listing};
 use crate::protocol::body::Object;
 use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
@@ -77,6 +77,20 @@ impl Messages {
         let dropped = changes.iter().filter(|change| kind(change) == Some("thinking_dropped"));
         self.answer.reasoning_dropped = self.answer.reasoning_dropped.max(dropped.count() as u32);
     }
+
+    /// Reads the content blocks of a whole message: their types, and the seals of summaries if there may be any.
+    fn blocks(&mut self, message: &[u8], may_be_sealed: bool) {
+        let Ok(Listing { items: Some(content), .. }) = scan::listing(message, "content", &mut |_, _| None)
+        else {
+            return;
+        };
+        for block in content.into_iter().filter_map(|item| Object::read(message, item).ok()) {
+            self.has_run_tools |= is_of_own_tool(&block);
+            if may_be_sealed && block.says("type", summary::KIND) {
+                self.answer.seals.extend(summary::seals(&block));
+            }
+        }
+    }
 }
 
 impl AnswerVisitor for Messages {
@@ -129,7 +143,7 @@ impl AnswerVisitor for Messages {
         }
     }
 
-    fn document(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>, bytes: &[u8]) {
         if let Some(error) = text(document, &["error", "message"]) {
             self.answer.error = Some(error);
             self.answer.error_words = refusal::error_text(document);
@@ -137,20 +151,10 @@ impl AnswerVisitor for Messages {
         }
         self.message(document);
         self.answer.complete = self.answer.stop.is_some();
-    }
-
-    fn raw_document(&mut self, document: &[u8]) {
-        let Ok(document) = Object::of(document) else { return };
-        let content = document.get("content").and_then(|list| scan::items(document.bytes, list.span).ok());
-        let content = content.unwrap_or_default();
-        let blocks = content.into_iter().filter_map(|item| Object::read(document.bytes, item).ok());
         let stop = self.answer.stop.as_ref().map(Stop::word);
         let may_be_sealed = stop == Some(summary::KIND) || self.usage.prompt_is_cut;
-        for block in blocks {
-            self.has_run_tools |= is_of_own_tool(&block);
-            if may_be_sealed && block.says("type", summary::KIND) {
-                self.answer.seals.extend(summary::seals(&block));
-            }
+        if may_be_sealed || !has_blocks_of_one_call(bytes, kind(document)) {
+            self.blocks(bytes, may_be_sealed);
         }
     }
 
@@ -169,6 +173,21 @@ impl AnswerVisitor for Messages {
 /// Whether a content block may come from a tool that the provider ran.
 fn is_of_own_tool(block: &Object<'_>) -> bool {
     block.text("type").is_some_and(|kind| !OF_ONE_CALL.contains(&&*kind))
+}
+
+/// Whether all content blocks of a message are certainly of [`OF_ONE_CALL`]: nothing in it has another type, apart from
+/// the message itself, whose type is given. A cheap check, so that most messages need not be read again for their
+/// blocks.
+fn has_blocks_of_one_call(message: &[u8], own_kind: Option<&str>) -> bool {
+    const KEY: &[u8] = b"\"type\"";
+    let mut own_kind = own_kind.map(str::as_bytes);
+    memmem::find_iter(message, KEY).all(|at| {
+        let value = message[at + KEY.len()..].trim_ascii_start().strip_prefix(b":");
+        let literal = value.and_then(|value| value.trim_ascii_start().strip_prefix(b"\""));
+        let Some(kind) = literal.and_then(|rest| rest.get(..memchr(b'"', rest)?)) else { return false };
+        OF_ONE_CALL.iter().any(|known| known.as_bytes() == kind)
+            || own_kind.take_if(|own| *own == kind).is_some()
+    })
 }
 
 fn usage(figures: &Value<'_>) -> Partial {
@@ -346,6 +365,9 @@ mod tests {
         let result = r#"{"tool_use_id":"s","content":[],"type":"bash_code_execution_tool_result"}"#;
         let server = r#"{"type":"mcp_tool_use","id":"s","name":"e","server_name":"m","input":{}}"#;
         let future = r#"{"type":"from_the_future"}"#;
+        let (spaced, escaped) = (r#"{ "type" : "mcp_tool_use" }"#, r#"{"type":"te\u0078t"},{"name":"type"}"#);
+        // The message has this type too.
+        let alike = r#"{"type":"message"}"#;
         for (served, blocks, streamed, whole) in [
             ("", text, Some(600), Some(600)),
             (NONE, text, Some(600), Some(600)),
@@ -359,6 +381,9 @@ mod tests {
             ("", result, Some(100), None),
             ("", server, Some(100), None),
             ("", future, Some(100), None),
+            ("", spaced, Some(100), None),
+            ("", escaped, Some(600), Some(600)),
+            ("", alike, Some(100), None),
             (&format!("{RAN}{CALLS}"), code, Some(70), Some(70)),
         ] {
             let figures =
@@ -366,7 +391,7 @@ mod tests {
             let mut reader = reader(Framing::Document);
             reader.push(
                 format!(
-                    r#"{{"id":"m","model":"m","content":[{text},{blocks}],"stop_reason":"end_turn","usage":{figures}}}"#
+                    r#"{{"id":"m","type":"message","model":"m","content":[{text},{blocks}],"stop_reason":"end_turn","usage":{figures}}}"#
                 )
                 .as_bytes(),
             );

@@ -96,7 +96,7 @@ impl AnswerVisitor for Responses {
         self.read(event);
     }
 
-    fn document(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>, _: &[u8]) {
         self.read(document);
     }
 

@@ -109,7 +109,7 @@ impl AnswerVisitor for Completion {
         self.answer.complete |= word.trim_ascii() == b"[DONE]";
     }
 
-    fn document(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>, _: &[u8]) {
         self.read(document);
         // A list of embeddings is a complete answer, and only its prompt is counted.
         if document.get("data").is_some_and(|data| data.as_list().is_some()) {

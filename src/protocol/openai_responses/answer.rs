@@ -138,7 +138,7 @@ impl AnswerVisitor for Responses {
         }
     }
 
-    fn document(&mut self, document: &Value<'_>) {
+    fn document(&mut self, document: &Value<'_>, _: &[u8]) {
         self.response(document);
         let status = text(document, &["status"]);
         self.answer.pending = matches!(status.as_deref(), Some("queued" | "in_progress"));
