@@ -34,6 +34,9 @@ pub fn refused(status: u16, body: &[u8]) -> Refused {
 
 /// The meaning of an error inside an answer.
 pub fn refused_within(answer: &Answer) -> Refused {
+    if answer.error.is_none() && answer.error_words.is_none() {
+        return Refused::Other;
+    }
     let message = answer.error.as_deref().map(own_words).unwrap_or_default();
     overflow(&[&*message, answer.error_words.as_deref().unwrap_or_default()].join("\n"))
 }
