@@ -156,7 +156,7 @@ fn cost_with(
         None => Some(usage.tokens.prompt()).filter(|sum| price.long_context(*sum).is_none())?,
     };
     let schedule = Schedule::of(usage, price, prompt)?;
-    let (mut lines, mut saved) = (schedule.lines(&usage.tokens), schedule.cache_saved(&usage.tokens));
+    let (mut lines, mut saved) = schedule.lines_and_saved(&usage.tokens);
     lines.input += schedule.audio_surcharge(usage)?;
     let (searches, each) = match usage.web_searches {
         // Searches that are only shown cost nothing here if their price is unknown: they are named as a charge
@@ -172,8 +172,9 @@ fn cost_with(
         };
         let price = other.as_deref().unwrap_or(price);
         let schedule = Schedule::of(usage, price, call.tokens.prompt())?;
-        lines = lines.plus(schedule.lines(&call.tokens));
-        saved += schedule.cache_saved(&call.tokens);
+        let (more, more_saved) = schedule.lines_and_saved(&call.tokens);
+        lines = lines.plus(more);
+        saved += more_saved;
     }
     Some((lines, saved))
 }
@@ -225,11 +226,12 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// What tokens that were read from the cache and written to it would have cost as plain input, less what they cost.
-    fn cache_saved(&self, tokens: &Tokens) -> Money {
-        let plain = self.cost(Kind::Input, tokens.cache_read.saturating_add(tokens.cache_write()));
+    /// The lines, and what tokens that were read from the cache and written to it would have cost as plain input, less
+    /// what they cost.
+    fn lines_and_saved(&self, tokens: &Tokens) -> (CostBreakdown, Money) {
         let lines = self.lines(tokens);
-        plain - lines.cache_read - lines.cache_write
+        let plain = self.cost(Kind::Input, tokens.cache_read.saturating_add(tokens.cache_write()));
+        (lines, plain - lines.cache_read - lines.cache_write)
     }
 
     /// How much more the audio in a prompt costs than text. `None` if that is not listed, as for output, and for
