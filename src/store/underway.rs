@@ -292,9 +292,13 @@ fn lock_and_read(path: &Path) -> io::Result<Option<(LockedFile, Notes)>> {
 
 /// The contents of a file that notes these rows; `None` if there are none.
 fn to_bytes<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option<Vec<u8>> {
-    let (mut log_ends, mut texts) = (HashMap::new(), Vec::new());
+    let rows: Vec<&LedgerRow> = rows.collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let mut log_ends = HashMap::new();
     let mut header = Header { folder: dir.to_string_lossy(), is_whole: true, rows: Vec::new() };
-    for row in rows {
+    for row in &rows {
         let log_end = log_ends.entry(&row.conversation).or_insert_with_key(|id| log_end(&log_of(dir, id)));
         header.rows.push(RowHeader {
             id: Cow::Borrowed(&row.id),
@@ -307,12 +311,13 @@ fn to_bytes<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option
             line_len: row.line.len(),
             record_len: row.record.len(),
         });
-        texts.extend_from_slice(row.line.as_bytes());
-        texts.extend_from_slice(row.record.as_bytes());
     }
-    let mut bytes = serde_json::to_vec(&header).ok().filter(|_| !header.rows.is_empty())?;
+    let mut bytes = serde_json::to_vec(&header).ok()?;
+    // There may be many rows of a few kilobytes: space for all of them is made at once.
+    let texts = rows.iter().flat_map(|row| [row.line.as_bytes(), row.record.as_bytes()]);
+    bytes.reserve_exact(1 + texts.clone().map(<[u8]>::len).sum::<usize>());
     bytes.push(b'\n');
-    bytes.append(&mut texts);
+    texts.for_each(|text| bytes.extend_from_slice(text));
     Some(bytes)
 }
 
