@@ -136,6 +136,9 @@ const ORPHAN: &str = "DELETE FROM replacements WHERE id = ?1
 
 /// Removes the replacements of removed decisions, unless others refer to them.
 pub(super) fn forget_texts(connection: &Connection, replacements: &[Value]) -> rusqlite::Result<()> {
+    if replacements.is_empty() {
+        return Ok(());
+    }
     let mut orphan = connection.prepare_cached(ORPHAN)?;
     replacements.iter().try_for_each(|replacement| orphan.execute([replacement]).map(drop))
 }
