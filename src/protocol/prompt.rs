@@ -231,6 +231,11 @@ impl Prompt {
         self.blocks.retain(|block| block.share != Share::Reasoning || !is_old(block));
     }
 
+    /// Whether there are reasoning blocks.
+    pub fn has_thoughts(&self) -> bool {
+        self.blocks.iter().any(|block| block.share == Share::Reasoning)
+    }
+
     /// The reasoning blocks.
     pub fn thoughts(&self) -> Vec<Thought> {
         let (mut before, mut thoughts) = (Xxh3::new(), Vec::new());

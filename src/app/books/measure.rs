@@ -113,7 +113,7 @@ pub(super) fn measure(
 /// The prompt of a request as its model reads it.
 fn prompt(protocol: &dyn Protocol, conversation: &Conversation) -> Prompt {
     let mut prompt = protocol.prompt(conversation);
-    if conversation.model.as_deref().is_some_and(usage::drops_old_reasoning) {
+    if prompt.has_thoughts() && conversation.model.as_deref().is_some_and(usage::drops_old_reasoning) {
         prompt.forget_reasoning(planner::turn_in_progress(conversation));
     }
     prompt

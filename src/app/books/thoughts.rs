@@ -52,7 +52,8 @@ impl Thoughts {
             planned: measured.planned.as_ref().map(Cow::Borrowed),
         };
         let (record, unbound) = (&*ended.record, ended.unbound as usize);
-        if unbound == 0 && !is_bound(record) {
+        let has_thoughts = measured.original.has_thoughts() || sent.has_thoughts();
+        if unbound == 0 && !(has_thoughts && is_bound(record)) {
             return forms;
         }
         let [in_original, in_sent] = [&measured.original, sent].map(Prompt::thoughts);
