@@ -256,9 +256,9 @@ impl Caches {
         // If something is missing from a history, there is a history, however much of it the body seems to hold.
         let hidden = if lacking == Lacking::NOTHING { size.hidden } else { size.hidden.max(1) };
         let use_of = |cache: &mut CacheModel, shape: &PromptShape, hidden: u64| {
-            let mut shape = shape.clone();
             let hides = (hidden > 0).then(|| Block::hidden(hidden));
-            shape.blocks.splice(..0, size.named.into_iter().chain(hides));
+            let blocks = size.named.into_iter().chain(hides).chain(shape.blocks.iter().copied()).collect();
+            let shape = PromptShape { blocks, automatic: shape.automatic, late: shape.late.clone() };
             let used = cache.observe_in_flight(scope, &shape, now_ms, flight);
             // The model cannot tell how long a history that it has never seen is kept. The same share of it is assumed
             // to have been kept as of the one that was sent.
