@@ -85,8 +85,8 @@ impl Line {
     fn write_string(&mut self, text: &str) -> Written {
         // Not `any`: looking at all bytes, many at a time, is quicker than being able to stop at one that is hardly
         // ever there.
-        let escaped = text.bytes().filter(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')).count();
-        if escaped > 0 {
+        let is_escaped = |byte: u8| matches!(byte, 0..b' ' | b'"' | b'\\');
+        if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
             return self.write_by_serde_json(text);
         }
         self.whole.push('"');
