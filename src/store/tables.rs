@@ -3,7 +3,7 @@
 //! Everything here runs in a transaction of the caller.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Statement, params};
 
 use super::idle::forget_texts;
 use super::row::{Batch, LedgerRow, StoredDecision};
@@ -11,8 +11,12 @@ use super::sqlite::leaves_to;
 use super::{CommitError, StoreError, lacking, splices, summaries, sweep, uses, windows};
 use crate::conversation::Digest;
 
-/// Puts all of a batch into the tables.
-pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), CommitError> {
+/// Puts all of a batch into the tables; `booking` is as for [`book`].
+pub(super) fn put(
+    connection: &Connection,
+    booking: &mut Statement<'_>,
+    batch: &Batch,
+) -> Result<(), CommitError> {
     let at = batch.at_ms;
     for thread in &batch.threads {
         connection
@@ -54,19 +58,23 @@ pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), CommitEr
         connection.execute("DELETE FROM missing WHERE at_ms < ?1", [before])?;
         connection.execute("DELETE FROM unlogged WHERE at_ms < ?1", [before])?;
     }
-    batch.ledger.iter().try_for_each(|row| Ok(book(connection, row)?))
+    batch.ledger.iter().try_for_each(|row| Ok(book(booking, row)?))
 }
 
-/// Puts a record into the ledger, or updates the one with the same id by what is known by now.
-pub(super) fn book(connection: &Connection, row: &LedgerRow) -> rusqlite::Result<()> {
+/// The statement for [`book`]. Almost every transaction books, and some book hundreds of records.
+pub(super) fn booking(connection: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
+    connection.prepare_cached(
+        "INSERT INTO ledger (id, at_ms, conversation, model, client, cost, record)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (id) DO UPDATE SET model = ?4, cost = ?6, record = ?7",
+    )
+}
+
+/// Puts a record into the ledger, or updates the one with the same id by what is known by now. `booking` is the
+/// statement of that name.
+pub(super) fn book(booking: &mut Statement<'_>, row: &LedgerRow) -> rusqlite::Result<()> {
     let LedgerRow { id, at_ms, conversation, model, client, cost, record, .. } = row;
-    connection
-        .prepare_cached(
-            "INSERT INTO ledger (id, at_ms, conversation, model, client, cost, record)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (id) DO UPDATE SET model = ?4, cost = ?6, record = ?7",
-        )?
-        .execute(params![id, at_ms, conversation, model, client, cost, record])?;
+    booking.execute(params![id, at_ms, conversation, model, client, cost, record])?;
     Ok(())
 }
 

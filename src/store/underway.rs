@@ -398,7 +398,9 @@ fn recover(
     }
     let transaction = schema::begin_while(connection, may_wait)?;
     let not_stored = not_stored(&transaction, notes)?;
-    not_stored.iter().try_for_each(|row| tables::book(&transaction, row))?;
+    let mut booking = tables::booking(&transaction)?;
+    not_stored.iter().try_for_each(|row| tables::book(&mut booking, row))?;
+    drop(booking);
     let mut waiting: Vec<(i64, &LedgerRow)> = Vec::new();
     for row in not_logged {
         // It may not have been stored, or it was booked again since with another record.

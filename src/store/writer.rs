@@ -431,16 +431,18 @@ impl Worker {
             let transaction =
                 self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
             let mut put_in = Vec::with_capacity(jobs.len());
+            let mut booking = tables::booking(&transaction)?;
             for job in jobs {
                 // The job may have been withdrawn while this waited for the lock. Its full texts are saved already:
                 // they are listed all the same, so that the sweep removes them some day.
                 if job.is_withdrawn() {
                     tables::put_outputs(&transaction, &job.batch)?;
                 } else {
-                    tables::put(&transaction, &job.batch)?;
+                    tables::put(&transaction, &mut booking, &job.batch)?;
                     put_in.push(job);
                 }
             }
+            drop(booking);
             // If a job was withdrawn after it was put in, this is tried again without it.
             if put_in.into_iter().all(Job::claim) {
                 return Ok(transaction.commit()?);
