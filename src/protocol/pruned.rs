@@ -9,6 +9,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number};
 
+/// The initial capacity for an object's members: most objects that are read have fewer than that.
+const OBJECT_CAPACITY: usize = 8;
+
 /// A JSON value, without the members that hold the model's output.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'d> {
@@ -165,7 +168,7 @@ impl<'de> Visitor<'de> for Pruner {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value<'de>, A::Error> {
-        let mut kept = Vec::new();
+        let mut kept = Vec::with_capacity(OBJECT_CAPACITY);
         while let Some(Name(name)) = members.next_key()? {
             if is_content(&name) {
                 members.next_value::<IgnoredAny>()?;
