@@ -1,13 +1,13 @@
 //! Bounded caches.
 
 use std::borrow::Borrow;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hashlink::LruCache;
+use hashlink::{DefaultHashBuilder, LruCache};
 
 /// A bounded cache. The least recently used entry is removed first.
-pub struct Recent<K, V, S = RandomState> {
+pub struct Recent<K, V, S = DefaultHashBuilder> {
     held: Mutex<Held<K, V, S>>,
     /// The most that all values together may weigh.
     capacity: u64,
