@@ -15,7 +15,7 @@
 //! since.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -296,7 +296,7 @@ fn to_bytes<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option
     if rows.is_empty() {
         return None;
     }
-    let mut log_ends = HashMap::new();
+    let mut log_ends = BTreeMap::new();
     let mut header = Header { folder: dir.to_string_lossy(), is_whole: true, rows: Vec::new() };
     for row in &rows {
         let log_end = log_ends.entry(&row.conversation).or_insert_with_key(|id| log_end(&log_of(dir, id)));
