@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{CONFIG_VARIABLE, Failure, Source, say, serve};
-use crate::config::{Config, Environment, Problems, ProcessEnvironment, SHIPPED, WithoutSecrets};
+use super::{CONFIG_VARIABLE, Failure, Source, say, say_bytes, serve};
+use crate::config::{self, Config, Environment, Problems, ProcessEnvironment, WithoutSecrets};
 
 /// The usual name of a configuration file. The file is read only if it is named: the settings must not depend on the
 /// directory that a command is run in.
@@ -63,14 +63,26 @@ pub(super) fn check(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the shipped file, unless the file exists.
+/// Writes a file to begin with, unless the file exists. `-` is standard output.
 pub(super) fn init(file: &Path) -> Result<(), Failure> {
+    let text = config::template();
+    if file == Path::new("-") {
+        say_bytes(text.as_bytes());
+        return Ok(());
+    }
     let created = fs::OpenOptions::new().write(true).create_new(true).open(file);
-    let written = created.and_then(|mut out| io::Write::write_all(&mut out, SHIPPED.as_bytes()));
+    let written = created.and_then(|mut out| {
+        io::Write::write_all(&mut out, text.as_bytes()).inspect_err(|_| {
+            // Half a file would be taken for the user's own. What cannot be removed is reported by its next use.
+            let _ = fs::remove_file(file);
+        })
+    });
     match written {
         Ok(()) => {
             let file = file.display();
-            say(&format!("{file} written: every key has its default; change what should differ"));
+            say(&format!(
+                "{file} written: it explains every key; remove the `#` from those that should differ"
+            ));
             say(&format!("to use it, run `plimsoll serve -c {file}`, or set `PLIMSOLL_CONFIG` to its path"));
             Ok(())
         }

@@ -65,7 +65,7 @@ enum Action {
     },
     /// Write a configuration file that explains every key
     Init {
-        /// Where to write it; an existing file is left alone
+        /// Where to write it, or `-` for standard output; an existing file is left alone
         #[arg(default_value = files::USUAL)]
         file: PathBuf,
     },

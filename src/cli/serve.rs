@@ -55,7 +55,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     for (is_known, said) in repeated_paths(&config) {
         if is_known { tracing::warn!("{said}") } else { tracing::info!("{said}") }
     }
-    for said in booked_twice(&config) {
+    for said in booked_twice(&config).into_iter().chain(config.doubts()) {
         tracing::warn!("{said}");
     }
     make_room(&mut config.limits);

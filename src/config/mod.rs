@@ -68,6 +68,20 @@ use crate::upstream::{BaseUrl, UnusableProxy, Variables};
 /// The shipped file: all keys with their defaults and explanations.
 pub const SHIPPED: &str = include_str!("../../gateway.toml");
 
+/// The shipped file with the keys of all sections commented out: a file to begin with, in which a preset has an effect.
+pub fn template() -> String {
+    let mut in_section = false;
+    let mut text = String::with_capacity(SHIPPED.len() + 256);
+    for line in SHIPPED.split_inclusive('\n') {
+        in_section |= line.starts_with('[');
+        if in_section && !line.starts_with(['#', '[', '\n']) {
+            text.push('#');
+        }
+        text.push_str(line);
+    }
+    text
+}
+
 /// The whole configuration, resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -279,7 +293,8 @@ fn read(root: &mut Section<'_, '_>, rules: Rules) -> Config {
     let context =
         Context { upstreams: &upstreams, rewrite_timeout: limits.rewrite_timeout, is_profile: false };
     let (base, _) = preset.layer(root.environment(), context);
-    let file = Layer::read(root, &base, context);
+    let mut file = Layer::read(root, &base, context);
+    file.without_effect.extend(preset.overridden(root));
     let budget = root.section("budget", budget::read);
     let recover = root.section("recover", clearing::recover);
     let outputs = root.section("outputs", |section| {

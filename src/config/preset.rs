@@ -3,10 +3,13 @@
 //! A preset is a fragment of a configuration file (`presets/NAME.toml`), whose comments say what it is taken from and
 //! what differs here. Keys of the file override it.
 
-use super::document::{Document, Source};
+use toml::de::{DeTable, DeValue};
+
+use super::document::{Document, Source, join};
 use super::environment::Environment;
 use super::problem::Problem;
 use super::reader::Reader;
+use super::section::Section;
 use super::tuning::{Context, Layer};
 use super::value::Word;
 
@@ -96,5 +99,58 @@ impl Preset {
         let document = Document::parse(&source);
         let base = Layer::default();
         Reader::read(&document, environment, |root| Layer::read(root, &base, context))
+    }
+
+    /// A note if the file leaves little of the preset, as a copy of the shipped file does.
+    pub(super) fn overridden(self, file: &Section<'_, '_>) -> Option<String> {
+        let source = Source::new(self.fragment());
+        let mut overridden = Vec::new();
+        let all = compare(&Document::parse(&source).table, file.as_table(), "", &mut overridden);
+        (overridden.len() * 2 > all).then(|| {
+            format!(
+                "`preset`: the file itself sets {} of the {all} keys that this preset sets, to other values; remove \
+                 them (`{}`), or the preset has little effect",
+                overridden.len(),
+                overridden.join("`, `")
+            )
+        })
+    }
+}
+
+/// Counts the keys of a preset, and collects the paths of those that the file sets to another value.
+fn compare(
+    preset: &DeTable<'_>,
+    file: Option<&DeTable<'_>>,
+    path: &str,
+    overridden: &mut Vec<String>,
+) -> usize {
+    let mut keys = 0;
+    for (name, value) in preset {
+        let path = join(path, name.get_ref());
+        let own = file.and_then(|file| file.get(name)).map(toml::Spanned::get_ref);
+        if let DeValue::Table(inner) = value.get_ref() {
+            keys += compare(inner, own.and_then(DeValue::as_table), &path, overridden);
+        } else {
+            keys += 1;
+            if own.is_some_and(|own| !is_same(own, value.get_ref())) {
+                overridden.push(path);
+            }
+        }
+    }
+    keys
+}
+
+/// Whether two values are written alike.
+fn is_same(one: &DeValue<'_>, other: &DeValue<'_>) -> bool {
+    match (one, other) {
+        (DeValue::String(one), DeValue::String(other)) => one == other,
+        (DeValue::Integer(one), DeValue::Integer(other)) => one.to_string() == other.to_string(),
+        (DeValue::Float(one), DeValue::Float(other)) => one.to_string() == other.to_string(),
+        (DeValue::Boolean(one), DeValue::Boolean(other)) => one == other,
+        (DeValue::Array(one), DeValue::Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other.iter()).all(|(one, other)| is_same(one.get_ref(), other.get_ref()))
+        }
+        _ => false,
     }
 }

@@ -252,10 +252,17 @@ impl<'r, 't> Section<'r, 't> {
         self.find(key).is_some()
     }
 
-    /// Whether the file has a table at this key that is not empty, or a value that is not a table.
+    /// Whether the file has a table at this key that sets anything, or a value that is not a table.
     pub(super) fn has_any(&self, key: &'static str) -> bool {
-        let table = |value: &'t Spanned<DeValue<'t>>| value.get_ref().as_table();
-        self.find(key).is_some_and(|(_, value)| table(value).is_none_or(|table| !table.is_empty()))
+        fn sets_any(value: &Spanned<DeValue<'_>>) -> bool {
+            value.get_ref().as_table().is_none_or(|table| table.values().any(sets_any))
+        }
+        self.find(key).is_some_and(|(_, value)| sets_any(value))
+    }
+
+    /// The table as it is in the file.
+    pub(super) const fn as_table(&self) -> Option<&'t DeTable<'t>> {
+        self.table
     }
 
     /// Whether the file has this section.

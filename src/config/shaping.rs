@@ -154,6 +154,10 @@ impl Given {
         }
     }
 
+    const fn is_empty(&self) -> bool {
+        matches!(self, Self { lines: None, bytes: None, end: None, head: None })
+    }
+
     fn on(self, base: Limit) -> Limit {
         let lines = match self.lines {
             None => base.lines,
@@ -197,7 +201,7 @@ pub(super) fn truncate(
     let mut seen = Vec::new();
     let own = section.entries("tool", "GLOB", |names, section| {
         check_distinct(names, section, &mut seen);
-        let entry = entry(names, section, base);
+        let entry = entry(names, section, base, below);
         if let Some((_, given)) = &entry {
             marker.check(section, given.on(base));
         }
@@ -264,10 +268,17 @@ impl MarkerSize {
     }
 }
 
-/// Reads an override for tools. Its name is a list of patterns, separated by commas.
-fn entry(names: &str, section: &mut Section<'_, '_>, base: Limit) -> Option<(NamePatterns, Given)> {
+/// Reads an override for tools. Its name is a list of patterns, separated by commas. One that sets nothing, as where all
+/// keys are commented out, leaves an entry for the same patterns below it as it is.
+fn entry(
+    names: &str,
+    section: &mut Section<'_, '_>,
+    base: Limit,
+    below: &Limits,
+) -> Option<(NamePatterns, Given)> {
     let given = Given::read(section);
     match NamePatterns::new(patterns(names)) {
+        Ok(tools) if given.is_empty() && below.tools.iter().any(|(patterns, _)| *patterns == tools) => None,
         Ok(tools) => {
             let given = given.or_built_in(&tools, base);
             Some((tools, given))

@@ -1,7 +1,7 @@
 //! The shipped `gateway.toml` contains the defaults and documents them; all errors of a wrong configuration are
 //! reported at once.
 
-use plimsoll::config::{Config, SHIPPED, Tuning, Upstreams};
+use plimsoll::config::{Config, SHIPPED, Tuning, Upstreams, template};
 use plimsoll::planner::Policy;
 use plimsoll::shape;
 use plimsoll::shape::settings::Truncate;
@@ -58,6 +58,19 @@ fn the_shipped_file_states_the_defaults() {
     assert_same_shape(&default.tuning.policy.shape, &shape::Settings::default());
     assert_eq!(default.tuning.policy.clear, Policy::default().clear);
     assert_eq!(default.tuning.policy.window, Policy::default().window);
+}
+
+/// What `init` writes sets nothing below its first lines, so that a preset is all there is in it.
+#[test]
+fn a_preset_has_its_effect_in_the_file_that_init_writes() {
+    let template = template();
+    assert_eq!(template.lines().count(), SHIPPED.lines().count());
+    for preset in ["default", "passthrough", "open-interpreter", "gemini", "codex", "opencode"] {
+        let line = format!("preset = \"{preset}\"");
+        let file = read(&template.replace("preset = \"default\"", &line));
+        assert_same(&file, &read(&line));
+        assert_eq!(file.doubts(), [""; 0], "{preset}");
+    }
 }
 
 /// Every key that is commented out in the shipped file can be set.

@@ -123,6 +123,28 @@ fn keys_without_effect_are_noted() {
     }
 }
 
+/// In a copy of the shipped file, which sets all keys, a preset has no effect.
+#[test]
+fn a_preset_that_the_file_overrides_is_noted() {
+    for (_, preset) in Preset::WORDS.iter().filter(|(_, preset)| *preset != Preset::Default) {
+        let set =
+            |text: &str| text.replace("preset = \"default\"", &format!("preset = '{}'", preset.as_str()));
+        let doubts = good(&set(SHIPPED)).doubts();
+        let [note] = &doubts[..] else { panic!("{preset:?} {doubts:?}") };
+        assert!(note.starts_with("`preset`: the file itself sets "), "{preset:?} {note}");
+        // A file that says what the preset says anyway, or a few keys more.
+        assert_eq!(good(&set(&format!("preset = \"default\"\n{}", preset.fragment()))).doubts(), [""; 0]);
+    }
+    assert_eq!(good("preset = 'codex'\ntruncate.max_bytes = 20000\nwindow.trigger = 0.8").doubts(), [""; 0]);
+    let most = "preset = 'openmanus'\nshape = { escapes = true, fold = true, minify = true, base64 = true, repeat = true }\n\
+                truncate = { max_lines = 9, max_bytes = 9000, keep = 'tail' }";
+    let doubts = good(most).doubts();
+    assert!(
+        doubts[0].contains("sets 8 of the 15 keys") && doubts[0].contains("`shape.base64`, `shape.escapes`"),
+        "{doubts:?}"
+    );
+}
+
 #[test]
 fn secrets_are_absent_from_debug_output() {
     let config = good(

@@ -1,6 +1,7 @@
 //! Mistakes of the user: what is said about them, and the exit status.
 
 use std::fs;
+use std::process::Command;
 
 use super::{done, home, log_of, plimsoll, ran, run};
 
@@ -325,6 +326,28 @@ fn init_writes_a_valid_file_and_never_overwrites() {
     assert!(again.err.contains("gateway.toml exists"), "{}", again.err);
     let text = fs::read_to_string(home.path().join("gateway.toml")).expect("still there");
     assert_eq!(text, "mode = \"observe\"\n");
+}
+
+/// Half a file would be "left as it is" by the next attempt.
+#[test]
+fn init_leaves_no_half_file_where_the_disk_is_full() {
+    let home = home();
+    let mut limited = Command::new("sh");
+    let script = "trap '' XFSZ && ulimit -f 8 && exec \"$0\" init";
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_plimsoll")]).current_dir(home.path());
+    let ran = ran(limited);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(!home.path().join("gateway.toml").exists(), "{}", ran.err);
+    assert!(done(home.path(), &["init"]).starts_with("gateway.toml written"));
+}
+
+#[test]
+fn init_prints_the_file_if_it_is_told_to() {
+    let home = home();
+    done(home.path(), &["init"]);
+    let written = fs::read_to_string(home.path().join("gateway.toml")).expect("written");
+    assert_eq!(done(home.path(), &["init", "-"]), written);
+    assert!(!home.path().join("-").exists());
 }
 
 #[test]

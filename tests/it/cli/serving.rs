@@ -57,6 +57,21 @@ fn serve_raises_the_open_file_limit() {
     drop(connections);
 }
 
+/// In a copy of the shipped file a preset does nothing, which a user would not notice for long.
+#[test]
+fn a_preset_that_the_file_overrides_is_warned_about() {
+    let home = home();
+    let shipped = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/gateway.toml")).expect("shipped");
+    let preset = shipped.replace("preset = \"default\"", "preset = \"passthrough\"");
+    let preset = preset.replace("admin = \"127.0.0.1:8788\"", "admin = \"off\"");
+    fs::write(home.path().join("copy.toml"), preset).expect("written");
+    let note = "`preset`: the file itself sets 14 of the 14 keys that this preset sets";
+    assert!(done(home.path(), &["check", "copy.toml"]).contains(&format!("\nnote: {note}")));
+    let log =
+        log_of(plimsoll(home.path(), &["serve", "-c", "copy.toml", "--listen", "127.0.0.1:0"]), home.path());
+    assert!(log.contains("WARN") && log.contains(note), "{log}");
+}
+
 /// Whether the process that runs the tests ignores SIGHUP.
 fn ignores_hangup() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
