@@ -238,7 +238,7 @@ const SUDDEN_STEP_SHARE: f64 = 0.1;
 const STEPS: usize = 5;
 /// The fewest readings that give a velocity.
 const MIN_READINGS: usize = 3;
-/// A velocity that exceeds the usual one by this factor is a spike.
+/// A step is a spike if it exceeds the usual velocity by this factor, and so does the velocity that it leads to.
 const SPIKE_FACTOR: f64 = 3.0;
 /// The weight of the newest velocity in the usual one, which is an exponential moving average.
 const NEWEST_WEIGHT: f64 = 0.3;
@@ -263,7 +263,7 @@ pub struct Velocity {
 pub struct Reading {
     /// Tokens per step, over the last readings; 0 until there are enough.
     pub velocity: f64,
-    /// Whether the velocity is several times the usual one.
+    /// Whether both the velocity and the newest step are several times the usual velocity.
     pub spike: bool,
 }
 
@@ -279,7 +279,8 @@ pub struct Growth {
 impl Velocity {
     /// Records the tokens of the next prompt.
     pub fn read(&mut self, tokens: u64) -> Reading {
-        if let Some(step) = self.last.and_then(|last| tokens.checked_sub(last)) {
+        let step = self.last.and_then(|last| tokens.checked_sub(last));
+        if let Some(step) = step {
             if self.steps.len() == STEPS {
                 self.steps.remove(0);
             }
@@ -294,7 +295,9 @@ impl Velocity {
             return Reading { velocity: 0.0, spike: false };
         }
         let velocity = self.mean();
-        let spike = self.usual.is_some_and(|usual| usual > 0.0 && velocity > SPIKE_FACTOR * usual);
+        // A large step stays in the mean for the steps that follow it.
+        let least = step.map_or(0.0, |step| velocity.min(step as f64));
+        let spike = self.usual.is_some_and(|usual| usual > 0.0 && least > SPIKE_FACTOR * usual);
         let follow = |usual| NEWEST_WEIGHT * velocity + (1.0 - NEWEST_WEIGHT) * usual;
         self.usual = Some(self.usual.map_or(velocity, follow));
         Reading { velocity, spike }
@@ -483,6 +486,23 @@ mod tests {
             (60_000, 14_500.0, true),
         ] {
             assert_eq!(velocity.read(tokens), Reading { velocity: expected, spike }, "{tokens}");
+        }
+    }
+
+    /// The velocity stays high for the steps behind a large one. They are no spikes, but another large one is.
+    #[test]
+    fn a_large_step_is_one_spike() {
+        let usual = (0..8).map(|at| (1000 + at * 100, false));
+        for then in [
+            &[(23_700, true), (23_800, false), (23_900, false), (90_000, true), (90_100, false)][..],
+            // Room was made.
+            &[(23_700, true), (9_000, false), (9_100, false)],
+        ] {
+            let mut velocity = Velocity::default();
+            for (tokens, spike) in usual.clone().chain(then.iter().copied()) {
+                let reading = velocity.read(tokens);
+                assert_eq!(reading.spike, spike, "{tokens}: {reading:?}");
+            }
         }
     }
 
