@@ -96,6 +96,13 @@ fn hint(cause: &io::Error) -> &'static str {
             "\n  hint: another gateway may be running; `listen.address` or `--listen` names another address, port 0 any \
              free port"
         }
+        io::ErrorKind::PermissionDenied => {
+            "\n  hint: ports below 1024 need a privilege; name another one, such as 8787"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "\n  hint: this machine has no such address; 127.0.0.1 is reached from this machine alone, 0.0.0.0 from others \
+             as well"
+        }
         _ => "",
     }
 }
@@ -240,6 +247,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
             recover: config.recover,
             isolate: config.lineage.isolate,
             patience: Some(config.limits.rewrite_timeout / STORING_DIVISOR),
+            dashboard: config.listen.admin.map(reachable_address),
         },
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
@@ -409,6 +417,18 @@ mod tests {
             let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());
             let config = Config::from_toml(&text, &home).unwrap();
             assert!(exposed(&config).map(|(_, what)| what).eq(expected.iter().copied()), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_of_binding_have_hints() {
+        for (kind, expected) in [
+            (io::ErrorKind::AddrInUse, "port 0"),
+            (io::ErrorKind::PermissionDenied, "ports below 1024"),
+            (io::ErrorKind::AddrNotAvailable, "no such address"),
+        ] {
+            let hint = hint(&kind.into());
+            assert!(hint.starts_with("\n  hint: ") && hint.contains(expected), "{kind}: {hint}");
         }
     }
 

@@ -51,12 +51,14 @@ mod tuning;
 mod unlisted;
 mod windows;
 
+use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method};
 
 use crate::config::{CacheKey, Recover};
 use crate::conversation::Digest;
@@ -131,6 +133,8 @@ struct Settings {
     /// How long a request waits for its decisions to be stored before it leaves without them; `None`: as long as it
     /// takes.
     patience: Option<Duration>,
+    /// The address of the dashboard, if there is one.
+    dashboard: Option<SocketAddr>,
 }
 
 /// How the log tells of [`Core::storing`].
@@ -145,6 +149,17 @@ impl Core {
     /// Whether a prompt that was refused as too long is shortened and sent again.
     fn recovers(&self) -> bool {
         self.settings.recover.enabled && !self.observes()
+    }
+
+    /// Adds the dashboard's address to what a browser is told that was pointed at the clients' address.
+    fn with_dashboard(&self, head: &Parts, mut fault: Fault) -> Fault {
+        if let Some(address) = self.settings.dashboard
+            && head.method == Method::GET
+            && head.uri.path() == "/"
+        {
+            let _ = write!(fault.message.to_mut(), "; the dashboard is at http://{address}/");
+        }
+        fault
     }
 
     /// Whether the gateway only observes: it plans, and changes nothing.
@@ -218,7 +233,7 @@ impl Gateway for Sidecar {
         let route = self.core.routes.route(head);
         let upstream = match &route {
             Route::Forward(target) | Route::Read(target) => &target.upstream,
-            Route::Refuse(_) => return route,
+            Route::Refuse(fault) => return Route::Refuse(self.core.with_dashboard(head, fault.clone())),
         };
         if let Some(refusal) = self.core.origins.refusal(upstream, head) {
             return Route::Refuse(refusal);

@@ -25,11 +25,11 @@ mod wrap;
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use clap::builder::Resettable;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -220,11 +220,13 @@ pub fn main() -> ExitCode {
         Action::Demo(options) => demo::run(&options),
     };
     match done {
-        Ok(()) if UNWRITTEN.load(Ordering::Relaxed) => {
-            let _ = writeln!(std::io::stderr(), "some of the output could not be written");
-            ExitCode::FAILURE
-        }
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => match UNWRITTEN.get() {
+            Some(error) => {
+                let _ = writeln!(std::io::stderr(), "some of the output could not be written: {error}");
+                ExitCode::FAILURE
+            }
+            None => ExitCode::SUCCESS,
+        },
         Err(failure) => {
             for line in failure.to_string().lines() {
                 let _ = writeln!(std::io::stderr(), "{}", table::printable(line));
@@ -248,8 +250,8 @@ fn parse() -> Result<Command, clap::Error> {
     Command::from_arg_matches_mut(&mut command.try_get_matches()?)
 }
 
-/// Whether some output could not be written.
-static UNWRITTEN: AtomicBool = AtomicBool::new(false);
+/// Why some output could not be written, if so.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
 
 /// Prints a line of output, without control characters, since ids, names and answers come from outside.
 fn say(line: &str) {
@@ -273,8 +275,11 @@ fn say_bytes(text: &[u8]) {
 }
 
 /// Remembers whether some output could not be written. It is no failure if the reader has closed the pipe.
-fn note_result(written: std::io::Result<()>) {
-    if written.is_err_and(|error| error.kind() != ErrorKind::BrokenPipe) {
-        UNWRITTEN.store(true, Ordering::Relaxed);
+fn note_result(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        // The first cause is the one to report.
+        let _ = UNWRITTEN.set(error);
     }
 }

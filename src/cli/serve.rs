@@ -71,7 +71,8 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;
     if let Some(file) = &options.port_file {
-        write_port(file, app.address().port()).map_err(|error| Failure::about(file, error))?;
+        let written = write_port(file, app.address().port());
+        written.map_err(|error| Failure::Message(format!("`--port-file {}`: {error}", file.display())))?;
     }
     say(&format!("listening on http://{}", app.address()));
     let admin = app.admin_address().map(|address| format!("http://{address}"));

@@ -89,7 +89,12 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> State {
         return State { dir: home.join("plimsoll") };
     }
     if !section.has("dir") {
-        let message = "no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set";
+        let is_set = |name| section.environment().variable(name).is_some_and(|value| !value.is_empty());
+        let message = if is_set("XDG_STATE_HOME") || is_set("HOME") {
+            "no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set to an absolute path"
+        } else {
+            "no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set"
+        };
         section.problem_with_hint("dir", message, "set it to an absolute path");
     }
     State { dir: PathBuf::new() }

@@ -99,6 +99,29 @@ pub(super) fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
     logged
 }
 
+/// Logs what becomes of the last records, which could not be stored; `is_noted` if the next start stores them.
+pub(super) fn tell_of_last(records: usize, logged: usize, is_noted: bool) {
+    if is_noted {
+        tracing::warn!(
+            records,
+            "the store cannot be written: the last records are in the logs of their conversations as far as these can be \
+             written, and the next start stores them"
+        );
+    } else if logged == records {
+        tracing::warn!(
+            logged,
+            "the store cannot be written: the last records are only in the logs of their conversations"
+        );
+    } else {
+        tracing::error!(
+            records,
+            logged,
+            "neither the store nor all logs of conversations can be written: the last records are lost, except for those \
+             that were logged"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -205,11 +205,29 @@ const NO_DIRECTORY: &str =
 const FULL: &str = "\n  hint: the disk is full: make room, or name another `state.dir`";
 const UNWRITTEN: &str = "\n  hint: the disk may be full, or a file as large as it may be (`ulimit -f`): make room, or name another \
                          `state.dir`";
+const LOCKED: &str = "\n  hint: another process has it locked, such as a backup or an open `sqlite3`: try again once that has ended";
 const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it away, together with its `-wal` and `-shm` files, \
                            and start again: the gateway then creates a new one. This loses the decisions about \
                            conversations that continue, and the books except the logs of conversations";
 
+// The same where it is only read.
+const UNREADABLE: &str = "\n  hint: it is damaged, or something else: stop the gateway, move it away, together with its `-wal` and `-shm` files, and \
+                          start the gateway again, which then creates a new one. What each request cost is also in the logs of \
+                          conversations (`*.jsonl` in `ledger.dir`), which this leaves as they are";
+
 impl StoreError {
+    /// What to do about an error that keeps the books from being read, as [`Self::hint`] has it.
+    pub fn hint_to_read(&self) -> &'static str {
+        match self {
+            Self::Database(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LOCKED,
+                _ if health::is_damage(error) => UNREADABLE,
+                _ => "",
+            },
+            _ => "",
+        }
+    }
+
     /// What to do about an error that keeps a gateway from starting, on a line of its own; empty if nothing is known,
     /// or if the error's text says it already.
     pub fn hint(&self) -> &'static str {
@@ -224,6 +242,7 @@ impl StoreError {
             Self::Database(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => UNWRITABLE,
                 Some(ErrorCode::DiskFull) => FULL,
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LOCKED,
                 Some(ErrorCode::SystemIoFailure) if is_of_writing(error) => UNWRITTEN,
                 _ if health::is_damage(error) => NO_DATABASE,
                 _ => "",

@@ -124,8 +124,11 @@ impl Unlogged {
             }
             Err(cut) => {
                 if !self.down {
-                    let error = &cut.error;
-                    tracing::warn!(%error, conversation, "records cannot be logged: they will be when that is possible");
+                    tracing::warn!(
+                        error = %format_args!("{}: {}", logs.dir().display(), cut.error),
+                        conversation,
+                        "records cannot be logged: they are in the store, and will be logged when that is possible"
+                    );
                 }
                 (self.may_have_lines, self.down) = (true, true);
                 *logged = cut.whole;
@@ -328,6 +331,18 @@ mod tests {
                 fs::read_to_string(self.dir().join(format!("{conversation}.jsonl"))).unwrap_or_default();
             assert_eq!((log.lines().collect::<Vec<_>>(), self.waiting()), (expected.to_vec(), waiting));
         }
+    }
+
+    #[test]
+    fn records_that_cannot_be_logged_are_told_of_with_their_place() {
+        let mut bench = Bench::new();
+        bench.block();
+        let log = crate::store::tests::logged(tracing::Level::WARN, || bench.log(&["a1"]));
+        let says = format!(
+            "they are in the store, and will be logged when that is possible error={}: ",
+            bench.dir().display()
+        );
+        assert!(log.contains(&says), "{log}");
     }
 
     /// A log of which another is written is caught up with, and so is one that goes on itself, in order.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::backlog::{Backlog, RETRY_AFTER, log_last};
+use super::backlog::{Backlog, RETRY_AFTER, log_last, tell_of_last};
 use super::file_identity::FileIdentity;
 use super::health::Health;
 use super::logs::Logs;
@@ -178,7 +178,10 @@ struct Outages {
 impl Default for Outages {
     fn default() -> Self {
         Self {
-            texts: Outage::new("a full text could not be saved", "full texts are saved again"),
+            texts: Outage::new(
+                "a full text could not be saved: what would be cut is sent whole until that is possible",
+                "full texts are saved again",
+            ),
             batches: Outage::new("a batch could not be stored", "batches are stored again"),
             missing: Outage::new(
                 "how many records are missing could not be stored",
@@ -273,17 +276,8 @@ impl Worker {
         } else {
             let is_noted = self.underway.leave(self.logs.dir(), rows.iter());
             let logged = log_last(&mut self.logs, &rows);
-            if is_noted {
-                tracing::warn!(
-                    records = rows.len(),
-                    "the store cannot be written: the last records are in the logs of their conversations as far as these \
-                     can be written, and the next start stores them"
-                );
-            } else {
-                tracing::warn!(
-                    logged,
-                    "the store cannot be written: the last records are in the logs of their conversations"
-                );
+            tell_of_last(rows.len(), logged, is_noted);
+            if !is_noted {
                 self.missing.add_records(rows.len() as u64, rows[0].at_ms);
             }
         }
@@ -377,7 +371,8 @@ impl Worker {
                 Ok(()) if job.batch.saves.is_empty() => {}
                 Ok(()) => self.outages.texts.end(Instant::now()),
                 Err(error) => {
-                    self.outages.texts.begin(&error, Instant::now());
+                    let dir = self.outputs.dir().display();
+                    self.outages.texts.begin(&format_args!("{dir}: {error}"), Instant::now());
                     job.refuse(StoreError::from(error).into());
                 }
             }
@@ -507,7 +502,7 @@ mod tests {
 
     use super::*;
     use crate::conversation::{Chain, Digest};
-    use crate::planner::{Cause, Decision};
+    use crate::planner::{Cause, Decision, Save};
     use crate::store::tests::logged;
     use crate::store::{LedgerRow, StoredDecision};
 
@@ -553,6 +548,44 @@ mod tests {
             StoredDecision { chain, part: 0, since: chain, root: chain, decision: Arc::new(decision) };
         let (duty, stored) = promise();
         (Job { batch: Batch { decisions: vec![decided], ..Batch::default() }, duty: Some(duty) }, stored)
+    }
+
+    /// If nothing can be written, nothing is said to be in the logs.
+    #[test]
+    fn last_records_that_cannot_be_logged_are_said_to_be_lost() {
+        for (is_lost, says) in [
+            (
+                false,
+                "WARN plimsoll::store::backlog: the store cannot be written: the last records are only in the logs",
+            ),
+            (
+                true,
+                "ERROR plimsoll::store::backlog: neither the store nor all logs of conversations can be written",
+            ),
+        ] {
+            let home = tempfile::tempdir().unwrap();
+            if is_lost {
+                std::fs::write(home.path().join("logs"), "").unwrap();
+            }
+            let mut worker = worker(home.path());
+            worker.backlog.add(vec![LedgerRow { id: "1".to_owned(), ..LedgerRow::default() }]);
+            let log = logged(Level::WARN, || worker.finish());
+            assert!(log.contains(says), "{is_lost}: {log}");
+        }
+    }
+
+    /// Whoever reads that a text was not saved needs to know where, and what comes of it.
+    #[test]
+    fn a_text_that_cannot_be_saved_is_told_of_with_its_place() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("outputs"), "").unwrap();
+        let mut worker = worker(home.path());
+        let save = Save { id: "0123456789abcdef0123456789abcdef".to_owned(), text: "full".to_owned() };
+        let (mut job, _stored) = job();
+        job.batch.saves.push(save);
+        let log = logged(Level::WARN, || worker.save_texts(&mut [job]));
+        let says = format!("is sent whole until that is possible error={}/outputs: ", home.path().display());
+        assert!(log.contains(&says), "{log}");
     }
 
     /// However late a batch is withdrawn, it is either known to be stored or it is not stored.

@@ -126,6 +126,7 @@ impl Rig {
                 recover: Recover::default(),
                 isolate: true,
                 patience: None,
+                dashboard: None,
             },
             routes: Routes::Named(Vec::new()),
             origins: OriginPolicy::new(NamePatterns::default(), std::net::Ipv4Addr::LOCALHOST.into()),

@@ -79,7 +79,7 @@ pub(super) fn open(state: &Path) -> Result<Option<Books>, Failure> {
 
 /// The failure for an error of the store in the state directory.
 pub(super) fn failed(state: &Path, error: &StoreError) -> Failure {
-    Failure::about(&store(state), error)
+    Failure::about(&store(state), format_args!("{error}{}", error.hint_to_read()))
 }
 
 fn store(state: &Path) -> PathBuf {

@@ -64,6 +64,14 @@ fn the_state_directory_is_configured_or_follows_xdg() {
             Err("`state.dir`: no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set\n  \
                  hint: set it to an absolute path"),
         ),
+        (
+            &[("HOME", ""), ("XDG_STATE_HOME", "state")],
+            "",
+            Err(
+                "`state.dir`: no directory for the state: neither `XDG_STATE_HOME` nor `HOME` is set to an absolute \
+                 path\n  hint: set it to an absolute path",
+            ),
+        ),
     ];
     for (variables, text, expected) in cases {
         let environment = |name: &str| {

@@ -80,7 +80,8 @@ fn errors_of_opening_have_hints() {
         (database(rusqlite::ffi::SQLITE_IOERR_WRITE), UNWRITTEN),
         (database(rusqlite::ffi::SQLITE_IOERR_READ), ""),
         (database(rusqlite::ffi::SQLITE_CORRUPT), NO_DATABASE),
-        (database(rusqlite::ffi::SQLITE_BUSY), ""),
+        (database(rusqlite::ffi::SQLITE_BUSY), LOCKED),
+        (database(rusqlite::ffi::SQLITE_LOCKED), LOCKED),
         (StoreError::Newer, ""),
     ] {
         assert_eq!(error.hint(), expected, "{error:?}");

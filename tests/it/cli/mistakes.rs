@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::{done, home, log_of, plimsoll, ran, run};
+use super::{done, home, log_of, plimsoll, ran, ran_with, run};
 
 #[test]
 fn usage_errors_exit_with_2_and_failures_with_1() {
@@ -114,6 +114,32 @@ fn a_file_that_is_no_store_is_reported_with_a_remedy() {
         let says = "plimsoll.db: database: file is not a database\n  hint: it is damaged, or something else: move it away";
         assert!(ran.err.contains("cannot open the store /") && ran.err.contains(says), "{}", ran.err);
     }
+    for arguments in [&["report"][..], &["conversations"], &["outputs"], &["inspect", "x"]] {
+        let ran = run(home.path(), arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}: {}", ran.err);
+        let says = "plimsoll.db: database: file is not a database\n  hint: it is damaged, or something else: stop the gateway";
+        assert!(ran.err.contains(says) && ran.err.contains("`*.jsonl`"), "{arguments:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_port_file_that_cannot_be_written_is_named_with_its_option() {
+    let home = home();
+    fs::write(home.path().join("serve.toml"), "[listen]\nadmin = \"off\"\n").expect("written");
+    let arguments = ["serve", "-c", "serve.toml", "--listen", "127.0.0.1:0", "--port-file", "none/port"];
+    let ran = run(home.path(), &arguments);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
+    assert!(ran.err.contains("`--port-file none/port`: "), "{}", ran.err);
+}
+
+#[test]
+fn output_that_cannot_be_written_is_reported_with_its_cause() {
+    // Other systems have no such device.
+    let Ok(full) = fs::File::options().write(true).open("/dev/full") else { return };
+    let home = home();
+    let ran = ran_with(plimsoll(home.path(), &["prices"]), full);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(ran.err.starts_with("some of the output could not be written: No space left"), "{}", ran.err);
 }
 
 #[test]

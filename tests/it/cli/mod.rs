@@ -40,8 +40,13 @@ pub(crate) fn run(home: &Path, arguments: &[&str]) -> Ran {
     ran(plimsoll(home, arguments))
 }
 
-pub(crate) fn ran(mut command: Command) -> Ran {
-    let output = command.output().expect("the binary runs");
+pub(crate) fn ran(command: Command) -> Ran {
+    ran_with(command, Stdio::piped())
+}
+
+/// The same, with its standard output elsewhere.
+fn ran_with(mut command: Command, out: impl Into<Stdio>) -> Ran {
+    let output = command.stdout(out).output().expect("the binary runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }

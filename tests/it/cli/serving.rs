@@ -33,6 +33,25 @@ fn started(mut command: Command) -> Running {
     running
 }
 
+/// A browser that is pointed at the clients' address is told where the dashboard is, if there is one.
+#[test]
+fn the_root_leads_to_the_dashboard() {
+    for (admin, is_there) in [("127.0.0.1:0", true), ("off", false)] {
+        let home = home();
+        fs::write(home.path().join("serve.toml"), format!("listen.admin = \"{admin}\"\n")).expect("written");
+        let options = ["serve", "-c", "serve.toml", "--listen", "127.0.0.1:0", "--port-file", "port"];
+        let _gateway = started(plimsoll(home.path(), &options));
+        let port = fs::read_to_string(home.path().join("port")).expect("a port");
+        let address = format!("127.0.0.1:{port}").parse().expect("an address");
+        for (method, path, is_told) in [("GET", "/", true), ("GET", "/nowhere", false), ("POST", "/", false)]
+        {
+            let (status, body) = send(address, method, path, &[], "");
+            let told = String::from_utf8_lossy(&body).contains("; the dashboard is at http://127.0.0.1:");
+            assert_eq!((status, told), (404, is_told && is_there), "{admin} {method} {path}");
+        }
+    }
+}
+
 #[test]
 fn serve_raises_the_open_file_limit() {
     let home = home();
