@@ -34,9 +34,10 @@ JSON:
             no token is counted twice, except that output includes reasoning
     cost    null if no cost is known, otherwise {usd, input, cache_read, cache_write, output, searches, total}
             usd: an exact decimal number as a string; the others: integers, in units of 10^-12 dollars
-    saved   {bytes, tokens_estimate, net, net_of}: bytes and tokens that were not sent, and what that saved
-            net: the estimated cost without the gateway minus the real cost, in 10^-12 dollars; negative if the
-            gateway made them more expensive, null if unknown; net_of: the number of requests that it covers
+    saved   {bytes, tokens_estimate, net, net_of, estimated}: bytes and tokens that were not sent, and what that saved
+            net: the cost without the gateway minus the real cost, in 10^-12 dollars; negative if the gateway made
+            them more expensive, null if unknown; net_of: the number of requests that it covers; estimated: of how
+            many of these the cost without the gateway is an estimate
     would_have_saved  the same for requests that were only observed (`mode = \"observe\"`): an estimate of what rewriting
             would have saved, minus what it would have cost; contained in no other figure. net: null if unknown
     own_calls  the number of calls that the gateway made itself, for summaries; tokens, cost and net include them,

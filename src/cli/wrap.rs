@@ -247,7 +247,7 @@ mod tests {
             broken_off: 1,
             tokens: Tokens { input: 1000, output: 234, ..Tokens::default() },
             cost: Some(Costs { total: dollars("0.5"), ..Costs::default() }),
-            saved: Saved { net: Some(dollars("-0.25")), net_of: 12, ..Saved::default() },
+            saved: Saved { net: Some(dollars("-0.25")), net_of: 12, estimated: 12, ..Saved::default() },
             ..Totals::default()
         };
         let expected = [

@@ -96,11 +96,13 @@ pub struct Saved {
     pub bytes: u64,
     /// Tokens, an estimate.
     pub tokens_estimate: u64,
-    /// What the requests would have cost without the gateway, less what they cost: an estimate, negative if it made
-    /// them more expensive. `None` if it is known of no request.
+    /// What the requests would have cost without the gateway, less what they cost: negative if it made them more
+    /// expensive. `None` if it is known of no request.
     pub net: Option<Money>,
     /// The number of requests that `net` covers.
     pub net_of: u64,
+    /// The number of those of which it is an estimate.
+    pub estimated: u64,
 }
 
 impl Totals {
@@ -127,6 +129,7 @@ impl Totals {
             tokens_estimate: record.bytes.would_have_saved_tokens_estimate,
             net: would_have_saved.map(money),
             net_of: u64::from(would_have_saved.is_some()),
+            estimated: u64::from(would_have_saved.is_some()),
         };
     }
 
@@ -146,9 +149,11 @@ impl Totals {
         }
         self.add_unknown(record);
         self.tokens += record.tokens.unwrap_or_default();
+        let is_estimated = record.counterfactual.as_ref().is_some_and(|untouched| untouched.estimated);
         self.saved += Saved {
             net: record.net_saved.map(money),
             net_of: u64::from(record.net_saved.is_some()),
+            estimated: u64::from(record.net_saved.is_some() && is_estimated),
             ..Saved::default()
         };
     }
@@ -305,6 +310,7 @@ impl AddAssign for Saved {
             *self.net.get_or_insert_default() += net;
         }
         self.net_of += other.net_of;
+        self.estimated += other.estimated;
     }
 }
 
@@ -432,7 +438,7 @@ mod tests {
         assert_eq!(totals.cost.map(|cost| cost.total), Some(Money::from_picodollars(twice)));
         assert_eq!((totals.tokens.output, totals.broken_off, totals.edited), (13, 1, 1));
         let net = Some(Money::from_picodollars(-3));
-        assert_eq!(totals.saved, Saved { bytes: 100, tokens_estimate: 25, net, net_of: 1 });
+        assert_eq!(totals.saved, Saved { bytes: 100, tokens_estimate: 25, net, net_of: 1, estimated: 0 });
         let mut doubled: Totals = [&totals, &Totals::default(), &totals].into_iter().sum();
         assert_eq!(doubled.cost.map(|cost| cost.total), Some(Money::from_picodollars(2 * twice)));
         assert_eq!((doubled.requests, doubled.tokens.output, doubled.saved.bytes), (6, 26, 200));
@@ -566,7 +572,7 @@ mod tests {
             totals.add(&record);
         }
         let net = Some(Money::from_picodollars(-20));
-        let expected = Saved { bytes: 900, tokens_estimate: 200, net, net_of: 2 };
+        let expected = Saved { bytes: 900, tokens_estimate: 200, net, net_of: 2, estimated: 2 };
         assert_eq!((totals.would_have_saved, totals.saved), (expected, Saved::default()));
         totals += &totals.clone();
         assert_eq!(

@@ -93,9 +93,13 @@ fn net_saved(totals: &Totals) -> String {
     let own = |figure| figures::counted(figure, "call of the gateway's own", "calls of the gateway's own");
     let left_out = [if_any(totals.requests - totals.saved.net_of, requests), if_any(totals.own_unknown, own)];
     let left_out: Vec<String> = left_out.into_iter().flatten().collect();
-    let that = if left_out.is_empty() { "" } else { " that leaves out " };
+    let (estimate, leaves_out) = match totals.saved.estimated {
+        0 => ("", ", which leaves out "),
+        _ => (", an estimate", " that leaves out "),
+    };
+    let leaves_out = if left_out.is_empty() { "" } else { leaves_out };
     let left_out = left_out.join(" and ");
-    format!("saved: against the same requests without the gateway, an estimate{that}{left_out}")
+    format!("saved: against the same requests without the gateway{estimate}{leaves_out}{left_out}")
 }
 
 fn would_have_saved(net: Money, observed: u64) -> String {
@@ -158,7 +162,7 @@ mod tests {
             (
                 "two requests are left out",
                 Totals {
-                    saved: Saved { net: Some(Money::ZERO), net_of: 1_040, ..Saved::default() },
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_040, estimated: 1, ..Saved::default() },
                     ..totals()
                 },
                 0,
@@ -167,12 +171,30 @@ mod tests {
                 ],
             ),
             (
+                "nothing was changed",
+                Totals {
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_042, ..Saved::default() },
+                    ..totals()
+                },
+                0,
+                &["saved: against the same requests without the gateway"],
+            ),
+            (
+                "nothing was changed, and one request is left out",
+                Totals {
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_041, ..Saved::default() },
+                    ..totals()
+                },
+                0,
+                &["saved: against the same requests without the gateway, which leaves out 1 request"],
+            ),
+            (
                 "one own call is left out",
                 Totals {
                     unknown_usage: 1,
                     own_calls: 2,
                     own_unknown: 1,
-                    saved: Saved { net: Some(Money::ZERO), net_of: 1_042, ..Saved::default() },
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_042, estimated: 1, ..Saved::default() },
                     ..totals()
                 },
                 0,
@@ -189,7 +211,7 @@ mod tests {
                     unknown_price: 3,
                     own_calls: 2,
                     own_unknown: 2,
-                    saved: Saved { net: Some(Money::ZERO), net_of: 1_041, ..Saved::default() },
+                    saved: Saved { net: Some(Money::ZERO), net_of: 1_041, estimated: 1, ..Saved::default() },
                     ..totals()
                 },
                 0,
@@ -235,6 +257,7 @@ mod tests {
                         tokens_estimate: 1_025,
                         net: Some(Money::from_usd_str("-0.5").unwrap()),
                         net_of: 4,
+                        estimated: 4,
                     },
                     ..totals()
                 },

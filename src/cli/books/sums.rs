@@ -2,7 +2,7 @@
 
 use crate::cli::figures;
 use crate::cli::table::Align;
-use crate::ledger::{Costs, Totals};
+use crate::ledger::{Costs, Saved, Totals};
 use crate::usage::{Money, Tokens};
 
 /// How sums are shown: in the columns that are always there, in one for what would have been saved if something was
@@ -75,8 +75,16 @@ fn cells(totals: &Totals, places: usize) -> [String; 7] {
         count(tokens.cache_write()),
         at_least(is_known && totals.broken_off > 0).to_owned() + &count(tokens.output),
         figures::or_unknown(cost),
-        estimate(totals.saved.net, places),
+        saved(&totals.saved, places),
     ]
+}
+
+/// What was saved, which is exact if nothing was changed.
+fn saved(saved: &Saved, places: usize) -> String {
+    match saved.estimated {
+        0 => figures::or_unknown(saved.net.map(|net| figures::dollars(net, places))),
+        _ => estimate(saved.net, places),
+    }
 }
 
 /// An estimated amount.
@@ -102,7 +110,6 @@ fn overhead_total(totals: &Totals) -> Option<Money> {
 pub(super) mod tests {
     use super::*;
     use crate::cli::table::Table;
-    use crate::ledger::Saved;
 
     pub(in crate::cli::books) fn totals() -> Totals {
         let total = Money::from_usd_str("1.23").unwrap();
@@ -126,8 +133,10 @@ pub(super) mod tests {
         let exact = ["1,042", "5", "0", "3", "1,000,000", "$1.23", "–"];
         assert_eq!(cells(&totals(), 2), exact);
         let net = Some(Money::from_usd_str("-0.21").unwrap());
-        let dearer = Totals { saved: Saved { net, net_of: 1, ..Saved::default() }, ..totals() };
-        assert_eq!(cells(&dearer, 2)[5..], ["$1.23", "~-$0.21"]);
+        for (estimated, expected) in [(1, "~-$0.21"), (0, "-$0.21")] {
+            let saved = Saved { net, net_of: 2, estimated, ..Saved::default() };
+            assert_eq!(cells(&Totals { saved, ..totals() }, 2)[5..], ["$1.23", expected]);
+        }
         let broken_off = Totals { broken_off: 1, ..totals() };
         assert_eq!(cells(&broken_off, 4)[4..], ["≥ 1,000,000", "≥ $1.2300", "–"]);
         let charged = Totals { unpriced_charges: 1, ..totals() };
@@ -166,7 +175,7 @@ pub(super) mod tests {
         let cost = |usd: &str| Some(Costs { total: Money::from_usd_str(usd).unwrap(), ..Costs::default() });
         let tokens = Tokens { input: 411_750, cache_read: 1_215_488, output: 52_326, ..Tokens::default() };
         let net = Some(Money::from_usd_str("0.8236").unwrap());
-        let saved = Saved { net, net_of: 1, ..Saved::default() };
+        let saved = Saved { net, net_of: 1, estimated: 1, ..Saved::default() };
         let totals = Totals { requests: 80, tokens, cost: cost("0.5962"), saved, ..Totals::default() };
         let totals = Totals { own_calls: 1, overhead: cost("0.0063"), ..totals };
         let sums = Sums::of(std::iter::once(&totals));
@@ -186,7 +195,7 @@ pub(super) mod tests {
     fn observed_savings_have_a_column_if_there_are_any() {
         let net = |usd| Some(Money::from_usd_str(usd).unwrap());
         let observed = |usd| Totals {
-            would_have_saved: Saved { net: net(usd), net_of: 1, ..Saved::default() },
+            would_have_saved: Saved { net: net(usd), net_of: 1, estimated: 1, ..Saved::default() },
             ..totals()
         };
         for (all, titles, one, other) in [
