@@ -108,6 +108,16 @@ fn a_recording_is_replayed_as_it_was_sent() {
         );
         assert_eq!(run(home.path(), &["replay", "-c", "read.toml", &other]).code, Some(1));
 
+        // Nor does a file that cannot be read, but the command has not done all that it was told to.
+        let none = home.path().join("none.jsonl").display().to_string();
+        let both = run(home.path(), &["replay", "--json", "-c", "read.toml", &none, &log]);
+        assert_eq!((both.code, both.out.contains("\"as_recorded\": 12")), (Some(1), true), "{}", both.err);
+        let (first, last) = both.err.split_once('\n').unwrap();
+        assert!(first.starts_with(&format!("left out: {none}: ")), "{}", both.err);
+        assert_eq!(last, "1 file could not be replayed\n");
+        let only = run(home.path(), &["replay", "-c", "read.toml", &none]);
+        assert_eq!((only.code, only.err.starts_with(&format!("{none}: "))), (Some(1), true), "{}", only.err);
+
         // An incomplete line is skipped and reported, whatever is printed, and the others are replayed.
         let mut text = fs::read_to_string(&log).unwrap();
         text.insert_str(text.find('\n').unwrap() + 1, "{\"time\":\"2026-\n");
@@ -120,6 +130,20 @@ fn a_recording_is_replayed_as_it_was_sent() {
             (&json!([2]), &json!(12))
         );
         assert!(run(home.path(), &["replay", "-c", "read.toml", &log]).err.contains("line 2"));
+
+        // A request without a body is counted among those that are left out.
+        let mut without = records[11].clone();
+        without["id"] = json!("ffffffff-ffff-7fff-bfff-ffffffffffff");
+        let text = fs::read_to_string(&log).unwrap();
+        fs::write(&log, format!("{text}{without}\n")).unwrap();
+        let played = run(home.path(), &["replay", "--json", "-c", "read.toml", &log]);
+        let played: Value = serde_json::from_str(&played.out).unwrap();
+        assert_eq!((&played["total"]["requests"], &played["total"]["without_body"]), (&json!(12), &json!(1)));
+        let said = run(home.path(), &["replay", "-c", "read.toml", &log]).out;
+        assert!(
+            said.contains("left out: 1 request whose body was not recorded or is no longer kept"),
+            "{said}"
+        );
     }
 }
 

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, Output, books, files, say_lines, table};
+use super::{Failure, Output, books, figures, files, say_lines, table};
 use crate::app::{self, Recall};
 use crate::store::ledger::FILE_NAME;
 use crate::store::{Bodies, Outputs};
@@ -81,32 +81,40 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         return sweep(options, &setting);
     }
     let mut report = Report::default();
-    each(options, &mut |file| {
+    let wrong = each(options, &mut |file| {
         report.add(play(file, &setting)?);
         Ok(())
     })?;
     if options.output.json {
-        return books::say_json(&report);
+        books::say_json(&report)?;
+    } else {
+        say_lines(report::table(&report).lines_within(books::width()));
+        books::say_notes(&report::notes(&report));
     }
-    say_lines(report::table(&report).lines_within(books::width()));
-    books::say_notes(&report::notes(&report));
-    Ok(())
+    result(wrong)
 }
 
 /// Replays each file under all settings of the grid.
 fn sweep(options: &Options, setting: &Setting<'_>) -> Result<(), Failure> {
     let mut rows = sweep::grid(setting.policy);
-    each(options, &mut |file| {
+    let wrong = each(options, &mut |file| {
         for row in &mut rows {
             row.total.add(play(file, &Setting { policy: &row.policy, ..*setting })?);
         }
         Ok(())
     })?;
     if options.output.json {
-        return books::say_json(&rows);
+        books::say_json(&rows)?;
+    } else {
+        say_lines(sweep::table(&rows).lines_within(books::width()));
     }
-    say_lines(sweep::table(&rows).lines_within(books::width()));
-    Ok(())
+    result(wrong)
+}
+
+/// The result of a command that had to leave out this many files that it should have been able to read.
+fn result(wrong: u64) -> Result<(), Failure> {
+    let files = figures::counted(wrong, "file", "files");
+    if wrong == 0 { Ok(()) } else { Err(Failure::Message(format!("{files} could not be replayed"))) }
 }
 
 /// Why a file cannot be replayed.
@@ -125,10 +133,10 @@ impl From<String> for Unplayed {
     }
 }
 
-/// Reads the files one after another. If there are others, a file without bodies is left out, since not everything that
-/// a gateway logs was a prompt.
-fn each(options: &Options, play: &mut dyn FnMut(&Input) -> Result<(), Unplayed>) -> Result<(), Failure> {
-    let mut left_out = Vec::new();
+/// Reads the files one after another. If others can be replayed, one that cannot is left out. Returns the number of
+/// those that are wrong; a file without bodies is not, since not everything that a gateway logs was a prompt.
+fn each(options: &Options, play: &mut dyn FnMut(&Input) -> Result<(), Unplayed>) -> Result<u64, Failure> {
+    let (mut without_bodies, mut wrong) = (Vec::new(), Vec::new());
     for file in &options.files {
         let played = Input::read(file).map_err(Unplayed::from).and_then(|read| {
             play(&read)?;
@@ -137,19 +145,22 @@ fn each(options: &Options, play: &mut dyn FnMut(&Input) -> Result<(), Unplayed>)
         match played {
             Ok(damage) if damage.is_none() => {}
             Ok(damage) => say_left_out(&format!("{}: {damage}", file.display())),
-            Err(error @ Unplayed::NoBodies(_)) => left_out.push(format!("{}: {error}", file.display())),
-            Err(error) => return Err(Failure::about(file, error)),
+            Err(error) => {
+                let is_wrong = matches!(error, Unplayed::Wrong(_));
+                let left_out = if is_wrong { &mut wrong } else { &mut without_bodies };
+                left_out.push(format!("{}: {error}", file.display()));
+            }
         }
     }
-    if left_out.len() == options.files.len()
-        && let Some(first) = left_out.first()
-    {
-        return Err(Failure::Message(first.clone()));
+    if wrong.len() + without_bodies.len() == options.files.len() {
+        // What is said of one log without bodies is true of all.
+        wrong.extend(without_bodies.into_iter().take(1));
+        return Err(Failure::Message(wrong.join("\n")));
     }
-    for line in left_out {
-        say_left_out(&line);
+    for line in wrong.iter().chain(&without_bodies) {
+        say_left_out(line);
     }
-    Ok(())
+    Ok(wrong.len() as u64)
 }
 
 fn say_left_out(what: &str) {

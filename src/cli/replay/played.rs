@@ -53,6 +53,8 @@ pub(super) struct Played {
     /// The number of requests that a gateway recorded and sent with exactly the bytes that would be sent now; `None`
     /// for a transcript.
     pub(super) as_recorded: Option<u64>,
+    /// The number of requests that a gateway recorded without their bodies, and that were left out.
+    pub(super) without_body: u64,
     /// The parts of the file that were left out.
     pub(super) damage: Damage,
 }
@@ -96,6 +98,7 @@ pub(super) fn transcript(transcript: &Transcript, setting: &Setting<'_>) -> Resu
         gateway,
         counts: thread.counts(),
         as_recorded: None,
+        without_body: 0,
         damage: transcript.damage.clone(),
     })
 }
@@ -121,7 +124,7 @@ fn unstored_reference(id: &str) -> String {
 /// Why it cannot be replayed.
 pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<Played, Unplayed> {
     let mut play = Play { setting, sessions: HashMap::new(), threads: HashMap::new() };
-    let (mut tally, mut found, mut same) = (Tally::default(), 0, 0);
+    let (mut tally, mut found, mut same, mut without_body) = (Tally::default(), 0, 0, 0);
     let own = || recording.requests.iter().map(|one| &one.record);
     let inherited = inherited(setting.store, &recording.id, &own().collect::<Vec<_>>());
     let inherited = inherited.map_err(|error| format!("{}: {error}", setting.store.display()))?;
@@ -137,6 +140,8 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
         if let Some(is_same) = play.request(record, at_ms, is_own.then_some(&mut tally))? {
             found += 1;
             same += u64::from(is_same);
+        } else {
+            without_body += u64::from(is_own && record.thread.is_some() && record.own.is_none());
         }
     }
     if found == 0 {
@@ -145,6 +150,7 @@ pub(super) fn recording(recording: &Recording, setting: &Setting<'_>) -> Result<
     let mut asked = own().filter(|record| record.own.is_none());
     let model = asked.rfind(|record| record.model_asked.is_some()).and_then(|one| one.model_asked.clone());
     let mut played = Played { id: recording.id.clone(), as_recorded: Some(same), ..Played::default() };
+    played.without_body = without_body;
     (played.model, played.tally, played.damage) = (model, tally, recording.damage.clone());
     let threads: BTreeSet<&str> = own().filter_map(|record| record.thread.as_deref()).collect();
     for (_, thread) in play.threads.iter().filter(|(name, _)| threads.contains(name.as_str())) {

@@ -49,6 +49,7 @@ JSON:
     unreadable       damaged lines (neither records nor messages), which were left out
     missing          messages that the requests of a transcript refer to and that it does not have
     unplayed         requests that were left out because of that
+    without_body     requests of a gateway's recording that were left out because their bodies are not there
   FILE
     id, model, priced_as   the recording, its model, and the model whose prices were used
     damaged                the numbers of its damaged lines, counted from 1
@@ -91,6 +92,7 @@ pub(super) struct Figures {
     pub(super) unreadable: u64,
     pub(super) missing: u64,
     pub(super) unplayed: u64,
+    pub(super) without_body: u64,
 }
 
 /// The results of one recording.
@@ -142,6 +144,7 @@ impl Report {
             unreadable: played.damage.lines.len() as u64,
             missing: played.damage.missing as u64,
             unplayed: played.damage.unplayed as u64,
+            without_body: played.without_body,
         };
         self.total.add(&played.id, &figures);
         let Played { id, model, priced_as, damage, .. } = played;
@@ -167,6 +170,7 @@ impl Total {
         sum.unreadable += file.unreadable;
         sum.missing += file.missing;
         sum.unplayed += file.unplayed;
+        sum.without_body += file.without_body;
         sum.as_recorded =
             file.as_recorded.map(|same| sum.as_recorded.unwrap_or(0) + same).or(sum.as_recorded);
         self.unpriced += u64::from(file.direct_usd.is_none());
@@ -201,9 +205,19 @@ fn usd<S: serde::Serializer>(amount: &Option<Money>, serializer: S) -> Result<S:
 
 /// The table for human readers.
 pub(super) fn table(report: &Report) -> Table {
-    let titles =
-        ["requests", "direct", "gateway", "ratio", "answers", "events", "invalid", "calls", "lost", "again"];
-    let mut columns = vec![("conversation", Align::Left)];
+    let titles = [
+        "requests|reqs",
+        "direct",
+        "gateway",
+        "ratio",
+        "answers",
+        "events",
+        "invalid",
+        "calls",
+        "lost",
+        "again",
+    ];
+    let mut columns = vec![("conversation|id", Align::Left)];
     columns.extend(titles.map(|title| (title, Align::Right)));
     let mut table = Table::new(&columns);
     let all = || report.files.iter().map(|file| &file.figures).chain([&report.total.figures]);
@@ -259,6 +273,14 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
         let lines = figures::counted(figures.missing, "line", "lines");
         let requests = figures::counted(figures.unplayed, "request", "requests");
         notes.push(format!("missing: {lines}, and with them {requests}"));
+    }
+    if figures.without_body > 0 {
+        let requests = figures::counted(
+            figures.without_body,
+            "request whose body was not recorded or is no longer kept",
+            "requests whose bodies were not recorded or are no longer kept",
+        );
+        notes.push(format!("left out: {requests}"));
     }
     if total.unpriced > 0 {
         let files = figures::counted(total.unpriced, "conversation", "conversations");
