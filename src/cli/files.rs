@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{CONFIG_VARIABLE, Failure, Source, say, say_bytes, serve};
 use crate::config::{self, Config, Environment, Problems, ProcessEnvironment, WithoutSecrets};
@@ -41,14 +41,16 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
             }
             _ => String::new(),
         };
-        Failure::Message(format!("{file}: {error}{by}{hint}"))
+        Failure::Usage(format!("{file}: {error}{by}{hint}"))
     })?;
     let text = std::str::from_utf8(&read).map_err(|error| Problems::not_utf8(&read, error));
     text.and_then(parse).map_err(|problems| Failure::Config(problems.named(file.display().to_string())))
 }
 
 /// Prints the mistakes of a file, or that it has none, and warnings about effects that are not mistakes of the file.
-pub(super) fn check(file: &Path) -> Result<(), Failure> {
+pub(super) fn check(file: Option<PathBuf>) -> Result<(), Failure> {
+    let named = || env::var_os(CONFIG_VARIABLE).filter(|named| !named.is_empty());
+    let file = &file.unwrap_or_else(|| named().map_or_else(|| USUAL.into(), PathBuf::from));
     let config = read(file, |text| Config::checked(text, &ProcessEnvironment))?;
     say(&format!("{}: no problems", file.display()));
     for unusable in config.unusable_proxies() {

@@ -56,11 +56,10 @@ enum Action {
     Run(Run),
     /// Report all mistakes in a configuration file
     Check {
-        /// The file
-        #[arg(default_value = files::USUAL, env = CONFIG_VARIABLE)]
-        file: PathBuf,
+        /// The file; without one, that which `PLIMSOLL_CONFIG` names, or else gateway.toml
+        file: Option<PathBuf>,
         /// The file, given as for other commands
-        #[arg(long, short, value_name = "FILE")]
+        #[arg(long, short, value_name = "FILE", conflicts_with = "file")]
         config: Option<PathBuf>,
     },
     /// Write a configuration file that explains every key
@@ -206,7 +205,7 @@ pub fn main() -> ExitCode {
     let done = match command.action {
         Action::Serve(options) => serve::run(&options),
         Action::Run(options) => wrap::run(&options),
-        Action::Check { file, config } => files::check(&config.unwrap_or(file)),
+        Action::Check { file, config } => files::check(config.or(file)),
         Action::Init { file } => files::init(&file),
         Action::Report(options) => report::run(&options),
         Action::Conversations(options) => conversations::run(&options),

@@ -31,18 +31,20 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
         (&["inspect", "x"], 1, "nothing recorded yet in /"),
         (&["outputs", "--conversation", "x"], 1, "nothing recorded yet in /"),
         (&["outputs", "--since", "someday"], 2, "`--since someday`: expected a date"),
-        (&["prices", "-c", "none.toml"], 1, "none.toml: No such file"),
+        (&["prices", "-c", "none.toml"], 2, "none.toml: No such file"),
         (&["diff", "x"], 2, "<N>"),
         (&["diff", "x", "1"], 1, "nothing recorded yet"),
         (
             &["check", "none.toml"],
-            1,
+            2,
             "(os error 2)\n  hint: `plimsoll init none.toml` writes one that explains every key\n",
         ),
         (&["check", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["check", "-c", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
-        (&["check", "--config", "none.toml"], 1, "none.toml: No such file"),
-        (&["report", "-c", "none.toml"], 1, "none.toml: No such file"),
+        (&["check", "--config", "none.toml"], 2, "none.toml: No such file"),
+        (&["report", "-c", "none.toml"], 2, "none.toml: No such file"),
+        // Which of two files was checked would be a guess.
+        (&["check", "-c", "one.toml", "other.toml"], 2, "cannot be used with"),
     ] {
         let ran = run(home.path(), arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(code), ""), "{arguments:?} {}", ran.err);
@@ -64,7 +66,7 @@ fn a_missing_file_is_reported_with_the_variable_that_names_it() {
         let mut command = plimsoll(home.path(), arguments);
         command.env("PLIMSOLL_CONFIG", "none.toml");
         let ran = ran(command);
-        assert_eq!(ran.code, Some(1));
+        assert_eq!(ran.code, Some(2));
         assert!(
             ran.err.ends_with(&format!("No such file or directory (os error 2){by}\n{hint}")),
             "{}",
