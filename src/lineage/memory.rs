@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use hashlink::DefaultHashBuilder;
-
 use crate::conversation::{Chain, Hashed};
 use crate::planner::{Applied, Debt, Expected, Fate, Findings, Splice, Staked, Standing};
 use crate::store::{Recent, Thread};
@@ -79,10 +77,6 @@ pub(super) struct RequestKey {
     pub(super) cache: Chain,
 }
 
-/// The hasher for tables whose keys are ids of threads. The gateway makes these itself, so nobody can choose them to
-/// collide.
-pub(super) type OwnIds = DefaultHashBuilder;
-
 /// The most entries of the caches of threads and answers.
 const THREADS: u64 = 4096;
 /// The most entries of a cache of histories that takes a few bytes for each.
@@ -95,10 +89,10 @@ const OVERHEAD: usize = 256;
 /// A bounded memory of histories and threads.
 pub struct Memory {
     pub(super) sent: Recent<Chain, Sent, Hashed>,
-    threads: Recent<String, KnownThread, OwnIds>,
+    threads: Recent<String, KnownThread>,
     /// The threads that were set aside, each with the shortest history that was refused, if known. They stay so, even
     /// if a request that found its thread before that updates it afterwards.
-    aside: Recent<String, Option<Chain>, OwnIds>,
+    aside: Recent<String, Option<Chain>>,
     /// The thread in which an answer was given.
     pub(super) answers: Recent<Chain, String, Hashed>,
     /// What the last request of a history left. It is handed out once: only one request continues with it.

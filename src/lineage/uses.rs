@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use super::memory::OwnIds;
 use super::{Lineage, Place, Relation};
 use crate::conversation::Chain;
 use crate::store::{Batch, Recent, StoreError, Used};
@@ -20,7 +19,7 @@ const MAX_THREADS: u64 = 4096;
 const KEPT_MS: i64 = 12 * 3_600_000;
 
 /// When threads last recorded that something they rely on is in use, in milliseconds since 1970. Bounded.
-pub struct NotedUses(Recent<String, i64, OwnIds>);
+pub struct NotedUses(Recent<String, i64>);
 
 impl Default for NotedUses {
     fn default() -> Self {
