@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::backlog::{Backlog, RETRY_AFTER, log_last, tell_of_last};
 use super::file_identity::FileIdentity;
@@ -423,10 +423,8 @@ impl Worker {
     fn commit(&mut self, jobs: &[Job], patience: Duration) -> Result<(), CommitError> {
         loop {
             self.limit_wait_to(patience);
-            let transaction =
-                self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-            let mut put_in = Vec::with_capacity(jobs.len());
-            let mut booking = tables::booking(&transaction)?;
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let (mut put_in, mut booking) = (Vec::with_capacity(jobs.len()), tables::booking(&transaction)?);
             for job in jobs {
                 // The job may have been withdrawn while this waited for the lock. Its full texts are saved already:
                 // they are listed all the same, so that the sweep removes them some day.
