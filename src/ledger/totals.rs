@@ -350,7 +350,7 @@ impl Serialize for Caching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Bytes, Edits};
+    use crate::ledger::{Bytes, Counterfactual, Edits};
 
     /// The record of a request that ended with `outcome` and `status`; `priced` is its cost in pico-dollars, `output`
     /// its output tokens.
@@ -450,6 +450,19 @@ mod tests {
         let json = serde_json::to_value(&totals).unwrap();
         assert_eq!(json["cost"]["usd"], "18446744.073709551615");
         assert_eq!(json["cost"]["total"].to_string(), twice.to_string());
+    }
+
+    /// Where the cost without the gateway is the provider's figure, what was saved is no estimate.
+    #[test]
+    fn savings_that_are_estimates_are_counted() {
+        let mut totals = Totals::default();
+        for (net_saved, estimated) in [(Some(0), false), (Some(5), true), (None, true)] {
+            let counterfactual = Some(Counterfactual { estimated, ..Counterfactual::default() });
+            totals.add(&Record { net_saved, counterfactual, ..Record::default() });
+        }
+        assert_eq!((totals.saved.net_of, totals.saved.estimated), (2, 1));
+        let twice: Totals = [&totals, &totals].into_iter().sum();
+        assert_eq!(twice.saved.estimated, 2);
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn a_preset_that_the_file_overrides_is_warned_about() {
     let preset = shipped.replace("preset = \"default\"", "preset = \"passthrough\"");
     let preset = preset.replace("admin = \"127.0.0.1:8788\"", "admin = \"off\"");
     fs::write(home.path().join("copy.toml"), preset).expect("written");
-    let note = "`preset`: the file itself sets 14 of the 14 keys that this preset sets";
+    let note = "`preset`: the file itself sets 15 of the 15 keys that this preset sets";
     assert!(done(home.path(), &["check", "copy.toml"]).contains(&format!("\nnote: {note}")));
     let log =
         log_of(plimsoll(home.path(), &["serve", "-c", "copy.toml", "--listen", "127.0.0.1:0"]), home.path());
