@@ -268,8 +268,8 @@ impl MarkerSize {
     }
 }
 
-/// Reads an override for tools. Its name is a list of patterns, separated by commas. One that sets nothing, as where all
-/// keys are commented out, leaves an entry for the same patterns below it as it is.
+/// Reads an override for tools. Its name is a list of patterns, separated by commas. One that sets nothing, as where
+/// all keys are commented out, leaves an entry for the same patterns below it as it is.
 fn entry(
     names: &str,
     section: &mut Section<'_, '_>,
