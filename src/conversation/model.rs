@@ -175,6 +175,8 @@ pub struct Conversation {
     pub session: Option<Box<str>>,
     /// Whether the client asks for a stream.
     pub stream: bool,
+    /// Whether the body declares tools.
+    pub has_tools: bool,
     /// The most tokens that the answer may have, if the body says it.
     pub max_output: Option<u64>,
     /// How long the provider's cache is asked to keep the prompt, in milliseconds; `None`: its default.
@@ -265,6 +267,12 @@ impl Conversation {
     /// Whether the provider has some of the history that is not in the body.
     pub fn is_held_elsewhere(&self) -> bool {
         self.continues.is_some() || self.refers
+    }
+
+    /// Whether the history has results of tools, none of which is declared any more: the model can call none to read
+    /// anything again.
+    pub fn lacks_tools(&self) -> bool {
+        !self.has_tools && self.messages.iter().any(|message| message.index.has_results())
     }
 
     /// Whether the history contains reasoning.

@@ -39,6 +39,14 @@ pub struct Document {
     is_followed: bool,
 }
 
+/// Whether a member of the outermost object is a list of tools with anything in it. All dialects name it alike;
+/// `functions` is an older name.
+fn declares_tools(member: &Member, body: &[u8]) -> bool {
+    matches!(member.name(body), b"tools" | b"functions")
+        && member.value.kind == Kind::Array
+        && member.value.span.of(body).iter().skip(1).any(|byte| !byte.is_ascii_whitespace() && *byte != b']')
+}
+
 /// An item of the list of messages.
 #[derive(Debug, Clone)]
 struct Item {
@@ -144,9 +152,11 @@ impl Document {
 
     /// A request with these messages, which are in `list`. Everything else has its default.
     pub(crate) fn into_conversation(self, list: Span, messages: Vec<Message>) -> Conversation {
+        let has_tools = self.members.iter().any(|member| declares_tools(member, &self.bytes));
         Conversation {
             body: self.bytes,
             members: self.members,
+            has_tools,
             array: list,
             messages,
             ..Conversation::default()

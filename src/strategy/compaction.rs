@@ -1,11 +1,11 @@
 //! Clients that compact their own history: recognises the request for a summary, and a history that begins with one.
 //!
-//! Both are recognised by phrases from the clients' own prompts, searched for exactly as spelled at the beginnings and
-//! ends of texts. That is precise enough, because a false alarm only delays an event by a request.
+//! Both are recognised by phrases from the clients' own prompts, searched for at the beginnings and ends of texts. That
+//! is precise enough, because a false alarm only delays an event by a request.
 
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Match, MatchKind};
 
 use crate::conversation::{Conversation, PartKind, Role};
 
@@ -29,7 +29,7 @@ impl Compaction {
 }
 
 /// Words in the names of agents that compact their own history when the window is nearly full.
-const COMPACTING_AGENTS: &[&str] = &["claude", "codex", "opencode"];
+const COMPACTING_AGENTS: &[&str] = &["claude", "codex", "opencode", "qwen", "qwencode"];
 
 /// Whether a client compacts its own history, judging by the name it gives itself: command-line agents do.
 pub fn is_done_by(client: &str) -> bool {
@@ -37,29 +37,37 @@ pub fn is_done_by(client: &str) -> bool {
     name.split(['-', '_']).any(|word| word.ends_with("cli") || COMPACTING_AGENTS.contains(&word))
 }
 
-/// Phrases from requests for a summary.
+/// Phrases from requests for a summary. Where they can, they begin within a sentence, and so always with the same
+/// letter; and with few different letters, which makes them fast to search for.
 const ASKED: &[&str] = &[
-    "CRITICAL: Respond with TEXT ONLY",
+    FORM,
+    "Respond with TEXT ONLY",
     "CONTEXT CHECKPOINT COMPACTION",
-    "generate the <state_snapshot>",
-    "Generate the <state_snapshot>",
-    "generate a new <state_snapshot>",
-    "Provide a detailed prompt for continuing our conversation above",
+    "summarizes a conversation",
+    "prompt for continuing our conversation above",
     "anchored summary",
     "detailed summary of the conversation so far",
     "detailed summary of our conversation above",
-    "Generate a detailed summary of this conversation",
-    "Create a handoff summary for",
-    "Write a continuation summary",
+    "detailed summary of this conversation",
+    "handoff summary for",
+    "a continuation summary",
     "concise summary of our conversation so far",
-    "Please summarize this conversation.",
+    "summarize this conversation.",
+    "session for continuation",
+    "summary in markdown format",
     "Summarize the conversation history so far",
     "must be compacted now",
     "summary of our entire conversation",
     "summary of the conversation above",
-    "Extend the summary by taking into account the new messages above",
+    "summary by taking into account the new messages above",
     "automated summarization request",
 ];
+
+/// The form of some agents' summaries, which asks for one only together with words in front of it or behind it.
+const FORM: &str = "<state_snapshot>";
+const BEFORE_FORM: &[&str] =
+    &["generate a new ", "generate the ", "generate the updated ", "produce the ", "final, improved "];
+const BEHIND_FORM: &str = " you just generated";
 
 /// Phrases that summaries begin with.
 const CONTINUED: &[&str] = &[
@@ -94,16 +102,35 @@ const SEARCHED: usize = 400;
 pub fn of(conversation: &Conversation) -> Option<Compaction> {
     let messages = &conversation.messages;
     let newest = messages.len().checked_sub(1)?;
-    if conversation.asks_for_summary || says(conversation, newest, &ASKS) {
+    if conversation.asks_for_summary || says(conversation, newest, |text| asks(conversation, text)) {
         return Some(Compaction::Asked);
     }
     let first_answer = messages.iter().position(|message| message.index.role == Role::Assistant);
     let mut head = 0..first_answer.unwrap_or(messages.len());
-    head.any(|at| says(conversation, at, &CONTINUES)).then_some(Compaction::Continued)
+    head.any(|at| says(conversation, at, |text| CONTINUES.is_match(text))).then_some(Compaction::Continued)
 }
 
-/// Whether a message is not the model's and one of its texts contains any of the phrases near its beginning or end.
-fn says(conversation: &Conversation, message: usize, phrases: &AhoCorasick) -> bool {
+/// Whether a text of the newest message asks for a summary.
+fn asks(conversation: &Conversation, text: &[u8]) -> bool {
+    let is_asked = |found: Match| ASKED[found.pattern()] != FORM || asks_for_form(conversation, text, found);
+    ASKS.is_match(text) && ASKS.find_iter(text).any(is_asked)
+}
+
+/// Whether a text asks for the form that it names.
+fn asks_for_form(conversation: &Conversation, text: &[u8], form: Match) -> bool {
+    let (before, behind) = (&text[..form.start()], &text[form.end()..]);
+    let ends_with = |words: &&str| {
+        let at = before.len().checked_sub(words.len());
+        at.is_some_and(|at| before[at..].eq_ignore_ascii_case(words.as_bytes()))
+    };
+    // The next version may use other words. An agent that works on such prompts has tools.
+    conversation.lacks_tools()
+        || behind.starts_with(BEHIND_FORM.as_bytes())
+        || BEFORE_FORM.iter().any(ends_with)
+}
+
+/// Whether a message is not the model's and one of its texts says something near its beginning or end.
+fn says(conversation: &Conversation, message: usize, says: impl Fn(&[u8]) -> bool) -> bool {
     if !matches!(conversation.messages[message].index.role, Role::User | Role::System) {
         return false;
     }
@@ -112,8 +139,7 @@ fn says(conversation: &Conversation, message: usize, phrases: &AhoCorasick) -> b
     leaves.any(|(id, span)| {
         let raw = conversation.bytes_of(id.message, span);
         let length = raw.len().min(SEARCHED);
-        phrases.is_match(&raw[..length])
-            || (raw.len() > SEARCHED && phrases.is_match(&raw[raw.len() - SEARCHED..]))
+        says(&raw[..length]) || (raw.len() > SEARCHED && says(&raw[raw.len() - SEARCHED..]))
     })
 }
 
@@ -124,6 +150,54 @@ mod tests {
     use super::*;
     use crate::conversation::NoMemo;
     use crate::protocol;
+
+    /// A conversation that used a tool, with these newest words of the user.
+    fn history(newest: &str, has_tools: bool) -> Conversation {
+        let tools = if has_tools { serde_json::json!([{"type": "function"}]) } else { serde_json::json!([]) };
+        let call =
+            serde_json::json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+        let body = serde_json::json!({"tools": tools, "messages": [
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": null, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "Then, produce the <state_snapshot> XML."},
+            {"role": "user", "content": newest},
+        ]});
+        protocol::named("openai-chat").unwrap().index(&body.to_string().into(), &NoMemo).unwrap()
+    }
+
+    /// What agents ask for a summary with (`fixtures/compactions.tsv`), and what users say who do not. Three dots stand
+    /// for a long text. The names of the agents are recognised too.
+    #[test]
+    fn agents_that_ask_for_summaries_are_recognised() {
+        for row in include_str!("../../fixtures/compactions.tsv").lines().skip(1) {
+            let cells: Vec<&str> = row.split('\t').collect();
+            let [_, _, client, tools, asked, words] = cells[..] else { panic!("six cells: {row}") };
+            let words = words.replace("\\n", "\n").replace('…', &" and so on".repeat(SEARCHED));
+            let expected = (asked == "asked").then_some(Compaction::Asked);
+            assert_eq!(of(&history(&words, tools == "yes")), expected, "{row}");
+            let is_library = ["Anthropic/JS", "OpenAI/JS", "OpenAI/Python"].contains(&client);
+            assert_eq!(is_done_by(client), !is_library, "{client}");
+        }
+    }
+
+    /// A tool result means nothing, whatever it says, and the form of a summary only if there are no tools.
+    #[test]
+    fn requests_of_agents_that_work_on_such_prompts_are_none() {
+        let asks = "generate the <state_snapshot>";
+        let mut result = history(asks, true);
+        assert_eq!(of(&result), Some(Compaction::Asked));
+        result.messages.pop();
+        assert_eq!(of(&result), None);
+        result.has_tools = false;
+        assert_eq!(of(&result), None);
+        let names = "See <state_snapshot>";
+        for (has_tools, expected) in [(true, None), (false, Some(Compaction::Asked))] {
+            assert_eq!(of(&history(names, has_tools)), expected, "{has_tools}");
+        }
+        let mut talk = history(names, false);
+        talk.messages.remove(2);
+        assert_eq!(of(&talk), None, "nothing was done with tools");
+    }
 
     #[test]
     fn known_summary_prompts_are_recognised() {
@@ -267,6 +341,14 @@ mod tests {
                 }
             }
         }
+        for word in BEFORE_FORM.iter().flat_map(|word| [(*word).to_owned(), word.to_uppercase()]) {
+            assert_eq!(
+                of(&history(&format!("See {FORM}. {word}{FORM}."), true)),
+                Some(Compaction::Asked),
+                "{word}"
+            );
+            assert_eq!(of(&history(&format!("{}{FORM}.", &word[1..]), true)), None, "{word}");
+        }
     }
 
     #[test]
@@ -307,7 +389,9 @@ mod tests {
 
     #[test]
     fn clients_that_compact_are_recognised() {
-        for client in ["claude-cli/2.1.197", "codex_cli_rs/0.50", "opencode/1.0", "SomeCLI/0.56"] {
+        for client in
+            ["claude-cli/2.1.197", "codex_cli_rs/0.50", "opencode/1.0", "SomeCLI/0.56", "qwen-code/1"]
+        {
             assert!(is_done_by(client), "{client}");
         }
         for client in ["", "OpenAI/Python", "Anthropic/JS", "mini-swe-agent/1", "curl/8", "http-client/1"] {
