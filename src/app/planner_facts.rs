@@ -59,6 +59,7 @@ impl Request<'_> {
                 .unwrap_or(0),
             over_budget: self.core.budget.reached(&place.thread.conversation, self.now_ms).is_some(),
             compacting: self.compaction == Some(Compaction::Asked),
+            had_tools: !self.conversation.has_tools && self.track.lineage.had_tools(place),
             bound: self.binding(),
             reads_reasoning: self.habits.is_some_and(|habits| habits.reads_old_reasoning)
                 && !self.conversation.forgets_reasoning,

@@ -194,7 +194,7 @@ impl<'a> Request<'a> {
             outcome
         };
         let outcome = plan(self.track.lineage.standing(place));
-        self.record_binding(place);
+        self.record_frame(place);
         let Some(summaries) = summaries else { return outcome };
         if wait == SummaryWait::Never || !outcome.lacks_summary(&policy.window) {
             return outcome;
@@ -260,8 +260,9 @@ impl<'a> Request<'a> {
         planner::plan(&self.conversation, past, policy, &facts, &|id| self.core.full_texts.sentence(id))
     }
 
-    /// Records whether the model refuses reasoning once the prompt before it has changed.
-    pub(super) fn record_binding(&self, place: &Place) {
+    /// Records whether the model refuses reasoning once the prompt before it has changed, and whether it has tools.
+    pub(super) fn record_frame(&self, place: &Place) {
+        self.track.lineage.note_tools(place, self.conversation.has_tools);
         let binds = self.binding() == Some(Binding::Refused);
         self.track.lineage.bind(place, binds);
     }

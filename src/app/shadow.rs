@@ -63,7 +63,7 @@ impl Request<'_> {
         let tuning = self.tuning(&place);
         let standing = self.track.lineage.standing(&place);
         let mut outcome = self.plan_by(&place, &tuning.policy, standing, None);
-        self.record_binding(&place);
+        self.record_frame(&place);
         // An event is not carried out here, so the standing after it is not kept.
         let standing = outcome.standing.take().filter(|_| outcome.event.is_none());
         self.keep_standing(&place, standing);

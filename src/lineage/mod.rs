@@ -265,6 +265,20 @@ impl Lineage {
         }
     }
 
+    /// Whether earlier requests of the thread, or of the one that it branched from, are remembered to have declared
+    /// tools.
+    pub fn had_tools(&self, place: &Place) -> bool {
+        place.threads().any(|thread| self.memory.with_tools.get(thread.as_str()).is_some())
+    }
+
+    /// Remembers whether this request, or one before it, declared tools.
+    pub fn note_tools(&self, place: &Place, has_tools: bool) {
+        let thread = &place.thread.id;
+        if self.memory.with_tools.get(thread.as_str()).is_none() && (has_tools || self.had_tools(place)) {
+            self.memory.with_tools.insert(thread.clone(), ());
+        }
+    }
+
     /// Keeps what a plan leaves for the next request, and for the next one that branches at the same point.
     pub fn keep_standing(&self, place: &Place, mut standing: Box<Standing>) {
         let head = place.head();

@@ -65,6 +65,8 @@ pub struct Facts {
     pub overflow: Option<Overflow>,
     /// The client asks with this request for a summary of the whole history, so nothing may be removed from it.
     pub compacting: bool,
+    /// Earlier requests of the thread, or of the one that it branched from, declared tools.
+    pub had_tools: bool,
     /// Full texts are kept where the model can read them.
     pub keeps_outputs: bool,
 }
@@ -109,6 +111,7 @@ impl Default for Facts {
             reads_reasoning: false,
             overflow: None,
             compacting: false,
+            had_tools: false,
             keeps_outputs: true,
         }
     }

@@ -65,7 +65,10 @@ pub(super) fn decide(
         Request { conversation, policy, facts, recall, marks, terms, sent: past.sent, ending: past.ending };
     let mut standing = past.standing.take().unwrap_or_default();
     request.update_standing(outcome, &mut standing);
-    let due = request.before(&past, outcome, &standing).due();
+    let first_lacks_tools = standing.first_lacks_tools(conversation);
+    let is_summarised = facts.compacting || (facts.had_tools && first_lacks_tools);
+    let may_change = facts.overflow.is_some() || !is_summarised;
+    let due = request.before(&past, outcome, &standing).due(may_change);
     let Due { mut level, event, cut, needs_summary } = due;
     level.reading = standing.measure_velocity(level.prompt_tokens);
     level.growth = standing.growth();
@@ -175,11 +178,10 @@ impl Request<'_> {
 }
 
 impl Before<'_> {
-    /// The event that is due: to make room, or else to save money.
-    fn due(&self) -> Due {
+    /// The event that is due, if the history `may_change`: to make room, or else to save money.
+    fn due(&self, may_change: bool) -> Due {
         let mut level = self.level();
         level.clearable_bytes = self.clearable_bytes(&level);
-        let may_change = !self.facts.compacting || self.facts.overflow.is_some();
         let room = self.make_room(&level);
         level.can_wait = room.as_ref().is_some_and(|change| self.may_wait(change, &level));
         let room = room.filter(|_| !level.can_wait);

@@ -60,6 +60,8 @@ pub struct Standing {
     measured: usize,
     /// Repeated calls in this request whose earlier result had been cleared.
     recalls: u32,
+    /// The number of messages of the first of the last requests that all lacked tools, if the last one did.
+    lacks_tools_since: Option<usize>,
 }
 
 /// The size of a request after its newborn parts were shaped, in bytes.
@@ -126,6 +128,16 @@ impl Standing {
     /// Repeated calls in this request whose earlier result had been cleared.
     pub(super) fn recalls(&self) -> u32 {
         self.recalls
+    }
+
+    /// Whether this request lacks the tools that its history has results of, and no earlier request that it continues
+    /// did. A client that asks for a summary of its history sends such a request, and then replaces the history by the
+    /// answer. If the history goes on without tools, that was not it.
+    pub(super) fn first_lacks_tools(&mut self, conversation: &Conversation) -> bool {
+        let messages = conversation.messages.len();
+        let before = self.lacks_tools_since.take();
+        self.lacks_tools_since = conversation.lacks_tools().then(|| before.unwrap_or(messages).min(messages));
+        self.lacks_tools_since == Some(messages)
     }
 
     /// Measures how fast the thread grows, given the tokens of this request; `None` for a retry, which is not

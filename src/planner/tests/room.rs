@@ -228,6 +228,41 @@ fn nothing_is_removed_from_a_clients_compaction_unless_it_overflows() {
     }
 }
 
+/// A request without the tools that earlier ones had may be one for a summary too, whatever it says. If the thread goes
+/// on without them, it was none.
+#[test]
+fn nothing_is_removed_once_the_tools_are_gone_unless_it_overflows() {
+    let mut policy = policy(Reason::Eager);
+    policy.clear.gate = vec![Reason::Eager, Reason::Window];
+    policy.ladder.enabled = true;
+    let refused = Facts { overflow: Some(Overflow::default()), ..Facts::default() };
+    for (had_tools, facts, expected) in [
+        (false, Facts::default(), [true, false, false]),
+        (true, Facts::default(), [false, false, true]),
+        (true, Facts { window: Some(8_000), ..Facts::default() }, [false, false, true]),
+        (true, refused, [true, true, false]),
+    ] {
+        let with_tools = |words: &str| Conversation { has_tools: true, ..talk(&self::words(words)) };
+        let mut thread = Thread::default();
+        thread.send(&with_tools("u 4000 4000 4000 4000"), &policy, &Facts::default(), true);
+        let facts = Facts { had_tools, ..facts };
+        let asked = ["a u", "a u", "a u a u"];
+        let found = asked.map(|then| {
+            let request = talk(&words(&format!("u 4000 4000 4000 4000 {then}")));
+            thread.send(&request, &policy, &facts, true).event.is_some()
+        });
+        assert_eq!(found, expected, "{facts:?}");
+    }
+    let mut thread = Thread::default();
+    for (has_tools, expected) in [(true, false), (false, false), (true, true)] {
+        let words = words("u 4000 4000 4000 4000 a u");
+        let request = Conversation { has_tools, ..talk(&words) };
+        let request = if thread.sent == 0 { talk(&self::words("u")) } else { request };
+        let facts = Facts { had_tools: !has_tools, ..Facts::default() };
+        assert_eq!(thread.send(&request, &policy, &facts, true).event.is_some(), expected, "{has_tools}");
+    }
+}
+
 /// A provider's refusal makes room even for a request that was made before, by what it says of its size.
 #[test]
 fn room_is_made_by_the_size_stated_in_an_overflow() {
