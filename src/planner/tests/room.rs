@@ -253,14 +253,6 @@ fn nothing_is_removed_once_the_tools_are_gone_unless_it_overflows() {
         });
         assert_eq!(found, expected, "{facts:?}");
     }
-    let mut thread = Thread::default();
-    for (has_tools, expected) in [(true, false), (false, false), (true, true)] {
-        let words = words("u 4000 4000 4000 4000 a u");
-        let request = Conversation { has_tools, ..talk(&words) };
-        let request = if thread.sent == 0 { talk(&self::words("u")) } else { request };
-        let facts = Facts { had_tools: !has_tools, ..Facts::default() };
-        assert_eq!(thread.send(&request, &policy, &facts, true).event.is_some(), expected, "{has_tools}");
-    }
 }
 
 /// A provider's refusal makes room even for a request that was made before, by what it says of its size.
