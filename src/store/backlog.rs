@@ -90,8 +90,8 @@ pub(super) fn log_last(logs: &mut Logs, rows: &[LedgerRow]) -> usize {
         match logs.append(&rows[0].conversation, &lines) {
             Ok(()) => logged += rows.len(),
             Err(cut) => {
-                let (error, conversation) = (&cut.error, &rows[0].conversation);
-                tracing::warn!(%error, conversation, "records could not be logged");
+                let (error, conversation, dir) = (&cut.error, &rows[0].conversation, logs.dir().display());
+                tracing::warn!(%error, conversation, %dir, "records could not be logged there");
                 logged += cut.whole;
             }
         }

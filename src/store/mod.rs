@@ -212,8 +212,9 @@ const NO_DATABASE: &str = "\n  hint: it is damaged, or something else: move it a
 
 // The same where it is only read.
 const UNREADABLE: &str = "\n  hint: it is damaged, or something else: stop the gateway, move it away, together with its `-wal` and `-shm` files, and \
-                          start the gateway again, which then creates a new one. What each request cost is also in the logs of \
-                          conversations (`*.jsonl` in `ledger.dir`), which this leaves as they are";
+                          start the gateway again, which then creates a new one. This loses the decisions about conversations that \
+                          continue, and the books except the logs of conversations (`*.jsonl` in `ledger.dir`), which say what each \
+                          request cost";
 
 impl StoreError {
     /// What to do about an error that keeps the books from being read, as [`Self::hint`] has it.

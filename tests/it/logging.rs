@@ -235,9 +235,10 @@ fn a_second_signal_ends_the_gateway_at_once() {
     drop(never.0);
 }
 
-/// The warning says which conversation is left alone, and why: the edited form's error is not in the books.
+/// The warning says which conversation is left alone, and its record why: what a provider says may repeat the prompt,
+/// which is never logged.
 #[test]
-fn a_refused_edit_is_logged_with_the_refusal() {
+fn a_refused_edit_is_logged_and_its_refusal_recorded() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         if received.text().contains("plimsoll:") {
@@ -257,7 +258,9 @@ fn a_refused_edit_is_logged_with_the_refusal() {
     let told = told(home.path(), message);
     let [told] = &told[..] else { panic!("{told:?}") };
     assert_eq!(told["conversation"], "mine");
-    assert!(told["refusal"].as_str().unwrap().contains("no edits for [credential]"), "{told}");
+    assert!(!told.to_string().contains("no edits"), "{told}");
+    let record = fs::read_to_string(home.path().join("conversations/mine.jsonl")).unwrap();
+    assert!(record.contains(r#""why":"the edited form was refused: no edits for [credential]""#), "{record}");
 }
 
 /// The log says who is to blame for an incomplete answer: the upstream, or the time limit.

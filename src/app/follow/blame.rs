@@ -35,17 +35,18 @@ impl Follow {
         let mut reader = self.protocol.answer(Framing::Document);
         reader.push(body);
         let error = reader.finish().error.map(|text| self.without_credentials(text));
-        self.refusal = Some(error.unwrap_or_else(|| format!("status {}", status.as_u16())));
+        let error = error.unwrap_or_else(|| format!("status {}", status.as_u16()));
+        self.refusal = Some(format!("the edited form was refused: {error}"));
         Remedy::SendOriginal
     }
 
-    /// Leaves the thread alone from now on: it continues with the original that was sent.
+    /// Leaves the thread alone from now on: it continues with the original that was sent. What the provider said is in
+    /// the record and not logged, since some repeat the prompt in it.
     pub(super) fn set_thread_aside(&self) {
         let Some(place) = &self.facts.place else { return };
         tracing::warn!(
             conversation = place.thread.conversation,
             thread = place.thread.id,
-            refusal = self.refusal,
             "an edited request was refused, its original was not: the thread is left alone from now on"
         );
         self.core.tally.stored(self.core.lineage.set_aside(place, self.at_ms));

@@ -184,7 +184,8 @@ impl Follow {
                 .facts
                 .why
                 .clone()
-                .or_else(|| self.has_dropped_additions().then(|| ADDITIONS_REFUSED.to_owned())),
+                .or_else(|| self.has_dropped_additions().then(|| ADDITIONS_REFUSED.to_owned()))
+                .or_else(|| self.refusal.clone().filter(|_| self.has_dropped_edits())),
             deferred: self.facts.level.filter(|level| level.defers).map(|_| "provider".into()),
             parts,
             decided: *fresh as u32,
