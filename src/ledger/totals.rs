@@ -458,7 +458,7 @@ mod tests {
         let mut totals = Totals::default();
         for (net_saved, estimated) in [(Some(0), false), (Some(5), true), (None, true)] {
             let counterfactual = Some(Counterfactual { estimated, ..Counterfactual::default() });
-            totals.add(&Record { net_saved, counterfactual, ..Record::default() });
+            totals.add(&Record { counterfactual, net_saved, ..Record::default() });
         }
         assert_eq!((totals.saved.net_of, totals.saved.estimated), (2, 1));
         let twice: Totals = [&totals, &totals].into_iter().sum();

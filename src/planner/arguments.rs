@@ -182,13 +182,14 @@ pub(super) fn with_edits(
     conversation.argument_texts(id)?.with(replaced)
 }
 
-/// Bytes that these edits save of a call's arguments as they are written in the body.
-pub(super) fn spared(conversation: &Conversation, id: PartId, edits: &[(u32, LeafEdit)]) -> Option<u64> {
+/// Bytes that are saved of a call's arguments as they are written in the body, if `spared` bytes of their text are.
+pub(super) fn spared(conversation: &Conversation, id: PartId, spared: u64) -> Option<u64> {
     let (Arguments::Value(span) | Arguments::Encoded(span)) = conversation.part(id)?.arguments()?;
-    let (before, after) = (conversation.arguments(id)?.len(), with_edits(conversation, id, edits)?.len());
-    // JSON in a literal is longer there by its escapes.
-    let written = span.len() as f64 / before.max(1) as f64;
-    Some((before.saturating_sub(after) as f64 * written) as u64)
+    let written = conversation.bytes_of(id.message, span);
+    // Nearly every escape adds as many bytes as it has backslashes, also one within JSON that is itself in a literal.
+    let escapes = written.iter().filter(|byte| **byte == b'\\').count();
+    let text = (written.len() - escapes).max(1);
+    Some(spared + (spared as f64 * escapes as f64 / text as f64) as u64)
 }
 
 /// Whether a part is a call.

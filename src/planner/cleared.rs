@@ -26,7 +26,7 @@ fn place(part: &Part) -> Option<usize> {
 }
 
 /// The bytes that the images and documents of a result count as, whatever escapes their encodings are written with.
-pub(super) fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
+fn media_len(conversation: &Conversation, id: PartId, part: &Part) -> usize {
     let length = |literal: &[u8]| match literal.len() {
         // No spelling of a character is longer than six bytes.
         raw if raw > 6 * MEDIA => MEDIA,

@@ -9,7 +9,7 @@ use crate::conversation::{Conversation, Digest, PartId};
 use crate::plan::LeafEdit;
 use crate::shape::{Rule, Rules};
 
-use super::{arguments, cleared};
+use super::arguments;
 
 /// The name of [`Cause::Cleared`] in the store and in records.
 pub const CLEAR: &str = "clear";
@@ -114,22 +114,29 @@ impl Decision {
     pub fn bytes_spared_of(&self, conversation: &Conversation, id: PartId) -> u64 {
         let spared = match &self.cause {
             Cause::Shaped(_) | Cause::Cleared | Cause::Unknown(_) => self.spared_of_result(conversation, id),
-            Cause::Abridged => arguments::spared(conversation, id, &self.leaves),
+            Cause::Abridged => arguments::spared(conversation, id, self.bytes_spared()),
             // These do not count decoded text.
             Cause::Omitted | Cause::Split | Cause::Opened => None,
         };
         spared.unwrap_or_else(|| self.bytes_spared())
     }
 
-    /// What is saved of a result's literals. What remains of its texts is taken to have its share of the escapes, so
-    /// that nothing need be decoded.
+    /// What is saved of a result's literals. What remains of an edited text is taken to have its share of the escapes,
+    /// so that it need not be decoded.
     fn spared_of_result(&self, conversation: &Conversation, id: PartId) -> Option<u64> {
         let part = conversation.part(id)?;
-        let literals: usize = part.leaves().iter().map(|leaf| leaf.span.len().saturating_sub(2)).sum();
         // Images and documents that were cleared with the texts count as well.
-        let media = if self.is_clearing() { cleared::media_len(conversation, id, part) } else { 0 };
-        let text = self.bytes_before.saturating_sub(media as u64);
-        let (spared, escapes) = (self.bytes_spared(), (literals as u64).saturating_sub(text));
+        let media = if self.is_clearing() { part.media_len() } else { 0 };
+        let mut text = self.bytes_before.saturating_sub(media as u64);
+        let mut literals = 0;
+        for (at, leaf) in part.leaves().iter().enumerate() {
+            if self.leaves.iter().any(|(edited, _)| *edited as usize == at) {
+                literals += leaf.span.len().saturating_sub(2) as u64;
+            } else {
+                text = text.saturating_sub(conversation.text(id, at)?.len() as u64);
+            }
+        }
+        let (spared, escapes) = (self.bytes_spared(), literals.saturating_sub(text));
         let share = spared.min(text) as f64 / text.max(1) as f64;
         Some(spared + (escapes as f64 * share) as u64)
     }

@@ -75,7 +75,9 @@ fn bytes_spared_of_a_body_include_escapes() {
         format!("[{}]", texts.iter().map(block).collect::<Vec<_>>().join(","))
     };
     let result = PartId { message: 2, part: 0 };
-    for content in [text.clone(), blocks(&[&text]), blocks(&[&text, "\"\\\"\"", &text])] {
+    // Too short to be cut, and three times as long as its text.
+    let beside = format!("\"{}\"", r"\u00e9".repeat(60));
+    for content in [text.clone(), blocks(&[&text]), blocks(&[&text, &beside, &text])] {
         let conversation = answered(&content);
         let outcome = super::run(&conversation, 1, &[]);
         let [shaped] = &*outcome.applied else { panic!("{:?}", outcome.applied) };
