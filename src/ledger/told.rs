@@ -66,8 +66,12 @@ pub fn set_aside(edits: &Edits) -> String {
 
 /// The line about reasoning that is not sent.
 pub fn left_out(blocks: u32) -> String {
+    omission(blocks, "left out")
+}
+
+fn omission(blocks: u32, what: &str) -> String {
     let blocks = figures::counted(blocks.into(), "block", "blocks");
-    format!("{blocks} of reasoning left out")
+    format!("{blocks} of reasoning {what}")
 }
 
 /// The purpose and the result of a call of the gateway's own.
@@ -94,14 +98,17 @@ fn relation(record: &Record, is_first: bool) -> Option<String> {
     Some(format!("{relation}{agent}"))
 }
 
-/// What replaced old parts, and which calls were repeated because of it.
+/// What replaced old parts, or would have, and which calls were repeated because of it.
 fn gave_way(edits: &Edits) -> Vec<String> {
-    let mut lines = Vec::new();
+    let (mut lines, were_sent) = (Vec::new(), edits.were_sent());
     if let Some(event) = &edits.event {
-        lines.push(change(event, edits.state == State::Edited));
-        lines.extend((event.reasoning > 0).then(|| left_out(event.reasoning)));
+        lines.push(change(event, were_sent));
+        let what = if were_sent { "left out" } else { "would be left out" };
+        lines.extend((event.reasoning > 0).then(|| omission(event.reasoning, what)));
     }
-    lines.extend(edits.splice.as_ref().filter(|splice| splice.made).map(spliced));
+    let stands = if were_sent { "stands" } else { "would stand" };
+    let splice = edits.splice.as_ref().filter(|splice| splice.made);
+    lines.extend(splice.map(|splice| replacement(splice, stands)));
     if edits.recalls > 0 {
         let calls = figures::counted(edits.recalls.into(), "call", "calls");
         lines.push(format!("{calls} made again: the result had been cleared"));
@@ -125,16 +132,19 @@ fn charges(record: &Record) -> Vec<String> {
 /// How new parts were changed, or would have been.
 fn shortened(record: &Record) -> Vec<String> {
     let (edits, bytes) = (&record.edits, &record.bytes);
-    let mut lines = Vec::new();
+    let (mut lines, were_sent) = (Vec::new(), edits.were_sent());
     let begins = edits.made.iter().any(|made| made.rules == OPENING);
-    lines.extend(begins.then(|| "begins with a checkpoint".to_owned()));
+    let begin = if were_sent { "begins" } else { "would begin" };
+    lines.extend(begins.then(|| format!("{begin} with a checkpoint")));
     let newborn = edits.made.iter().map(|made| made.rules.as_str());
     let newborn = rules(newborn.filter(|rules| ![CLEAR, OPENING].contains(rules)));
     if !newborn.is_empty() {
-        lines.push(format!("shortened: {newborn}"));
+        let would = if were_sent { "" } else { "would be " };
+        lines.push(format!("{would}shortened: {newborn}"));
     }
     let is_split = edits.state == State::Edited && splits(edits);
-    lines.extend(is_split.then(|| "the instructions are sent as two texts from now on".to_owned()));
+    let are = if were_sent { "are" } else { "would be" };
+    lines.extend(is_split.then(|| format!("the instructions {are} sent as two texts from now on")));
     if edits.marked && edits.parts.is_empty() && edits.splice.is_none() && edits.event.is_none() {
         lines.push("only marked for the provider's cache".to_owned());
     }
@@ -186,9 +196,9 @@ fn ended(outcome: &Term<Outcome>, status: Option<u16>) -> String {
     }
 }
 
-/// What an event changes.
-fn change(event: &Event, is_made: bool) -> String {
-    let would = if is_made { "" } else { "would be " };
+/// What an event changes, or would have.
+fn change(event: &Event, was_sent: bool) -> String {
+    let would = if was_sent { "" } else { "would be " };
     let done = [
         (event.cleared, "result", "results", "cleared"),
         (event.dropped, "message", "messages", "left out"),
@@ -205,7 +215,7 @@ fn change(event: &Event, is_made: bool) -> String {
         .collect();
     let preset = Some(&*event.preset).filter(|preset| !["", USUAL_PRESET].contains(preset));
     format!(
-        "event ({}{}): {} from message {} on, {} bytes freed, ~{} bytes written to the cache again",
+        "event ({}{}): {} from message {} on, {} bytes {would}freed, ~{} bytes {would}written to the cache again",
         event.reason,
         preset.map_or_else(String::new, |preset| format!(", preset {preset}")),
         told.join(", "),
@@ -217,8 +227,12 @@ fn change(event: &Event, is_made: bool) -> String {
 
 /// What replaces messages that are not sent.
 pub fn spliced(splice: &Splice) -> String {
+    replacement(splice, "stands")
+}
+
+fn replacement(splice: &Splice, stands: &str) -> String {
     format!(
-        "a {} stands for {} from {} to {}: {} → {} bytes",
+        "a {} {stands} for {} from {} to {}: {} → {} bytes",
         splice.rule,
         figures::counted(splice.messages.into(), "message", "messages"),
         splice.first,
@@ -313,13 +327,14 @@ fn zone_before(record: &Record) -> Option<String> {
     let window = record.window.as_ref()?;
     let zone =
         window.zone.as_ref().filter(|zone| window.zone_sent.as_ref().is_some_and(|sent| sent != *zone))?;
-    let Term::Known(state) = record.edits.state else { return None };
-    match (state, &record.edits.event) {
-        (State::Observed, None) => Some(format!("if shortened, it would be in zone {zone}")),
-        (State::Observed, Some(_)) => {
+    let edits = &record.edits;
+    let is_as_it_came = edits.state == State::Observed || edits.original_resent;
+    match &edits.event {
+        None if is_as_it_came => Some(format!("if shortened, it would be in zone {zone}")),
+        Some(_) if is_as_it_came => {
             Some(format!("if shortened, it would be in zone {zone} before the event"))
         }
-        (State::Edited, Some(_)) => Some(format!("before the event it was in zone {zone}")),
+        Some(_) if edits.were_sent() => Some(format!("before the event it was in zone {zone}")),
         _ => None,
     }
 }
@@ -441,6 +456,51 @@ mod tests {
 
     fn owned(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_was_refused_or_only_observed_is_not_told_as_done() {
+        let made = |rules: &str| Made { rules: rules.to_owned(), ..Made::default() };
+        let event = Event {
+            reason: "window".into(),
+            cleared: 4,
+            reasoning: 2,
+            first_message: 1,
+            freed_bytes: 24_000,
+            rewritten_bytes: 13_817,
+            ..Event::default()
+        };
+        let splice = Splice { rule: "note".to_owned(), messages: 1, end: 1, made: true, ..Splice::default() };
+        let window =
+            Window { zone: Some("red".into()), zone_sent: Some("green".into()), ..Window::default() };
+        let told = |edits| happened(&Record { window: Some(window.clone()), ..record(edits) }, false);
+        let planned =
+            Edits { event: Some(event), splice: Some(splice), ..edits(State::Edited, &[("split", 1)]) };
+        let would = [
+            "event (window): 4 results would be cleared from message 1 on, 24,000 bytes would be freed, \
+             ~13,817 bytes would be written to the cache again",
+            "2 blocks of reasoning would be left out",
+            "a note would stand for 1 message from 0 to 0: 0 → 0 bytes",
+        ];
+        let zone = "if shortened, it would be in zone red before the event";
+        let observed = Edits { state: State::Observed.into(), ..planned.clone() };
+        assert_eq!(
+            told(observed),
+            [&would[..], &["only observed, would be shortened: split 1", zone]].concat()
+        );
+        let made = vec![made(OPENING), made("truncate")];
+        let refused = Edits { made, decided: 5, original_resent: true, ..planned };
+        let edited = [
+            "would begin with a checkpoint",
+            "would be shortened: truncate 1",
+            "the instructions would be sent as two texts from now on",
+            zone,
+            "the edited request was refused and sent again as it came",
+        ];
+        assert_eq!(told(refused.clone()), [&would[..], &edited].concat());
+        assert_eq!(standing(&record(refused.clone())), [""; 0]);
+        let shortened = Edits { event: None, splice: None, made: Vec::new(), decided: 0, ..refused };
+        assert_eq!(told(shortened), ["if shortened, it would be in zone red", edited[4]]);
     }
 
     #[test]

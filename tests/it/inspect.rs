@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll::conversation::{Chain, Digest};
 use plimsoll::ledger::words::{Outcome, State};
-use plimsoll::ledger::{Cost, Counterfactual, Edits, Made, Own, Record, Splice};
+use plimsoll::ledger::{Cost, Counterfactual, Edits, Made, Own, Record, Shares, Splice};
 use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
 
@@ -478,6 +478,37 @@ fn marks_are_shown() {
     let marked =
         ["1", "2", "3"].map(|n| said(&["diff", "c", n]).contains("it is marked for the provider's cache"));
     assert_eq!(marked, [true, true, false]);
+}
+
+/// Nothing is said to be sent in another form if the original was sent in place of the edits.
+#[test]
+fn refused_edits_are_not_shown_as_sent() {
+    for original_resent in [false, true] {
+        let home = tempfile::tempdir().unwrap();
+        let made = |rules: &str| Made { rules: rules.to_owned(), before: 900, after: 100, ..Made::default() };
+        let edits = |made| Edits {
+            state: State::Edited.into(),
+            parts: [("fold", 1), ("reasoning", 2)].map(|(rule, count)| (rule.to_owned(), count)).into(),
+            made,
+            ..Edits::default()
+        };
+        let splice = Some(Splice { rule: "note".to_owned(), end: 1, ..Splice::default() });
+        let [first, last] = [("r1", 0, 1), ("r2", 1, 2)].map(|(id, prior, messages)| Record {
+            prior,
+            messages,
+            prompt: Some(Shares::default()),
+            ..record(id)
+        });
+        let first = Record { edits: edits(vec![made("fold")]), ..first };
+        let last = Record { edits: Edits { splice, original_resent, ..edits(Vec::new()) }, ..last };
+        keep(home.path(), rows(&[first, last]));
+        let inspected = done(home.path(), &[&["inspect", "c"], &CONFIG[..]].concat());
+        for said in
+            ["in another form: fold 1; 800 bytes less", "a note stands for", "2 blocks of reasoning left out"]
+        {
+            assert_eq!(inspected.contains(&format!("\n{said}")), !original_resent, "{said}: {inspected}");
+        }
+    }
 }
 
 /// Additions beside the messages are shown for the requests that were sent with them, and for no others.

@@ -4,7 +4,6 @@ use crate::cli::figures;
 use crate::cli::history::History;
 use crate::cli::table::{Align, Table};
 use crate::ledger::told::{left_out, rules, spliced};
-use crate::ledger::words::State;
 use crate::ledger::{Calls, Entry, Fill, Limit, Region, Shares};
 use crate::planner::decision::REASONING;
 
@@ -25,12 +24,12 @@ pub(super) fn made_of(history: &History) -> Vec<String> {
     lines.extend(table.lines());
     lines.extend(record.calls.and_then(states));
     let standing = history.standing(at);
-    if record.edits.state == State::Edited && !standing.is_empty() {
+    if record.edits.were_sent() && !standing.is_empty() {
         let freed: u64 = standing.iter().map(|one| one.made.before.saturating_sub(one.made.after)).sum();
         let rules = rules(standing.iter().map(|one| one.made.rules.as_str()));
         lines.push(format!("in another form: {rules}; {} bytes less", figures::count(freed)));
     }
-    if record.edits.state == State::Edited {
+    if record.edits.were_sent() {
         lines.extend(record.edits.splice.as_ref().map(spliced));
         let omitted = record.edits.parts.get(REASONING).copied().unwrap_or(0);
         lines.extend((omitted > 0).then(|| left_out(omitted)));
