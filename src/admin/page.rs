@@ -132,6 +132,25 @@ mod tests {
     }
 
     #[test]
+    fn only_estimates_are_marked_as_such() {
+        let script = within("<script>", "</script>");
+        assert!(script.contains("const about = figure => figure?.estimated ? '~' : '';"));
+        for code in [
+            "about(saved) + dollars(saved.net)",
+            "about(saved) + dollars(cost.total + saved.net)",
+            "about(record.counterfactual) + dollars(saved)",
+            "about(zone) + zone.name",
+        ] {
+            assert!(script.contains(code), "{code}");
+        }
+        // What rewriting would have saved, and a zone that was not measured by the provider, are always estimates.
+        let always = ["const about", "would have saved ~", "measured && window.zone"];
+        let marked: Vec<&str> = script.lines().filter(|line| line.contains('~')).collect();
+        assert!(marked.iter().all(|line| always.iter().any(|one| line.contains(one))), "{marked:?}");
+        assert_eq!(marked.len(), always.len());
+    }
+
+    #[test]
     fn the_csp_allows_only_the_pages_own_script_and_style() {
         // `printf abc | openssl dgst -sha256 -binary | base64`
         assert_eq!(digest("abc"), "sha256-ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=");
