@@ -150,6 +150,19 @@ mod tests {
         assert_eq!(marked.len(), always.len());
     }
 
+    /// What comes from outside may contain characters that turn the direction of the text beside it.
+    #[test]
+    fn no_text_turns_those_beside_it() {
+        let script = within("<script>", "</script>");
+        assert!(script.contains("const plain = text => text.replace(/\\p{Bidi_C}/gu, '\u{fffd}');"));
+        for code in ["made.textContent = plain(text);", "made.title = plain(name);", "plain(short(id))"] {
+            assert!(script.contains(code), "{code}");
+        }
+        let (_, say) = script.split_once("\nfunction say(into, said) {").unwrap();
+        assert!(say.trim_start().starts_with("const text = plain(said);"));
+        assert_eq!(script.matches(".textContent = ").count(), 2);
+    }
+
     #[test]
     fn the_csp_allows_only_the_pages_own_script_and_style() {
         // `printf abc | openssl dgst -sha256 -binary | base64`
