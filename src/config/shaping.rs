@@ -47,8 +47,8 @@ pub(super) fn shape(section: &mut Section<'_, '_>, default: Settings) -> Setting
     }
 }
 
-/// The limits of `[truncate]`. For tools, only the fields that were set: the others have the final value of
-/// `[truncate]`, whether the file, a preset or a profile sets it.
+/// The limits of `[truncate]`. For tools, only the fields that were set, there or in an entry for the same patterns
+/// below: the others have the final value of `[truncate]`, whether the file, a preset or a profile sets it.
 #[derive(Debug, Clone)]
 pub(super) struct Limits {
     base: Limit,
@@ -154,6 +154,19 @@ impl Given {
         }
     }
 
+    /// Returns these fields, and those of an entry below for the fields that are missing. What belongs to keeping both
+    /// ends, the share of the beginning and the double number of lines, goes if only one is kept.
+    fn or(self, below: Self) -> Self {
+        let keeps_both = self.end.is_none_or(|end| end == End::Both);
+        let goes_with_both = |lines: &Lines| matches!(lines, Lines::TwiceAsMany);
+        Self {
+            lines: self.lines.or(below.lines.filter(|lines| keeps_both || !goes_with_both(lines))),
+            bytes: self.bytes.or(below.bytes),
+            end: self.end.or(below.end),
+            head: self.head.or(below.head.filter(|_| keeps_both)),
+        }
+    }
+
     const fn is_empty(&self) -> bool {
         matches!(self, Self { lines: None, bytes: None, end: None, head: None })
     }
@@ -162,7 +175,7 @@ impl Given {
         let lines = match self.lines {
             None => base.lines,
             Some(Lines::These(lines)) => lines,
-            Some(Lines::TwiceAsMany) => base.lines.saturating_mul(2),
+            Some(Lines::TwiceAsMany) => base.lines.saturating_mul(2).min(MAX_LINES),
         };
         Limit {
             lines,
@@ -181,7 +194,8 @@ impl Given {
     }
 }
 
-/// Reads the section, on top of the limits below it.
+/// Reads the section, on top of the limits below it. An entry for a tool takes the fields that it lacks from one for
+/// the same patterns below.
 pub(super) fn truncate(
     section: &mut Section<'_, '_>,
     default: Truncate,
@@ -199,26 +213,24 @@ pub(super) fn truncate(
     };
     let marker = MarkerSize::of(&truncate);
     let mut seen = Vec::new();
+    let mut is_reported = false;
     let own = section.entries("tool", "GLOB", |names, section| {
         check_distinct(names, section, &mut seen);
-        let entry = entry(names, section, base, below);
-        if let Some((_, given)) = &entry {
-            marker.check(section, given.on(base));
+        let entry = entry(names, section, base, &below.tools);
+        if let Some((_, Some(given))) = &entry {
+            is_reported |= marker.check(section, given.on(base));
         }
         entry
     });
-    let mut tools: Vec<_> = own.into_iter().flatten().collect();
-    // Entries from below stay, after the section's own, unless the section has an entry with the same patterns.
-    for entry in &below.tools {
-        if tools.iter().all(|(patterns, _)| *patterns != entry.0) {
-            tools.push(entry.clone());
-        }
-    }
-    marker.check(section, base);
+    let tools = on_top(own.into_iter().flatten(), &below.tools);
+    is_reported |= marker.check(section, base);
     if section.has("error_max_bytes") {
         marker.check_bytes(section, "error_max_bytes", truncate.error_max_bytes);
     }
-    marker.check_marker(section, std::iter::once(base).chain(tools.iter().map(|(_, given)| given.on(base))));
+    if !is_reported {
+        let limits = tools.iter().map(|(_, given)| given.on(base));
+        marker.check_marker(section, std::iter::once(base).chain(limits));
+    }
     truncate.tools =
         tools.iter().map(|(patterns, given)| (patterns.clone(), given.on(base).rule())).collect();
     (truncate, Limits { base, tools })
@@ -237,51 +249,81 @@ impl MarkerSize {
         Self { lines, bytes }
     }
 
-    /// Reports limits that the section sets and that have no room for the marker.
-    fn check(self, section: &mut Section<'_, '_>, limit: Limit) {
-        if section.has("max_lines") && limit.lines < self.lines {
+    /// Reports limits that the section sets and that have no room for the marker. Returns whether there are any.
+    fn check(self, section: &mut Section<'_, '_>, limit: Limit) -> bool {
+        let has_few_lines = section.has("max_lines") && limit.lines < self.lines;
+        if has_few_lines {
             let message =
                 format!("too small: the marker alone takes {} lines, so nothing would be cut", self.lines);
             section.problem_with_hint("max_lines", message, MARKER_HINT);
         }
-        if section.has("max_bytes") {
-            self.check_bytes(section, "max_bytes", limit.bytes);
-        }
+        let has_few_bytes = section.has("max_bytes") && self.check_bytes(section, "max_bytes", limit.bytes);
+        has_few_lines || has_few_bytes
     }
 
-    fn check_bytes(self, section: &mut Section<'_, '_>, key: &'static str, bytes: usize) {
-        if bytes < self.bytes {
+    fn check_bytes(self, section: &mut Section<'_, '_>, key: &'static str, bytes: usize) -> bool {
+        let is_few = bytes < self.bytes;
+        if is_few {
             let message =
                 format!("too small: the marker alone takes {} bytes, so nothing would be cut", self.bytes);
             section.problem_with_hint(key, message, MARKER_HINT);
         }
+        is_few
     }
 
-    /// Reports the marker if the section sets it, but not the limits.
+    /// Reports the marker if the section sets it, and limits that it does not set have no room for it.
     fn check_marker(self, section: &mut Section<'_, '_>, mut limits: impl Iterator<Item = Limit>) {
-        let is_reported = ["max_lines", "max_bytes", "tool"].iter().any(|key| section.has(key));
         let has_no_room = |limit: Limit| limit.lines < self.lines || limit.bytes < self.bytes;
-        if section.has("marker") && !is_reported && limits.any(has_no_room) {
+        if section.has("marker") && limits.any(has_no_room) {
             let message = "is longer than the limits, so nothing would be cut";
             section.problem_with_hint("marker", message, MARKER_HINT);
         }
     }
 }
 
-/// Reads an override for tools. Its name is a list of patterns, separated by commas. One that sets nothing, as where
-/// all keys are commented out, leaves an entry for the same patterns below it as it is.
+/// Puts the entries of a section before those below it, in the order of the file; one from below goes if the section
+/// has an entry for the same patterns. If that sets nothing, the one below stays as and where it is, and what the section
+/// changes of others below does not overtake it.
+fn on_top(own: impl Iterator<Item = Entry>, below: &[(NamePatterns, Given)]) -> Vec<(NamePatterns, Given)> {
+    let own: Vec<Entry> = own.collect();
+    let is_replaced = |tools: &NamePatterns| own.iter().any(|(own, given)| given.is_some() && own == tools);
+    let mut all: Vec<_> = below.iter().filter(|(tools, _)| !is_replaced(tools)).cloned().collect();
+    // Where the next entry goes: by the order of the file, and if it replaces one from below.
+    let (mut next, mut behind_kept) = (0, 0);
+    for (tools, given) in own {
+        if let Some(given) = given {
+            if below.iter().any(|(below, _)| *below == tools) {
+                next = next.max(behind_kept);
+            }
+            all.insert(next, (tools, given));
+            next += 1;
+            behind_kept += usize::from(behind_kept >= next);
+        } else if let Some(kept) = all.iter().position(|(below, _)| *below == tools) {
+            behind_kept = behind_kept.max(kept + 1);
+        }
+    }
+    all
+}
+
+/// An entry of a section; without fields, it is for the same patterns as one below and sets nothing.
+type Entry = (NamePatterns, Option<Given>);
+
+/// Reads an override for tools. Its name is a list of patterns, separated by commas.
 fn entry(
     names: &str,
     section: &mut Section<'_, '_>,
     base: Limit,
-    below: &Limits,
-) -> Option<(NamePatterns, Given)> {
+    below: &[(NamePatterns, Given)],
+) -> Option<Entry> {
     let given = Given::read(section);
     match NamePatterns::new(patterns(names)) {
-        Ok(tools) if given.is_empty() && below.tools.iter().any(|(patterns, _)| *patterns == tools) => None,
         Ok(tools) => {
-            let given = given.or_built_in(&tools, base);
-            Some((tools, given))
+            let below = below.iter().find(|(patterns, _)| *patterns == tools).map(|(_, given)| *given);
+            if below.is_some() && given.is_empty() {
+                return Some((tools, None));
+            }
+            let given = given.or(below.unwrap_or_default()).or_built_in(&tools, base);
+            Some((tools, Some(given)))
         }
         Err(error) => {
             section.problem_here(bad_pattern(names, &error));

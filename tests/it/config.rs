@@ -73,6 +73,34 @@ fn a_preset_has_its_effect_in_the_file_that_init_writes() {
     }
 }
 
+/// In what `init` writes, a key by itself can be set to the value that is shown, and nothing else changes.
+#[test]
+fn each_key_of_the_file_that_init_writes_can_be_set_alone() {
+    let template = template();
+    let default = read("");
+    let mut section = "";
+    let mut keys = 0;
+    for (line, shipped) in template.lines().zip(SHIPPED.lines()) {
+        if line.starts_with('[') {
+            section = line;
+        }
+        // The shipped file disables keys whose values are examples; in entries for tools, these are the defaults, too.
+        let is_default = !shipped.starts_with('#') || section.starts_with("[truncate.tool.");
+        if let Some(key) = line.strip_prefix('#').filter(|_| is_default && awake(line) != line) {
+            let at = line.as_ptr() as usize - template.as_ptr() as usize;
+            let file = format!("{}{key}{}", &template[..at], &template[at + line.len()..]);
+            let file = Config::from_toml(&file, &environment);
+            let file = file.unwrap_or_else(|problems| panic!("{section} {key}\n{problems}"));
+            let (shape, expected) = (&file.tuning.policy.shape, &default.tuning.policy.shape);
+            assert_eq!(shape.truncate.tools, expected.truncate.tools, "{section} {key}");
+            assert_same(&file, &default);
+            assert_eq!(file.doubts(), [""; 0], "{section} {key}");
+            keys += 1;
+        }
+    }
+    assert!(keys > 100, "{keys}");
+}
+
 /// Every key that is commented out in the shipped file can be set.
 #[test]
 fn the_shipped_file_is_valid_with_every_key_set() {

@@ -190,6 +190,100 @@ fn tool_overrides_precede_or_replace_the_built_in_ones() {
     assert_eq!(own[0].1.keep, Keep::Tail);
 }
 
+/// An override for the same patterns as one below changes only the keys that it gives.
+#[test]
+fn keys_an_override_leaves_out_come_from_one_for_the_same_patterns() {
+    let shells = |text: &str| {
+        let config = good(text);
+        let tuning = config.profiles.first().map_or(&config.tuning, |own| &own.tuning);
+        let tools = &tuning.policy.shape.truncate.tools;
+        let (patterns, rule) = &tools[0];
+        assert_eq!(patterns.patterns(), crate::shape::settings::SHELLS, "{text}");
+        assert_eq!(tools.len(), 2, "{text}");
+        assert_eq!(config.doubts(), [""; 0], "{text}");
+        (rule.max_lines, rule.max_bytes, rule.keep)
+    };
+    let entry = |table: &str, keys: &str| {
+        format!("\n[{table}truncate.tool.'{}']\n{keys}\n", crate::shape::settings::SHELLS.join(", "))
+    };
+    let kib = 50 << 10;
+    let endless = 1_000_000_000;
+    for (before, keys, profile, expected) in [
+        ("", "max_lines = 4000", None, (4000, kib, Keep::Both)),
+        ("", "max_lines = 9", None, (9, kib, Keep::Both)),
+        // Twice as many lines go with both ends.
+        ("", "keep = 'tail'", None, (2000, kib, Keep::Tail)),
+        ("truncate.max_lines = 100", "keep = 'tail'", None, (100, kib, Keep::Tail)),
+        ("truncate.max_lines = 100", "max_bytes = 7", None, (200, 7, Keep::Both)),
+        ("", "head_share = 0.2", None, (4000, kib, Keep::Parts(200))),
+        ("preset = 'open-interpreter'", "max_lines = 9", None, (9, 2800, Keep::Tail)),
+        ("preset = 'open-interpreter'", "keep = 'both'", None, (endless, 2800, Keep::Both)),
+        ("", "head_share = 0.2", Some("max_lines = 9"), (9, kib, Keep::Parts(200))),
+        // The share goes with the ends that it divides.
+        ("", "head_share = 0.2", Some("keep = 'tail'"), (2000, kib, Keep::Tail)),
+        ("", "max_bytes = 7", Some(""), (4000, 7, Keep::Both)),
+    ] {
+        let profile = profile.map_or_else(String::new, |keys| {
+            format!("[profile.a]\nmatch.model = '*'{}", entry("profile.a.", keys))
+        });
+        let text = format!("{before}{}{profile}", entry("", keys));
+        assert_eq!(shells(&text), expected, "{text}");
+    }
+}
+
+/// The first override that matches applies. `bash_output` matches both built-in ones.
+#[test]
+fn overrides_keep_their_order_where_the_file_leaves_one_as_it_is() {
+    use crate::shape::settings::{RUNS, SHELLS};
+    let (shells, runs) = (SHELLS.join(", "), RUNS.join(", "));
+    let [shells, runs, other] = [&shells, &runs, "other"];
+    let gemini = "*shell*, mcp*, *__*";
+    for (preset, entries, expected) in [
+        ("default", &[(shells, ""), (runs, "")][..], &[shells, runs][..]),
+        ("default", &[(shells, ""), (runs, "max_lines = 9")], &[shells, runs]),
+        ("default", &[(shells, "max_lines = 9"), (runs, "")], &[shells, runs]),
+        ("default", &[(runs, "max_lines = 9")], &[runs, shells]),
+        ("default", &[(runs, ""), (shells, "max_lines = 9")], &[runs, shells]),
+        ("default", &[(shells, ""), (runs, ""), (other, "max_lines = 9")], &[other, shells, runs]),
+        (
+            "default",
+            &[(other, "keep = 'tail'"), (shells, ""), (runs, "keep = 'tail'")],
+            &[other, shells, runs],
+        ),
+        ("gemini", &[(shells, ""), (runs, "")], &[gemini, shells, runs]),
+        ("gemini", &[(shells, ""), (runs, "max_lines = 9")], &[gemini, shells, runs]),
+        ("gemini", &[(shells, "max_lines = 9"), (runs, "")], &[shells, gemini, runs]),
+    ] {
+        let entries = entries.iter().map(|(names, keys)| format!("[truncate.tool.'{names}']\n{keys}\n"));
+        let text = format!("preset = '{preset}'\n{}", entries.collect::<String>());
+        let tools = good(&text).tuning.policy.shape.truncate.tools;
+        let order: Vec<String> = tools.iter().map(|(patterns, _)| patterns.patterns().join(", ")).collect();
+        assert_eq!(order, expected, "{text}");
+    }
+}
+
+/// A marker that is longer than limits of the preset is a mistake, whatever else the file has for these tools.
+#[test]
+fn a_marker_is_checked_against_limits_that_the_file_does_not_set() {
+    let shells = crate::shape::settings::SHELLS.join(", ");
+    for (bytes, keys, mistakes) in [
+        (2800, "", 0),
+        (2801, "", 1),
+        (2801, "keep = 'both'", 1),
+        (2801, "max_bytes = 2900", 0),
+        // Reported for the limit alone.
+        (2801, "max_bytes = 2700", 1),
+    ] {
+        let text = format!(
+            "preset = 'open-interpreter'\n[truncate]\nerror_max_bytes = 5000\nmarker = '{}'\n[truncate.tool.'{shells}']\n{keys}",
+            "x".repeat(bytes)
+        );
+        let found = Config::from_toml(&text, &at_home).err();
+        let found = found.map_or(0, |problems| problems.as_slice().len());
+        assert_eq!(found, mistakes, "{bytes} {keys}");
+    }
+}
+
 /// A key that an override leaves out has the value of `[truncate]`, whether the preset, the file or the profile sets
 /// that.
 #[test]
