@@ -34,8 +34,9 @@ fn read(file: &Path, parse: impl FnOnce(&str) -> Result<Config, Problems>) -> Re
     let read = fs::read(file).map_err(|error| {
         let named = env::var_os(CONFIG_VARIABLE).is_some_and(|named| named == file);
         let by = if named { format!(" (`{CONFIG_VARIABLE}` names it)") } else { String::new() };
-        let file = file.display();
+        let file = file.display().to_string();
         let hint = match error.kind() {
+            io::ErrorKind::NotFound if file == "-" => "\n  hint: standard input is `/dev/stdin`".to_owned(),
             io::ErrorKind::NotFound => {
                 format!("\n  hint: `plimsoll init {file}` writes one that explains every key")
             }

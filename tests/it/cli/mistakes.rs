@@ -39,6 +39,7 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
             2,
             "(os error 2)\n  hint: `plimsoll init none.toml` writes one that explains every key\n",
         ),
+        (&["check", "-"], 2, "(os error 2)\n  hint: standard input is `/dev/stdin`\n"),
         (&["check", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["check", "-c", "latin1.toml"], 2, "latin1.toml:1: this is not UTF-8"),
         (&["check", "--config", "none.toml"], 2, "none.toml: No such file"),
