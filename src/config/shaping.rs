@@ -160,10 +160,10 @@ impl Given {
         let keeps_both = self.end.is_none_or(|end| end == End::Both);
         let goes_with_both = |lines: &Lines| matches!(lines, Lines::TwiceAsMany);
         Self {
-            lines: self.lines.or(below.lines.filter(|lines| keeps_both || !goes_with_both(lines))),
+            lines: self.lines.or_else(|| below.lines.filter(|lines| keeps_both || !goes_with_both(lines))),
             bytes: self.bytes.or(below.bytes),
             end: self.end.or(below.end),
-            head: self.head.or(below.head.filter(|_| keeps_both)),
+            head: self.head.or_else(|| below.head.filter(|_| keeps_both)),
         }
     }
 
@@ -282,8 +282,8 @@ impl MarkerSize {
 }
 
 /// Puts the entries of a section before those below it, in the order of the file; one from below goes if the section
-/// has an entry for the same patterns. If that sets nothing, the one below stays as and where it is, and what the section
-/// changes of others below does not overtake it.
+/// has an entry for the same patterns. If that sets nothing, the one below stays as and where it is, and what the
+/// section changes of others below does not overtake it.
 fn on_top(own: impl Iterator<Item = Entry>, below: &[(NamePatterns, Given)]) -> Vec<(NamePatterns, Given)> {
     let own: Vec<Entry> = own.collect();
     let is_replaced = |tools: &NamePatterns| own.iter().any(|(own, given)| given.is_some() && own == tools);
