@@ -187,7 +187,7 @@ pub(super) fn spared(conversation: &Conversation, id: PartId, spared: u64) -> Op
     let (Arguments::Value(span) | Arguments::Encoded(span)) = conversation.part(id)?.arguments()?;
     let written = conversation.bytes_of(id.message, span);
     // Nearly every escape adds as many bytes as it has backslashes, also one within JSON that is itself in a literal.
-    let escapes = written.iter().filter(|byte| **byte == b'\\').count();
+    let escapes = memchr::memchr_iter(b'\\', written).count();
     let text = (written.len() - escapes).max(1);
     Some(spared + (spared as f64 * escapes as f64 / text as f64) as u64)
 }
