@@ -130,7 +130,7 @@ impl Decision {
         let mut text = self.bytes_before.saturating_sub(media as u64);
         let mut literals = 0;
         for (at, leaf) in part.leaves().iter().enumerate() {
-            if self.leaves.iter().any(|(edited, _)| *edited as usize == at) {
+            if self.leaves.binary_search_by_key(&(at as u32), |(edited, _)| *edited).is_ok() {
                 literals += leaf.span.len().saturating_sub(2) as u64;
             } else {
                 text = text.saturating_sub(conversation.text(id, at)?.len() as u64);
