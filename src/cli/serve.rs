@@ -58,7 +58,7 @@ pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     for said in booked_twice(&config).into_iter().chain(config.doubts()) {
         tracing::warn!("{said}");
     }
-    make_room(&mut config.limits);
+    fit_to_file_limit(&mut config.limits);
     if options.gateway.source.config.is_none() && Path::new(files::USUAL).exists() {
         tracing::warn!(
             "`{0}` is here but is not read: give it with `-c {0}` or `PLIMSOLL_CONFIG`",
@@ -162,9 +162,9 @@ fn address_key(config: &Config, upstream: &Upstream) -> String {
 }
 
 /// Limits the connections to what the limit of open files allows: those beyond would break instead of waiting.
-pub(super) fn make_room(limits: &mut Limits) {
+pub(super) fn fit_to_file_limit(limits: &mut Limits) {
     let wanted = limits.max_connections;
-    limits.max_connections = server::make_room(wanted);
+    limits.max_connections = server::raise_file_limit(wanted);
     if limits.max_connections < wanted {
         tracing::warn!(
             wanted,

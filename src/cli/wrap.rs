@@ -61,7 +61,7 @@ pub(super) fn run(options: &Run) -> Result<(), Failure> {
         return Err(Failure::Usage("no agent was given".to_owned()));
     };
     let Setup { mut config, addresses, asks_another, notes } = set_up(options)?;
-    serve::make_room(&mut config.limits);
+    serve::fit_to_file_limit(&mut config.limits);
     let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::said)?;
     signals::outlive_file_limit(&runtime).map_err(Failure::said)?;
     let app = App::start(&config).map_err(Failure::said)?;

@@ -120,7 +120,7 @@ impl Acceptor {
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     if is_out_of_files(&error) {
-                        self.places.make_room();
+                        self.places.ask_idle_to_close();
                     }
                     if !mem::replace(&mut self.is_failing, true) {
                         tracing::warn!(%error, "cannot accept connections");

@@ -13,7 +13,7 @@ const ALWAYS_ALLOWED: u64 = 10_240;
 
 /// Raises the limit of open files to what this many connections need, as far as the system allows. Returns how many of
 /// them the limit suffices for.
-pub fn make_room(connections: usize) -> usize {
+pub fn raise_file_limit(connections: usize) -> usize {
     let needed = files_for(connections);
     let limits = getrlimit(Resource::Nofile);
     let Some(current) = limits.current.filter(|current| *current < needed) else { return connections };
@@ -56,12 +56,12 @@ mod tests {
     #[test]
     fn the_descriptor_limit_is_raised_up_to_the_hard_limit() {
         let hard = getrlimit(Resource::Nofile).maximum;
-        let made = make_room(1024);
+        let made = raise_file_limit(1024);
         let soft = getrlimit(Resource::Nofile).current;
         let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= files_for(1024));
         assert_eq!((made == 1024, enough(soft)), (enough(hard), enough(hard)), "{soft:?} {hard:?}");
         // A limit that is already higher is not lowered.
-        assert_eq!(make_room(1), 1);
+        assert_eq!(raise_file_limit(1), 1);
         assert_eq!(getrlimit(Resource::Nofile).current, soft);
     }
 }

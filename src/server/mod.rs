@@ -39,7 +39,7 @@ use std::thread;
 use std::time::Duration;
 
 pub use self::deadline::Deadline;
-pub use self::descriptors::make_room;
+pub use self::descriptors::raise_file_limit;
 pub use self::exchange::{
     End, Exchange, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Remedy, Route,
     Target, Unprepared,

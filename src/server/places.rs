@@ -59,7 +59,7 @@ impl Places {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
                 break permit;
             }
-            self.make_room();
+            self.ask_idle_to_close();
             let permit = Arc::clone(&self.permits).acquire_owned();
             if let Ok(permit) = tokio::time::timeout(POLL_INTERVAL, permit).await {
                 break permit.expect("the semaphore is never closed");
@@ -72,7 +72,7 @@ impl Places {
     }
 
     /// Asks an idle connection to close, unless one that was asked before may still do so.
-    pub(super) fn make_room(&mut self) {
+    pub(super) fn ask_idle_to_close(&mut self) {
         let may_ask = self.asked_at.is_none_or(|asked_at| asked_at.elapsed() >= CLOSING_TIMEOUT);
         if may_ask && self.occupants.ask_longest_idle_to_close() {
             self.asked_at = Some(Instant::now());

@@ -96,11 +96,11 @@ impl Automatic {
                 self.trails.push(Trail { links: links.into(), last_ms: now_ms, readable });
             }
         }
-        self.make_room();
+        self.evict();
     }
 
     /// Over a limit, removes the least recently used prompts, all lapsed ones before any other.
-    fn make_room(&mut self) {
+    fn evict(&mut self) {
         let all = self.trails.iter().chain(&self.lapsed);
         let mut stored: usize = all.map(|trail| trail.links.len()).sum();
         while stored > MAX_LINKS || self.trails.len() + self.lapsed.len() > MAX_TRAILS {

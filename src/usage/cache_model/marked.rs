@@ -72,7 +72,7 @@ impl Marked {
             };
             self.write_or_refresh(chain, Prefix { ttl, ..prefix }, now_ms, flight);
         }
-        self.make_room(now_ms);
+        self.evict(now_ms);
         let is_unmarked = shape.automatic.is_none() && shape.blocks.iter().all(|block| block.mark.is_none());
         CacheUse { is_unmarked, ..divide(chain, &marked, read_blocks) }
     }
@@ -118,7 +118,7 @@ impl Marked {
 
     /// If there are too many entries, removes the expired ones, then the least recently used ones down to half the
     /// limit.
-    fn make_room(&mut self, now_ms: u64) {
+    fn evict(&mut self, now_ms: u64) {
         if self.entries.len() <= MAX_ENTRIES {
             return;
         }
