@@ -218,7 +218,7 @@ fn is_signed(head: &Parts) -> bool {
 
 /// The dialect whose provider owns the beginning of this path, and the upstream if that is not the dialect's first.
 fn owner(path: &str) -> Option<(&'static dyn Protocol, Option<&'static str>)> {
-    first(|dialect| Some(dialect.places.iter().find(|row| path.starts_with(row.start))?.server))
+    first(|dialect| Some(dialect.prefixes.iter().find(|row| path.starts_with(row.start))?.server))
 }
 
 /// The dialect indicated by the headers.

@@ -101,14 +101,14 @@ impl<'t> Document<'t> {
         let Source { text, lines, repaired } = source;
         let (table, errors) = DeTable::parse_recoverable(text);
         let table = table.into_inner();
-        let mut places = Vec::new();
-        collect_places(&table, "", &mut places);
+        let mut keys = Vec::new();
+        collect_keys(&table, "", &mut keys);
 
         let mut problems = Vec::new();
         let mut syntax: Vec<_> =
             repaired.iter().map(|(line, message)| (Some(*line), message.clone())).collect();
         for error in &errors {
-            match set_twice(error, text, &places, lines) {
+            match set_twice(error, text, &keys, lines) {
                 Some(problem) => problems.push(problem),
                 None => syntax.push((error.span().map(|span| lines.line(span.start)), words(error))),
             }
@@ -155,41 +155,41 @@ impl Lines {
 }
 
 /// A key, and where it is.
-struct Place {
+struct KeySpan {
     path: String,
     key: String,
     span: Range<usize>,
 }
 
-fn collect_places(table: &DeTable<'_>, parent: &str, places: &mut Vec<Place>) {
+fn collect_keys(table: &DeTable<'_>, parent: &str, keys: &mut Vec<KeySpan>) {
     for (key, value) in table {
         let path = join(parent, key.get_ref());
         if let DeValue::Table(inner) = value.get_ref() {
-            collect_places(inner, &path, places);
+            collect_keys(inner, &path, keys);
         }
-        places.push(Place { path, key: key.get_ref().to_string(), span: key.span() });
+        keys.push(KeySpan { path, key: key.get_ref().to_string(), span: key.span() });
     }
 }
 
 /// Reports a key that is set twice. The parser tells only the place of the second one; the first is the nearest earlier
 /// key of that name, since the keys of a table stand together.
-fn set_twice(error: &Error, text: &str, places: &[Place], lines: &Lines) -> Option<Problem> {
+fn set_twice(error: &Error, text: &str, keys: &[KeySpan], lines: &Lines) -> Option<Problem> {
     if error.message() != "duplicate key" {
         return None;
     }
     let span = error.span()?;
     let key = text.get(span.clone())?.trim_matches(['"', '\'']);
-    let first = places
+    let first = keys
         .iter()
-        .filter(|place| place.key == key && place.span.start <= span.start)
-        .max_by_key(|place| place.span.start);
+        .filter(|known| known.key == key && known.span.start <= span.start)
+        .max_by_key(|known| known.span.start);
     let message = match first {
-        Some(place) if place.span.start < span.start => {
-            format!("set twice, first on line {}", lines.line(place.span.start))
+        Some(known) if known.span.start < span.start => {
+            format!("set twice, first on line {}", lines.line(known.span.start))
         }
         _ => "set twice".to_owned(),
     };
-    let path = first.map_or_else(|| join("", key), |place| place.path.clone());
+    let path = first.map_or_else(|| join("", key), |known| known.path.clone());
     Some(Problem { path, line: Some(lines.line(span.start)), message, hint: None })
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::conversation::{Conversation, PartId};
 use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, MOST_LOSS, Reason};
-use crate::strategy::ladder::{self, Need, Place, Rung};
+use crate::strategy::ladder::{self, CutPoint, Need, Rung};
 use crate::strategy::window::Gauge;
 
 use super::cuts::{Cut, cuts};
@@ -395,9 +395,10 @@ impl Before<'_> {
         cuts(self.conversation, self.splice, self.facts.bound, usize::MAX)
     }
 
-    fn places(&self, cuts: &[Cut]) -> Vec<Place> {
+    fn places(&self, cuts: &[Cut]) -> Vec<CutPoint> {
         let (sizes, turns) = (self.sizes(), turns_from(self.conversation));
-        let place = |cut: &Cut| Place { frees: cut.total(sizes), turns: cut.is_turn.then(|| turns[cut.end]) };
+        let place =
+            |cut: &Cut| CutPoint { frees: cut.total(sizes), turns: cut.is_turn.then(|| turns[cut.end]) };
         cuts.iter().map(place).collect()
     }
 

@@ -17,7 +17,7 @@ pub struct Dialect {
     /// The paths on which its requests are read.
     pub paths: &'static [Path],
     /// Prefixes of other paths that belong to its provider. These are not read, but must be routed.
-    pub places: &'static [Place],
+    pub prefixes: &'static [PathPrefix],
     /// The paths that fetch an answer begun by an earlier request.
     pub later: &'static [Later],
     /// First segments of its paths. No upstream may have such a name, since it would hide those paths.
@@ -86,7 +86,7 @@ impl Path {
 
 /// A prefix of paths that are routed but not read.
 #[derive(Debug)]
-pub struct Place {
+pub struct PathPrefix {
     /// The prefix.
     pub start: &'static str,
     /// The server that they belong to, if it is not the dialect's first.

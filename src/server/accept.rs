@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use super::client::Client;
-use super::places::{Place, Places};
+use super::slots::{ConnectionSlot, ConnectionSlots};
 use super::stats::Stats;
 
 /// Pause after an error of `accept` that is not about one connection, such as running out of descriptors.
@@ -32,8 +32,8 @@ pub(super) enum Source {
 /// The listening socket, and the workers that share its connections.
 pub(super) struct Acceptor {
     listener: TcpListener,
-    places: Places,
-    /// An accepted connection that waits for a place.
+    slots: ConnectionSlots,
+    /// An accepted connection that waits for a slot.
     waiting: Option<TcpStream>,
     /// Whether the last attempt to accept failed, so that the log has reported it already.
     is_failing: bool,
@@ -60,7 +60,7 @@ pub(super) struct Accepted {
 pub(super) struct ConnectionGuard {
     open: Arc<AtomicUsize>,
     stats: Arc<Stats>,
-    place: Place,
+    slot: ConnectionSlot,
 }
 
 impl Source {
@@ -87,8 +87,8 @@ impl Acceptor {
         max_connections: usize,
         stats: Arc<Stats>,
     ) -> io::Result<Self> {
-        let (listener, places) = (TcpListener::from_std(listener)?, Places::new(max_connections));
-        Ok(Self { listener, places, waiting: None, is_failing: false, workers, stats })
+        let (listener, slots) = (TcpListener::from_std(listener)?, ConnectionSlots::new(max_connections));
+        Ok(Self { listener, slots, waiting: None, is_failing: false, workers, stats })
     }
 
     async fn next(&mut self) -> (TcpStream, ConnectionGuard) {
@@ -96,10 +96,10 @@ impl Acceptor {
             if self.waiting.is_none() {
                 self.waiting = Some(self.accept().await);
             }
-            let place = self.places.place().await;
+            let slot = self.slots.slot().await;
             let stream = self.waiting.take().expect("one was accepted");
             let worker = self.least_busy();
-            let guard = ConnectionGuard::new(&worker.open, &self.stats, place);
+            let guard = ConnectionGuard::new(&worker.open, &self.stats, slot);
             let Some(inbox) = &worker.inbox else { return (stream, guard) };
             let handed_over = stream.into_std().map(|stream| inbox.try_send(Accepted { stream, guard }));
             if !matches!(handed_over, Ok(Ok(()))) {
@@ -120,7 +120,7 @@ impl Acceptor {
                 Err(error) if is_about_one_connection(&error) => {}
                 Err(error) => {
                     if is_out_of_files(&error) {
-                        self.places.ask_idle_to_close();
+                        self.slots.ask_idle_to_close();
                     }
                     if !mem::replace(&mut self.is_failing, true) {
                         tracing::warn!(%error, "cannot accept connections");
@@ -154,16 +154,16 @@ impl WorkerHandle {
 }
 
 impl ConnectionGuard {
-    fn new(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, place: Place) -> Self {
+    fn new(open: &Arc<AtomicUsize>, stats: &Arc<Stats>, slot: ConnectionSlot) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         stats.connections.increment();
         stats.open_connections.increment();
-        Self { open: Arc::clone(open), stats: Arc::clone(stats), place }
+        Self { open: Arc::clone(open), stats: Arc::clone(stats), slot }
     }
 
     /// The client whose connection it is.
     pub(super) fn client(&self) -> &Arc<Client> {
-        self.place.client()
+        self.slot.client()
     }
 }
 

@@ -56,15 +56,15 @@ impl Lines {
     }
 }
 
-/// A place in a sequence of texts: before byte `at` of a text, or after the last text.
+/// An offset into a sequence of texts: before byte `at` of a text, or after the last text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Offset {
     pub(super) text: usize,
     pub(super) at: usize,
 }
 
 /// Where the longest beginning that fits the budget ends, and its size.
-pub(super) fn head(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> (Place, Size) {
+pub(super) fn head(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> (Offset, Size) {
     let mut left = budget;
     for (index, text) in texts.iter().enumerate() {
         let size = lines.size(text);
@@ -72,29 +72,29 @@ pub(super) fn head(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> (Place
             let at = head_of(text, left, budget.bytes);
             // What follows is cut from the next line on, so an empty last line counts.
             left = left.minus(Lines::CountTrailing.size(&text[..at]));
-            return (Place { text: index, at }, budget.minus(left));
+            return (Offset { text: index, at }, budget.minus(left));
         }
         left = left.minus(size);
     }
-    (Place { text: texts.len(), at: 0 }, budget.minus(left))
+    (Offset { text: texts.len(), at: 0 }, budget.minus(left))
 }
 
 /// Where the longest end that fits the budget starts.
-pub(super) fn tail(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> Place {
+pub(super) fn tail(texts: &[Cow<'_, str>], budget: Size, lines: Lines) -> Offset {
     let mut left = budget;
     for (index, text) in texts.iter().enumerate().rev() {
         let size = lines.size(text);
         if !size.fits(left) {
             let at = tail_of(text, left, budget.bytes, lines);
             return if at < text.len() {
-                Place { text: index, at }
+                Offset { text: index, at }
             } else {
-                Place { text: index + 1, at: 0 }
+                Offset { text: index + 1, at: 0 }
             };
         }
         left = left.minus(size);
     }
-    Place { text: 0, at: 0 }
+    Offset { text: 0, at: 0 }
 }
 
 /// Where to end the beginning of a text that does not fit `left`: at the last line end that fits. Only a line of more
@@ -345,9 +345,12 @@ mod tests {
             (MANY, 7, (2, 3), (4, 7), (1, 0)),
         ] {
             let budget = size(lines, bytes);
-            let place = |(text, at)| Place { text, at };
-            assert_eq!(head(&texts, budget, Lines::Plain), (place(head_end), size(head_size.0, head_size.1)));
-            assert_eq!(tail(&texts, budget, Lines::Plain), place(tail_start), "{budget:?}");
+            let offset = |(text, at)| Offset { text, at };
+            assert_eq!(
+                head(&texts, budget, Lines::Plain),
+                (offset(head_end), size(head_size.0, head_size.1))
+            );
+            assert_eq!(tail(&texts, budget, Lines::Plain), offset(tail_start), "{budget:?}");
         }
     }
 

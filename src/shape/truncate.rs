@@ -8,7 +8,7 @@ use std::cell::LazyCell;
 
 use memchr::memchr_iter;
 
-use super::cut::{self, Lines, Place, Size};
+use super::cut::{self, Lines, Offset, Size};
 use super::estimate;
 use super::marker::{GAP, Template};
 use super::notice;
@@ -131,8 +131,8 @@ impl Truncate {
 /// A cut removes everything from one place up to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
-    from: Place,
-    to: Place,
+    from: Offset,
+    to: Offset,
 }
 
 impl Cut {
@@ -146,21 +146,21 @@ impl Cut {
             Keep::Parts(thousandths) => (budget.part(thousandths), budget),
         };
         let (from, used) =
-            if head == none { (Place { text: 0, at: 0 }, none) } else { cut::head(texts, head, lines) };
+            if head == none { (Offset { text: 0, at: 0 }, none) } else { cut::head(texts, head, lines) };
         let to = if tail == none {
-            Place { text: texts.len(), at: 0 }
+            Offset { text: texts.len(), at: 0 }
         } else {
             // The end may use what the beginning has left of the budget.
             cut::tail(texts, tail.minus(used), lines)
         };
         let cut = Self { from, to };
-        let to = if cut.leaves_blank_tail(texts) { Place { text: to.text + 1, at: 0 } } else { to };
+        let to = if cut.leaves_blank_tail(texts) { Offset { text: to.text + 1, at: 0 } } else { to };
         (from < to).then_some(Self { from, to })
     }
 
     /// Whether the kept end would be a text of its own without a visible character: no provider accepts it.
     fn leaves_blank_tail(self, texts: &[Cow<'_, str>]) -> bool {
-        let Place { text, at } = self.to;
+        let Offset { text, at } = self.to;
         at > 0 && self.marker_text() != text && texts[text][at..].trim().is_empty()
     }
 

@@ -97,7 +97,7 @@ pub fn about(bytes: u64) -> u64 {
 
 /// A place where the history may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct CutPoint {
     /// Bytes freed by a cut here.
     pub frees: u64,
     /// The number of the user's turns that stay whole behind it; `None` within a turn.
@@ -105,8 +105,8 @@ pub struct Place {
 }
 
 /// Where to cut, for a rung that drops messages: the first place that frees enough, otherwise the one that frees most.
-pub fn cut(places: &[Place], rung: Rung, need: &Need, settings: &Settings) -> Option<usize> {
-    let may = |place: &Place| match rung {
+pub fn cut(places: &[CutPoint], rung: Rung, need: &Need, settings: &Settings) -> Option<usize> {
+    let may = |place: &CutPoint| match rung {
         Rung::Turns => place.turns.is_some_and(|turns| turns >= settings.keep_turns),
         _ => true,
     };
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_smallest_sufficient_cut_else_the_largest_is_chosen() {
-        let place = |frees, turns| Place { frees, turns };
+        let place = |frees, turns| CutPoint { frees, turns };
         let places = [
             place(100, Some(4)),
             place(200, Some(3)),

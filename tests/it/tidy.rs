@@ -111,9 +111,9 @@ fn protocol_words() -> BTreeSet<&'static str> {
     let words = |dialect: &'static Dialect| {
         let cuts = dialect.cuts.iter().map(|(word, _)| *word);
         let paths = dialect.paths.iter().map(Path::end);
-        let places = dialect.places.iter().map(|place| place.start);
+        let prefixes = dialect.prefixes.iter().map(|prefix| prefix.start);
         let signs = dialect.signs.iter().map(|sign| sign.header).filter(|header| !COMMON.contains(header));
-        cuts.chain(paths).chain(places).chain(signs)
+        cuts.chain(paths).chain(prefixes).chain(signs)
     };
     dialects.flat_map(words).collect()
 }

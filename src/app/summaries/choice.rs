@@ -49,8 +49,8 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<Choice> {
         before[at + 1] = before[at] + bytes;
     }
     let freed = |cut: &Cut| splice_bytes + cut.total(&before);
-    let place = |cut: &Cut| cut::Place { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
-    let places: Vec<cut::Place> = candidates.iter().map(place).collect();
+    let place = |cut: &Cut| cut::CutPoint { end: cut.end, is_turn: cut.is_turn, tokens: tokens(freed(cut)) };
+    let places: Vec<cut::CutPoint> = candidates.iter().map(place).collect();
     let chosen = if terms.settings.split == Split::Enough {
         let each: Vec<u64> = bytes.iter().copied().map(tokens).collect();
         cut::choose(&places, &each, demand, &terms.settings)

@@ -21,7 +21,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new("/invoke", Generate).within("/model/"),
         Path::new("/invoke-with-response-stream", Generate).within("/model/"),
     ],
-    places: &[],
+    prefixes: &[],
     later: &[],
     segments: &["api", "messages", "model", "models"],
     signs: &[

@@ -2,7 +2,7 @@
 
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Count, Generate};
-use crate::protocol::dialect::{Dialect, Path, Place, Server, Sign, SignKind};
+use crate::protocol::dialect::{Dialect, Path, PathPrefix, Server, Sign, SignKind};
 use crate::protocol::prelude::Bind;
 use crate::protocol::prompt::Layout;
 use crate::protocol::valid::{Blanks, Results, Rules};
@@ -23,9 +23,9 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new("/v1internal:streamGenerateContent", Generate),
         Path::new("/v1internal:countTokens", Count),
     ],
-    places: &[
-        Place { start: "/v1beta/", server: None },
-        Place { start: "/v1internal", server: Some(CODE_ASSIST.name) },
+    prefixes: &[
+        PathPrefix { start: "/v1beta/", server: None },
+        PathPrefix { start: "/v1internal", server: Some(CODE_ASSIST.name) },
     ],
     later: &[],
     segments: &["models"],

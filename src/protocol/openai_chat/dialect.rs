@@ -18,7 +18,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new("/completions", Other),
         Path::new("/embeddings", Other),
     ],
-    places: &[],
+    prefixes: &[],
     later: &[],
     segments: &["chat", "completions", "embeddings", "models"],
     signs: &[

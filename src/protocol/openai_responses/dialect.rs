@@ -3,7 +3,7 @@
 use super::index::MARKS;
 use crate::protocol::Cause;
 use crate::protocol::Purpose::{Compact, Count, Generate};
-use crate::protocol::dialect::{Dialect, Later, Path, Place, Server};
+use crate::protocol::dialect::{Dialect, Later, Path, PathPrefix, Server};
 use crate::protocol::openai;
 use crate::protocol::prelude::Bind;
 use crate::protocol::prompt::Layout;
@@ -17,7 +17,7 @@ pub(super) static DIALECT: Dialect = Dialect {
         Path::new("/responses/compact", Compact),
         Path::new("/responses/input_tokens", Count),
     ],
-    places: &[Place { start: "/v1/responses", server: None }],
+    prefixes: &[PathPrefix { start: "/v1/responses", server: None }],
     later: &[Later { before: "/responses/", behind: "" }, Later { before: "/responses/", behind: "/cancel" }],
     segments: &["backend-api", "responses"],
     signs: &[],

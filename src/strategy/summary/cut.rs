@@ -7,7 +7,7 @@ use super::Settings;
 
 /// A place where a history can be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct CutPoint {
     /// The first message after the cut.
     pub end: usize,
     /// Whether the user speaks there; otherwise the model begins a step.
@@ -42,12 +42,12 @@ const KEPT_DIVISOR: u64 = 5;
 ///
 /// `tokens` are those of each message. The last turns and tokens stay as the settings say. A turn is cut into only if
 /// dropping the turns before it is not enough.
-pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Settings) -> Option<usize> {
+pub fn choose(places: &[CutPoint], tokens: &[u64], demand: Demand, settings: &Settings) -> Option<usize> {
     let by_tokens = kept_by_tokens(tokens, demand, settings);
     let turns = places.iter().filter(|place| place.is_turn).map(|place| place.end);
     let nth = (settings.keep_turns as usize).checked_sub(1);
     let by_turns = nth.map_or(usize::MAX, |nth| turns.rev().nth(nth).unwrap_or(0));
-    let allowed = |place: &Place| place.end <= by_tokens && (!place.is_turn || place.end <= by_turns);
+    let allowed = |place: &CutPoint| place.end <= by_tokens && (!place.is_turn || place.end <= by_turns);
     let gain = |at: usize| places[at].tokens.saturating_sub(settings.length);
     let all: Vec<usize> = (0..places.len()).filter(|at| allowed(&places[*at])).collect();
     let enough = |is_turn: bool| {
@@ -59,7 +59,7 @@ pub fn choose(places: &[Place], tokens: &[u64], demand: Demand, settings: &Setti
 
 /// Chooses one of the places, which are in order, so that message `first` stays: the place at `first`, or else the
 /// nearest one before it. `None` if there is none, or it is not worth it.
-pub fn before(places: &[Place], first: usize, demand: Demand, settings: &Settings) -> Option<usize> {
+pub fn before(places: &[CutPoint], first: usize, demand: Demand, settings: &Settings) -> Option<usize> {
     let at = places.iter().rposition(|place| place.end <= first)?;
     demand.is_met(places[at].tokens, settings).then_some(at)
 }
@@ -82,13 +82,13 @@ mod tests {
     use super::*;
 
     /// Places in short form, each after two messages of 1,000 tokens: `t` a turn, `s` a step. The head is one message.
-    fn places(letters: &str) -> (Vec<Place>, Vec<u64>) {
-        let place = |(at, letter): (usize, char)| Place {
+    fn places(letters: &str) -> (Vec<CutPoint>, Vec<u64>) {
+        let place = |(at, letter): (usize, char)| CutPoint {
             end: 2 * at + 3,
             is_turn: letter == 't',
             tokens: 2_000 * (at as u64 + 1),
         };
-        let places: Vec<Place> = letters.chars().enumerate().map(place).collect();
+        let places: Vec<CutPoint> = letters.chars().enumerate().map(place).collect();
         let messages = places.last().map_or(1, |last| last.end + 1);
         (places, vec![1_000; messages])
     }

@@ -18,7 +18,7 @@ pub mod transcript;
 pub mod wrapper;
 
 pub use checkpoint::Checkpoint;
-pub use cut::{Demand, Place};
+pub use cut::{CutPoint, Demand};
 pub use outline::{Outline, Section, Useless};
 pub use settings::{Settings, Template};
 pub use split::Split;

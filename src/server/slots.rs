@@ -1,6 +1,6 @@
-//! Places for client connections.
+//! Slots for client connections.
 //!
-//! When all places are taken and another connection waits, the connection that has been idle longest is asked to close,
+//! When all slots are taken and another connection waits, the connection that has been idle longest is asked to close,
 //! and so it is when no file can be opened for the other one. A connection with a request in progress is never asked
 //! to: the new one waits for it.
 
@@ -20,15 +20,15 @@ const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a waiting connection looks for an idle one.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The places for connections. Each connection takes one.
-pub(super) struct Places {
+/// The slots for connections. Each connection takes one.
+pub(super) struct ConnectionSlots {
     permits: Arc<Semaphore>,
     occupants: Arc<Occupants>,
     /// When a connection was last asked to close for the one that waits now.
     asked_at: Option<Instant>,
 }
 
-/// The clients that have taken a place.
+/// The clients that have taken a slot.
 #[derive(Default)]
 struct Occupants(Mutex<Clients>);
 
@@ -38,23 +38,23 @@ struct Clients {
     next: u64,
 }
 
-/// A place, which is taken until this is dropped.
-pub(super) struct Place {
+/// A slot, which is taken until this is dropped.
+pub(super) struct ConnectionSlot {
     client: Arc<Client>,
     number: u64,
     occupants: Arc<Occupants>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
-    /// Makes this many places, but at least one.
-    pub(super) fn new(places: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
+impl ConnectionSlots {
+    /// Makes this many slots, but at least one.
+    pub(super) fn new(slots: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(slots.clamp(1, Semaphore::MAX_PERMITS)));
         Self { permits, occupants: Arc::default(), asked_at: None }
     }
 
-    /// Waits for a place. Cancel safe.
-    pub(super) async fn place(&mut self) -> Place {
+    /// Waits for a slot. Cancel safe.
+    pub(super) async fn slot(&mut self) -> ConnectionSlot {
         let permit = loop {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
                 break permit;
@@ -68,7 +68,7 @@ impl Places {
         self.asked_at = None;
         let client = Arc::<Client>::default();
         let number = self.occupants.add(&client);
-        Place { client, number, occupants: Arc::clone(&self.occupants), _permit: permit }
+        ConnectionSlot { client, number, occupants: Arc::clone(&self.occupants), _permit: permit }
     }
 
     /// Asks an idle connection to close, unless one that was asked before may still do so.
@@ -103,14 +103,14 @@ impl Occupants {
     }
 }
 
-impl Place {
-    /// The client that has the place.
+impl ConnectionSlot {
+    /// The client that has the slot.
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.occupants.clients().all.remove(&self.number);
     }
