@@ -43,7 +43,7 @@ pub struct Event {
 impl Event {
     /// Whether it loses something that a summary would preserve.
     pub(super) fn loses(&self) -> bool {
-        self.rung != Rung::Ready && (self.dropped > 0 || self.cut > 0)
+        self.rung != Rung::Summary && (self.dropped > 0 || self.cut > 0)
     }
 }
 
@@ -215,7 +215,7 @@ impl Before<'_> {
         if self.splice.is_some_and(|former| former.end() >= splice.end()) {
             return None;
         }
-        let change = self.change_by(splice.clone(), Rung::Ready);
+        let change = self.change_by(splice.clone(), Rung::Summary);
         (change.freed_bytes > 0).then_some(change)
     }
 

@@ -181,7 +181,7 @@ impl Outcome {
         let is_full = self.level.is_some_and(|level| level.is_full(settings));
         self.event
             .as_ref()
-            .map_or(is_full, |event| event.rung != Rung::Ready && (is_full || event.dropped > 0))
+            .map_or(is_full, |event| event.rung != Rung::Summary && (is_full || event.dropped > 0))
     }
 
     /// Undoes the new decisions and the event. Earlier decisions are in force again.

@@ -37,7 +37,7 @@ enum Way {
     /// Clear old results, except those in the newest messages.
     ClearOld,
     /// Replace old messages by a summary that is ready.
-    Ready,
+    Summary,
     /// Clear all old results.
     ClearAll,
     /// Clear all old results, and abridge long arguments of old calls.
@@ -45,7 +45,7 @@ enum Way {
     /// Drop the oldest turns.
     DropTurns,
     /// Drop the oldest messages, within a turn if necessary.
-    DropHalf,
+    DropMessages,
     /// Drop the oldest messages, and cut the middle out of new results.
     Cut,
 }
@@ -53,17 +53,17 @@ enum Way {
 impl Way {
     const ALL: [Self; 7] = [
         Self::ClearOld,
-        Self::Ready,
+        Self::Summary,
         Self::ClearAll,
         Self::Abridge,
         Self::DropTurns,
-        Self::DropHalf,
+        Self::DropMessages,
         Self::Cut,
     ];
 
     /// Whether messages or parts of new results are lost with it.
     const fn drops(self) -> bool {
-        matches!(self, Self::DropTurns | Self::DropHalf | Self::Cut)
+        matches!(self, Self::DropTurns | Self::DropMessages | Self::Cut)
     }
 }
 
@@ -113,11 +113,11 @@ impl Before<'_> {
         for way in Way::ALL.into_iter().filter(|way| may_drop || !way.drops()) {
             let change = match way {
                 Way::ClearOld => clear(old),
-                Way::Ready => self.splicing(),
+                Way::Summary => self.splicing(),
                 Way::ClearAll => clear(all),
                 Way::Abridge => self.abridge_for(&need, clear(all), old.end),
                 Way::DropTurns => self.drop_for(Rung::Turns, &need),
-                Way::DropHalf => self.drop_for(Rung::Half, &need),
+                Way::DropMessages => self.drop_for(Rung::Messages, &need),
                 Way::Cut => self.cut_for(&need),
             };
             let Some(change) = change.and_then(|change| self.remove_bound_reasoning(change)) else {
@@ -203,7 +203,7 @@ impl Before<'_> {
         // If the prompt remains too long even so, losing a little does not help, and the next request would lose as
         // much again. Instead the prompt may grow into the room reserved for a long answer, until there is no room for
         // a short one either or the provider refuses the prompt.
-        let fits = ladder::about(bytes(over)).saturating_sub(ESTIMATE_ERROR);
+        let fits = ladder::nearly(bytes(over)).saturating_sub(ESTIMATE_ERROR);
         let fits = fits.max(bytes(gauge.usable() / MIN_FREED_DIVISOR));
         let fails = gauge.leaves_no_room(self.conversation.max_output, self.facts.counted_output);
         let helps = if fails { 1 } else { fits.min(bytes(worth)).min(wanted).max(1) };
@@ -338,7 +338,7 @@ impl Before<'_> {
         if !self.policy.ladder.enabled {
             return None;
         }
-        let dropped = self.drop_for(Rung::Half, need);
+        let dropped = self.drop_for(Rung::Messages, need);
         let nothing = || Change::nothing(Reason::Window, Rung::Cut);
         let change = dropped.or_else(|| self.clear_for(need.wanted, Scope::ALL)).unwrap_or_else(nothing);
         self.cut_new(change, need.wanted)

@@ -10,7 +10,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rung {
     /// A prepared text replaces old messages.
-    Ready,
+    Summary,
     /// Old results are cleared.
     Clear,
     /// Long texts in the arguments of old calls are abridged too.
@@ -18,7 +18,7 @@ pub enum Rung {
     /// The oldest turns are dropped.
     Turns,
     /// The oldest messages are dropped, within a turn if necessary.
-    Half,
+    Messages,
     /// The middle of the largest results that are new in this request is cut.
     Cut,
 }
@@ -27,11 +27,11 @@ impl Rung {
     /// Its name in the ledger.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Ready => "ready",
+            Self::Summary => "ready",
             Self::Clear => "clear",
             Self::Arguments => "arguments",
             Self::Turns => "turns",
-            Self::Half => "half",
+            Self::Messages => "half",
             Self::Cut => "cut",
         }
     }
@@ -86,12 +86,12 @@ impl Need {
 
     /// The bytes that count as reaching the target.
     pub fn enough(&self) -> u64 {
-        about(self.wanted).max(self.least)
+        nearly(self.wanted).max(self.least)
     }
 }
 
 /// Nine tenths of `bytes`, which counts as all of them: the bytes freed by an event are an estimate.
-pub fn about(bytes: u64) -> u64 {
+pub fn nearly(bytes: u64) -> u64 {
     bytes / 10 * 9
 }
 
@@ -157,9 +157,9 @@ mod tests {
             (Rung::Turns, 150, Some(1)),
             (Rung::Turns, 300, Some(2)),
             (Rung::Turns, 350, Some(2)),
-            (Rung::Half, 350, Some(3)),
-            (Rung::Half, 401, Some(4)),
-            (Rung::Half, 900, Some(5)),
+            (Rung::Messages, 350, Some(3)),
+            (Rung::Messages, 401, Some(4)),
+            (Rung::Messages, 900, Some(5)),
         ] {
             let need = Need { wanted, least: 1, helps: None };
             assert_eq!(cut(&places, rung, &need, &settings), expected, "{rung:?} {wanted}");
@@ -167,14 +167,14 @@ mod tests {
         // The last place is not the one that frees most.
         let uneven = [place(100, Some(3)), place(900, None), place(220, Some(2))];
         for (rung, wanted, expected) in
-            [(Rung::Turns, 1000, Some(2)), (Rung::Half, 150, Some(1)), (Rung::Half, 1000, Some(1))]
+            [(Rung::Turns, 1000, Some(2)), (Rung::Messages, 150, Some(1)), (Rung::Messages, 1000, Some(1))]
         {
             let need = Need { wanted, least: 1, helps: Some(1) };
             assert_eq!(cut(&uneven, rung, &need, &settings), expected, "{rung:?} {wanted}");
         }
         let need = Need { wanted: 1, least: 1, helps: None };
         assert_eq!(cut(&places[4..], Rung::Turns, &need, &settings), None);
-        assert_eq!(cut(&[], Rung::Half, &need, &settings), None);
+        assert_eq!(cut(&[], Rung::Messages, &need, &settings), None);
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn long_arguments_are_abridged_before_messages_are_dropped() {
         (11_000, "u 9000 6000>9000 6000>20 6000>20", (Some(Rung::Clear), &[], 2)),
         (9_000, "u 4000 6000>20 6000>20 6000>20 20", (Some(Rung::Arguments), &[3, 5], 1)),
         // Short ones free nothing.
-        (9_000, &format!("u{}", " 600>20".repeat(26)), (Some(Rung::Half), &[], 0)),
+        (9_000, &format!("u{}", " 600>20".repeat(26)), (Some(Rung::Messages), &[], 0)),
     ] {
         let policy = Policy { ladder, ..policy(Reason::Window) };
         let facts = Facts { window: Some(window), ..Facts::default() };

@@ -42,7 +42,7 @@ fn the_ladder_clears_then_drops_then_truncates() {
         (Reason::Cold, TURNS, "a u", 8_000, Some((Rung::Turns, 0, 11, 0))),
         (Reason::Cold, TURNS, "a u", 3_000, Some((Rung::Turns, 0, 15, 0))),
         // Within one turn: steps.
-        (Reason::Cold, STEPS, "4000", 8_000, Some((Rung::Half, 0, 6, 0))),
+        (Reason::Cold, STEPS, "4000", 8_000, Some((Rung::Messages, 0, 6, 0))),
         (Reason::Cold, STEPS, "4000", 100_000, None),
         // What is new is cut, if all that is old is not enough.
         (Reason::Cold, "u 100", "40000", 8_000, Some((Rung::Cut, 0, 2, 1))),

@@ -126,7 +126,7 @@ fn law_07_append_only_with_little_room() {
         tally.borrow_mut().add(&world.tally);
         Ok(())
     };
-    let rungs = [Rung::Clear, Rung::Arguments, Rung::Turns, Rung::Half, Rung::Cut];
+    let rungs = [Rung::Clear, Rung::Arguments, Rung::Turns, Rung::Messages, Rung::Cut];
     let is_rare = |tally: &Tally, rung| tally.rungs.get(&rung).is_none_or(|count| *count < 3);
     let is_telling = |tally: &Tally| tally.ready >= 3 && !rungs.iter().any(|rung| is_rare(tally, *rung));
     play(|| for_all(16, lives, law), || is_telling(&tally.borrow()));

@@ -204,7 +204,7 @@ fn dropping_for_a_note_waits_for_a_pending_summary() {
     let mut number = 0;
     for messages in [None, Some(70)] {
         for (begins, gets_ready, waits, rung) in [
-            (true, true, true, Rung::Ready),
+            (true, true, true, Rung::Summary),
             (true, false, true, Rung::Turns),
             (false, false, false, Rung::Turns),
         ] {

@@ -60,7 +60,7 @@ fn a_ready_splice_is_applied_when_the_window_demands_it() {
         let outcome = thread.send(&request, window, ready(&request, 6));
         assert_eq!((outcome.spliced, outcome.splice.is_some()), (expected, expected), "{window:?}");
         let event = outcome.event.as_ref().map(|event| (event.rung, event.dropped, event.first_message));
-        assert_eq!(event, expected.then_some((Rung::Ready, 5, 1)));
+        assert_eq!(event, expected.then_some((Rung::Summary, 5, 1)));
         assert_eq!(
             shown(&request, &outcome.plan),
             if expected { "u aN u c r c r" } else { "u c r c r a u c r c r" }
@@ -189,8 +189,8 @@ fn results_are_cleared_first_at_their_own_share_of_the_window() {
         (0.8, 0.1, 0.9, None),
         (0.5, 0.6, 0.9, None),
         // Where room must be made, all is as it is without.
-        (0.9, 0.1, 0.5, Some((Rung::Ready, 0))),
-        (0.4, 0.1, 0.5, Some((Rung::Ready, 0))),
+        (0.9, 0.1, 0.5, Some((Rung::Summary, 0))),
+        (0.4, 0.1, 0.5, Some((Rung::Summary, 0))),
     ] {
         let ladder = ladder::Settings { least, keep_turns: 1, ..ladder::Settings::default() };
         let window = window::Settings { trigger, target: 0.05, ..window::Settings::default() };
@@ -340,7 +340,7 @@ fn a_splice_omits_reasoning_bound_to_what_it_replaces() {
         // What is prepared is tried first, and frees enough.
         let window = request.body.len() as u64 / 2;
         let outcome = thread.send(&request, Some(window), ready(&request, end));
-        let found = outcome.event.as_ref().filter(|event| event.rung == Rung::Ready);
+        let found = outcome.event.as_ref().filter(|event| event.rung == Rung::Summary);
         let told = found.map(|event| (event.reasoning, shown(&request, &outcome.plan)));
         assert_eq!(told.as_ref().map(|(gone, shown)| (*gone, &**shown)), expected, "{binding:?} {grown}");
         let Some((_, now)) = told else { continue };
