@@ -132,8 +132,9 @@ impl Case {
         if outcome.plan.is_empty() {
             return conversation.body;
         }
-        protocol::rewrite(self.protocol, &conversation, &outcome.plan, memo)
+        protocol::apply_verified(self.protocol, &conversation, &outcome.plan, memo)
             .expect("the plan can be carried out")
+            .body
     }
 
     fn plan(&self, conversation: &Conversation, sent: usize, applied: &[Applied]) -> Outcome {
@@ -174,7 +175,7 @@ impl Case {
         let memo = During::new(&nothing);
         let conversation = self.protocol.index(&body, &memo).expect("the session is well-formed");
         let outcome = self.plan(&conversation, self.sent, &self.applied);
-        protocol::rewrite(self.protocol, &conversation, &outcome.plan, &memo)
+        protocol::apply_verified(self.protocol, &conversation, &outcome.plan, &memo)
             .expect("the plan can be carried out");
         memo.learned()
     }

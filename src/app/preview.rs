@@ -31,6 +31,8 @@ impl Core {
         if outcome.plan.is_empty() {
             return None;
         }
-        protocol::rewrite(request.protocol, &request.conversation, &outcome.plan, &self.memo).ok()
+        protocol::apply_verified(request.protocol, &request.conversation, &outcome.plan, &self.memo)
+            .ok()
+            .map(|after| after.body)
     }
 }

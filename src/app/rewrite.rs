@@ -407,7 +407,7 @@ impl<'a> Request<'a> {
 
     /// The request with the edits of a plan, read again and compared with the plan.
     pub(super) fn carry_out(&self, outcome: &Outcome) -> Result<Conversation, protocol::Unsafe> {
-        protocol::rewritten(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
+        protocol::apply_verified(self.protocol, &self.conversation, &outcome.plan, &self.core.memo)
     }
 
     /// Records, without waiting for the store, that the request leaves with these decisions.

@@ -90,7 +90,7 @@ mod tests {
 
     fn sent(conversation: &Conversation, outcome: &Outcome) -> String {
         let protocol = protocol::named("anthropic").unwrap();
-        let sent = protocol::rewrite(protocol, conversation, &outcome.plan, &NoMemo).unwrap();
+        let sent = protocol::apply_verified(protocol, conversation, &outcome.plan, &NoMemo).unwrap().body;
         String::from_utf8(sent.to_vec()).unwrap()
     }
 

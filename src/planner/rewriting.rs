@@ -189,7 +189,7 @@ mod tests {
             let talk = talk(&so_far);
             let cold = reason == Reason::Cold && request % 4 == 3;
             let outcome = thread.send(&talk, &policy, &Facts { cold, ..*facts }, true);
-            let sent = protocol::rewritten(chat(), &talk, &outcome.plan, &NoMemo).unwrap().body;
+            let sent = protocol::apply_verified(chat(), &talk, &outcome.plan, &NoMemo).unwrap().body;
             for (at, body) in [&talk.body, &sent].into_iter().enumerate() {
                 let body = String::from_utf8(body.to_vec()).unwrap();
                 let same = body.bytes().zip(before[at].bytes()).take_while(|(a, b)| a == b).count();

@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(add(protocol, Leaving::Read(&read), &BOTH), expected, "{dialect} {body:?}");
             let part = PartId { message: 0, part: 0 };
             let plan = Plan { ops: vec![Op::Append { part, leaf: 0, text: " {once more}".into() }] };
-            let edited = protocol::rewritten(protocol, &read, &plan, &NoMemo).unwrap();
+            let edited = protocol::apply_verified(protocol, &read, &plan, &NoMemo).unwrap();
             let whole = add(protocol, Leaving::Unread(&edited.body), &BOTH);
             assert_eq!(add(protocol, Leaving::Read(&edited), &BOTH), whole, "{dialect} {:?}", edited.body);
         }

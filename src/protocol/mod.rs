@@ -249,24 +249,11 @@ fn after_segment<'p>(path: &'p str, name: &str) -> Option<&'p str> {
     }
 }
 
-/// Like [`rewritten`], but returns the body only.
-///
-/// # Errors
-/// Why the original must be sent instead.
-pub fn rewrite(
-    protocol: &dyn Protocol,
-    conversation: &Conversation,
-    plan: &Plan,
-    memo: &dyn Memo,
-) -> Result<Bytes, Unsafe> {
-    Ok(rewritten(protocol, conversation, plan, memo)?.body)
-}
-
 /// Applies a plan to a request, reads the result again and compares it with the plan's reference semantics.
 ///
 /// # Errors
 /// Why the original must be sent instead.
-pub fn rewritten(
+pub fn apply_verified(
     protocol: &dyn Protocol,
     conversation: &Conversation,
     plan: &Plan,

@@ -305,7 +305,7 @@ impl<'a> Session<'a> {
         if outcome.plan.is_empty() {
             return None;
         }
-        protocol::rewritten(self.protocol, original, &outcome.plan, &self.memo).ok()
+        protocol::apply_verified(self.protocol, original, &outcome.plan, &self.memo).ok()
     }
 }
 

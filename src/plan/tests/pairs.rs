@@ -199,7 +199,7 @@ proptest! {
         ends.dedup();
         let plan = Plan { ops: ends.chunks_exact(2).map(|range| drop(range[0], range[1])).collect() };
         if check(&conversation, &plan).is_ok() {
-            let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo).unwrap();
+            let after = protocol::apply_verified(protocol, &conversation, &plan, &NoMemo).unwrap();
             prop_assert_eq!(protocol.valid(&after), Ok(()), "{:?}", plan);
         }
     }

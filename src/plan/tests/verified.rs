@@ -9,7 +9,7 @@ fn texts_in_place_of_images_are_verified() {
         ops: vec![text(2, 0, &[(0, None), (2, Some("seen"))]), text(2, 1, &[(0, None), (1, Some("gone"))])],
     };
     let protocol = protocol::named("anthropic").unwrap();
-    let after = protocol::rewrite(protocol, &before, &plan, &NoMemo).unwrap();
+    let after = protocol::apply_verified(protocol, &before, &plan, &NoMemo).unwrap().body;
     let after = String::from_utf8(after.to_vec()).unwrap();
     let (seen, two) = (r#"{"type":"text","text":"seen"}"#, r#"{"type":"text","text":"two"}"#);
     let (gone, image) =
@@ -58,7 +58,7 @@ fn insertions_and_drops_are_verified() {
     let before = read("anthropic", BLOCKS);
     let plan = Plan { ops: vec![drop(1, 4), insert(1, Role::Assistant, "so far")] };
     let protocol = protocol::named("anthropic").unwrap();
-    let after = protocol::rewrite(protocol, &before, &plan, &NoMemo).unwrap();
+    let after = protocol::apply_verified(protocol, &before, &plan, &NoMemo).unwrap().body;
     let after = String::from_utf8(after.to_vec()).unwrap();
     assert!(
         after.contains(r#"{"role":"user","content":"goal"},{"role":"assistant","content":"so far"}"#),

@@ -27,7 +27,7 @@ fn run(short: &str, policy: &Policy, facts: &Facts) -> Run {
         for end in (1..=words.len()).filter(|end| words[end - 1] != "a") {
             let talk = talk(&words[..end]);
             let outcome = thread.send(&talk, policy, facts, memory);
-            let after = protocol::rewritten(chat, &talk, &outcome.plan, &NoMemo).unwrap();
+            let after = protocol::apply_verified(chat, &talk, &outcome.plan, &NoMemo).unwrap();
             chat.valid(&after).unwrap();
             let messages = after.messages.iter().map(|message| message.span.of(&after.body).to_vec());
             let now: Vec<Vec<u8>> = messages.collect();
@@ -81,7 +81,7 @@ fn long_arguments_are_abridged_before_messages_are_dropped() {
         let counts = (sum(|event| event.abridged), sum(|event| event.cleared), sum(|event| event.dropped));
         assert_eq!(counts, (expected.1.len(), cleared, 0), "{short}");
         let chat = protocol::named("openai-chat").unwrap();
-        let after = protocol::rewrite(chat, &talk, &outcome.plan, &NoMemo).unwrap();
+        let after = protocol::apply_verified(chat, &talk, &outcome.plan, &NoMemo).unwrap().body;
         let freed = (talk.body.len() - after.len()) as u64;
         let all = events.iter().map(|event| event.freed_bytes).sum::<u64>();
         assert!(freed.abs_diff(all) <= freed / 10, "{freed} {events:?}");
@@ -101,7 +101,7 @@ fn long_arguments_are_replaced_by_their_head_and_a_hint() {
     let facts = Facts { window: Some(7_000), ..Facts::default() };
     let Run { talk, outcome, saves, .. } = run("u 6000>20 6000>20 20", &policy, &facts);
     let chat = protocol::named("openai-chat").unwrap();
-    let after = protocol::rewritten(chat, &talk, &outcome.plan, &NoMemo).unwrap();
+    let after = protocol::apply_verified(chat, &talk, &outcome.plan, &NoMemo).unwrap();
     let call = PartId { message: 1, part: 0 };
     let head = "1.".repeat(100);
     let line = "[plimsoll: 5800 of 6000 bytes of this argument removed here; full output: /o]";

@@ -106,7 +106,7 @@ fn events(short: &str, policy: &Policy, facts: &Facts) -> Vec<(usize, Vec<u32>)>
         plan.ops.sort_by_key(|op| {
             if let Op::Text { part, .. } = op { *part } else { PartId { message: 0, part: 0 } }
         });
-        let sent = protocol::rewrite(protocol, &passed.talk, &plan, &NoMemo).unwrap();
+        let sent = protocol::apply_verified(protocol, &passed.talk, &plan, &NoMemo).unwrap().body;
         let kept = before.as_ref().is_none_or(|before| sent.starts_with(before));
         match &passed.outcome.event {
             Some(event) => {
@@ -186,8 +186,14 @@ fn a_cleared_result_is_replaced_by_a_stable_placeholder() {
         let mut policy = policy(clear.clone());
         policy.marks.marks = false;
         let last = live("u run=100+run=5 a u", &policy, &facts).pop().unwrap();
-        protocol::rewrite(protocol::named("anthropic").unwrap(), &last.talk, &last.outcome.plan, &NoMemo)
-            .unwrap()
+        protocol::apply_verified(
+            protocol::named("anthropic").unwrap(),
+            &last.talk,
+            &last.outcome.plan,
+            &NoMemo,
+        )
+        .unwrap()
+        .body
     };
     let whole = String::from_utf8(body(&["u", "run=100+run=5", "a", "u"]).to_vec()).unwrap();
     let text = format!("\"{}\"", "0000001 ".repeat(50));
@@ -210,7 +216,8 @@ fn bound_reasoning_is_omitted_after_a_changed_part() {
     let narrow = Facts { window: Some(12_000), ..refused };
     let thoughts = |passed: &Passed| -> (Vec<String>, bool) {
         let protocol = protocol::named("anthropic").unwrap();
-        let sent = protocol::rewrite(protocol, &passed.talk, &passed.outcome.plan, &NoMemo).unwrap();
+        let sent =
+            protocol::apply_verified(protocol, &passed.talk, &passed.outcome.plan, &NoMemo).unwrap().body;
         let read = protocol.index(&sent, &NoMemo).unwrap();
         let text = String::from_utf8(sent.to_vec()).unwrap();
         let found =

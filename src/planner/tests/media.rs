@@ -299,7 +299,7 @@ fn text_and_media_of_a_result_are_cleared_together_or_not_at_all() {
             let talk = talk(dialect, &[&lines(came)]);
             let outcome = cleared(&talk, &policy(), memory);
             let protocol = protocol::named(dialect).unwrap();
-            let after = protocol::rewrite(protocol, &talk, &outcome.plan, &NoMemo).unwrap();
+            let after = protocol::apply_verified(protocol, &talk, &outcome.plan, &NoMemo).unwrap().body;
             let gone = "[plimsoll: result of look cleared (10 lines); full output: /o]";
             let wanted = expected.map_or_else(|| lines(came), |text| lines(&text.replace("GONE", gone)));
             let after = String::from_utf8(after.to_vec()).unwrap();
@@ -341,7 +341,7 @@ fn a_cleared_result_with_images_saves_only_its_texts() {
     let past = Past { sent: marked.messages.len(), applied: &outcome.applied, ..Past::nothing() };
     let again = plan(&marked, past, &policy(), &Facts::default(), &|_| "full output: /o".to_owned());
     assert_eq!(again.plan, outcome.plan);
-    assert!(protocol::rewrite(anthropic, &marked, &again.plan, &NoMemo).is_ok());
+    assert!(protocol::apply_verified(anthropic, &marked, &again.plan, &NoMemo).is_ok());
 }
 
 /// Of a screenshot nothing is saved; it is a result as any other, and its call that is made again is a recall.

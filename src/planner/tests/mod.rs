@@ -231,7 +231,7 @@ fn a_decision_is_skipped_if_the_form_of_the_result_is_not_editable() {
         let outcome = run(&talk, 5, &decided);
         let sent: Vec<u32> = outcome.applied.iter().map(|applied| applied.part.message).collect();
         assert_eq!(sent, expected, "{}", &form[..20]);
-        assert!(protocol::rewritten(protocol, &talk, &outcome.plan, &NoMemo).is_ok());
+        assert!(protocol::apply_verified(protocol, &talk, &outcome.plan, &NoMemo).is_ok());
     }
 }
 
@@ -355,7 +355,7 @@ fn emptied_output_channels_keep_a_minimal_text() {
     settings.truncate.base.keep = crate::shape::settings::Keep::Head;
     let past = Past { sent: 0, applied: &[], ..Past::nothing() };
     let outcome = plan_with(&conversation, &past, &settings);
-    protocol::rewrite(protocol, &conversation, &outcome.plan, &NoMemo).unwrap();
+    protocol::apply_verified(protocol, &conversation, &outcome.plan, &NoMemo).unwrap();
     let decision = &outcome.applied[0].decision;
     let texts: Vec<(u32, usize)> = decision
         .leaves
@@ -407,7 +407,7 @@ fn blocks_marked_by_the_client_keep_their_mark_when_shortened() {
     let marked = read(r#","cache_control":{"type":"ephemeral"}"#);
     let sent = |conversation: &Conversation, past: &Past<'_>| {
         let outcome = plan_with(conversation, past, &settings);
-        let rewritten = protocol::rewritten(protocol, conversation, &outcome.plan, &NoMemo).unwrap();
+        let rewritten = protocol::apply_verified(protocol, conversation, &outcome.plan, &NoMemo).unwrap();
         let texts: Vec<String> = (0..rewritten.parts_of(2).next().unwrap().1.leaves().len())
             .map(|leaf| {
                 rewritten.text(PartId { message: 2, part: 0 }, leaf).unwrap().chars().take(4).collect()

@@ -41,7 +41,7 @@ fn thought(name: u32, bytes: usize) -> String {
 /// The names of the thoughts that are sent, and whether the provider would take it.
 fn thoughts(talk: &Conversation, outcome: &Outcome) -> (Vec<u32>, bool) {
     let protocol = protocol::named("anthropic").unwrap();
-    let sent = protocol::rewrite(protocol, talk, &outcome.plan, &NoMemo).unwrap();
+    let sent = protocol::apply_verified(protocol, talk, &outcome.plan, &NoMemo).unwrap().body;
     let is_valid = protocol.valid(&protocol.index(&sent, &NoMemo).unwrap()).is_ok();
     let text = String::from_utf8(sent.to_vec()).unwrap();
     let names = text.split("\"signature\":\"").skip(1).map(|rest| rest.split('/').next().unwrap().parse());
@@ -171,8 +171,9 @@ fn old_reasoning_is_omitted_once_it_has_cost_as_much_as_rewriting() {
 
 /// The messages that are sent, what was thought aside, and which of them has a thought of which name.
 fn sent(talk: &Conversation, outcome: &Outcome) -> Vec<(String, Option<u32>)> {
-    let sent =
-        protocol::rewrite(protocol::named("anthropic").unwrap(), talk, &outcome.plan, &NoMemo).unwrap();
+    let sent = protocol::apply_verified(protocol::named("anthropic").unwrap(), talk, &outcome.plan, &NoMemo)
+        .unwrap()
+        .body;
     let sent: serde_json::Value = serde_json::from_slice(&sent).unwrap();
     let messages = sent["messages"].as_array().unwrap().iter();
     let split = |message: &serde_json::Value| {
@@ -317,7 +318,7 @@ fn reasoning_after_an_unremovable_block_is_sent_again() {
         assert_eq!(event.map(|event| event.reasoning), Some(2));
         let again = request(&first, 7);
         let outcome = thread.send(&again, &policy(Reason::Cold), &reads(None), false);
-        let sent = protocol::rewrite(protocol, &again, &outcome.plan, &NoMemo).unwrap();
+        let sent = protocol::apply_verified(protocol, &again, &outcome.plan, &NoMemo).unwrap().body;
         assert_eq!(String::from_utf8(sent.to_vec()).unwrap().matches("/x").count(), left, "{first}");
     }
 }

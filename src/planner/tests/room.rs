@@ -68,7 +68,7 @@ fn the_ladder_clears_then_drops_then_truncates() {
         let found = event.map(|event| (event.rung, event.cleared, event.dropped, event.cut));
         assert_eq!(found, expected, "{before} {then} {window}");
         let protocol = protocol::named("openai-chat").unwrap();
-        let after = protocol::rewritten(protocol, &request, &outcome.plan, &NoMemo).unwrap();
+        let after = protocol::apply_verified(protocol, &request, &outcome.plan, &NoMemo).unwrap();
         protocol.valid(&after).unwrap();
         let usable = window - 4096.min(window / 2);
         let tokens = after.body.len() as u64 / 4;
@@ -167,7 +167,7 @@ fn a_long_run_fits_its_window() {
         }
         let request = talk(&so_far);
         let outcome = thread.send(&request, &policy, &facts, at % 7 > 0);
-        let after = protocol::rewritten(protocol, &request, &outcome.plan, &NoMemo).unwrap();
+        let after = protocol::apply_verified(protocol, &request, &outcome.plan, &NoMemo).unwrap();
         protocol.valid(&after).unwrap();
         assert!(after.body.len() < 15_904 * 4, "{} at {at}", after.body.len());
         let sent: Vec<Vec<u8>> =
@@ -328,7 +328,7 @@ fn results_are_truncated_if_the_provider_holds_the_history() {
             let sent = if attempt > 0 { request.messages.len() } else { 0 };
             let past = Past { sent, applied: &applied, ..Past::nothing() };
             let outcome = plan(&request, past, &Policy::default(), &facts, &|_| "x".into());
-            let after = protocol::rewritten(dialect, &request, &outcome.plan, &NoMemo).unwrap();
+            let after = protocol::apply_verified(dialect, &request, &outcome.plan, &NoMemo).unwrap();
             assert_eq!(after.continues, request.continues, "{name}");
             let texts = (0..after.messages.len()).flat_map(|message| after.parts_of(message));
             let texts = texts.filter_map(|(id, _)| after.text(id, 0)).map(|text| text.len());

@@ -58,7 +58,7 @@ fn check(name: &str, dialect: &str, conversation: &Conversation, applied: &Appli
     let outcome = plan(conversation, past, &policy, &facts, &|_| String::new());
     let protocol = protocol::named(dialect).unwrap();
     let after =
-        protocol::rewritten(protocol, conversation, &outcome.plan, &NoMemo).unwrap().body.len() as u64;
+        protocol::apply_verified(protocol, conversation, &outcome.plan, &NoMemo).unwrap().body.len() as u64;
     let missing = conversation.body.len() as u64 - after;
     assert!(missing > 2_000, "{name}: {missing}");
     let spared = applied[0].bytes_spared_of(conversation);

@@ -98,9 +98,9 @@ fn request(subject: &dyn Subject, case: &Path, body: &str, wrong: &mut Vec<Strin
     // A plan with marks is for a server that passes marks on.
     let marks = plan.ops.iter().any(|op| matches!(op, Op::Mark { .. }));
     let conversation = if marks { protocol.with_marks(conversation, Carriers::Texts) } else { conversation };
-    let after = protocol::rewrite(protocol, &conversation, &plan, &NoMemo);
+    let after = protocol::apply_verified(protocol, &conversation, &plan, &NoMemo);
     let after = after.unwrap_or_else(|error| panic!("{}: {error}", case.display()));
-    let after = std::str::from_utf8(&after).unwrap();
+    let after = std::str::from_utf8(&after.body).unwrap();
     let body = std::str::from_utf8(&body).unwrap();
     assert!(planned(subject, body, &plan).same(&Tree::parse(after)), "{}: {after}", case.display());
     check(case, "expected.json", after, wrong);

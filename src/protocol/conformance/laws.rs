@@ -44,7 +44,7 @@ fn law_01_identity() {
         let conversation = read(protocol, &body);
         let edits = protocol.lower(&conversation, &Plan::default()).unwrap();
         prop_assert!(edits.is_empty());
-        let same = protocol::rewrite(protocol, &conversation, &Plan::default(), &NoMemo).unwrap();
+        let same = protocol::apply_verified(protocol, &conversation, &Plan::default(), &NoMemo).unwrap().body;
         prop_assert_eq!(&same, &body);
         Ok(())
     });
@@ -162,7 +162,7 @@ fn law_03_commuting_square() {
         blinded.set(blinded.get() + u32::from(plan.ops.iter().any(takes_images)));
         let describes = |op: &Op| matches!(op, Op::Text { part, leaves } if conversation.part(*part).is_some_and(|part| part.kind() == PartKind::ToolResult && leaves.iter().any(|(at, edit)| *at as usize >= part.leaves().len() && *edit != LeafEdit::Remove)));
         described.set(described.get() + u32::from(plan.ops.iter().any(describes)));
-        let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo);
+        let after = protocol::apply_verified(protocol, &conversation, &plan, &NoMemo);
         let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let sent = std::str::from_utf8(&after.body).unwrap();
         prop_assert_eq!(&after, &read(protocol, sent), "what is not read again is as it would be read");
@@ -184,8 +184,10 @@ fn law_03_lowering_mistakes_are_detected() {
         let protocol = subject.protocol();
         let conversation = read(protocol, &body);
         let plan = plan(&conversation, &wishes);
-        let Ok(after) = protocol::rewrite(protocol, &conversation, &plan, &NoMemo) else { return Ok(()) };
-        let after = read(protocol, std::str::from_utf8(&after).unwrap());
+        let Ok(after) = protocol::apply_verified(protocol, &conversation, &plan, &NoMemo) else {
+            return Ok(());
+        };
+        let after = read(protocol, std::str::from_utf8(&after.body).unwrap());
         for left_out in 0..plan.ops.len() {
             let mut other = plan.clone();
             other.ops.remove(left_out);
@@ -234,7 +236,8 @@ fn law_04_determinism() {
         let protocol = subject.protocol();
         let first = read(protocol, &body);
         let plan = plan(&first, &wishes);
-        let expected = protocol::rewrite(protocol, &first, &plan, &NoMemo).ok();
+        let expected =
+            protocol::apply_verified(protocol, &first, &plan, &NoMemo).ok().map(|after| after.body);
         let is_edited = expected.as_ref().is_some_and(|after| *after != body);
         carried_out.set(carried_out.get() + u32::from(is_edited));
         for _ in 0..2 {
@@ -246,7 +249,10 @@ fn law_04_determinism() {
                 .zip(&first.messages)
                 .all(|(a, b)| a.index == b.index && a.span == b.span);
             prop_assert!(same && again.messages.len() == first.messages.len());
-            prop_assert_eq!(&protocol::rewrite(protocol, &again, &plan, &memo).ok(), &expected);
+            prop_assert_eq!(
+                &protocol::apply_verified(protocol, &again, &plan, &memo).ok().map(|after| after.body),
+                &expected
+            );
         }
         Ok(())
     });
@@ -264,11 +270,11 @@ fn law_05_pairing() {
         let conversation = read(subject.protocol(), &body);
         let plan = plan(&conversation, &wishes);
         let moved = plan.ops.iter().any(|op| !matches!(op, Op::Text { .. }));
-        let Ok(after) = protocol::rewrite(subject.protocol(), &conversation, &plan, &NoMemo) else {
+        let Ok(after) = protocol::apply_verified(subject.protocol(), &conversation, &plan, &NoMemo) else {
             return Ok(());
         };
         carried_out.set(carried_out.get() + u32::from(moved));
-        let after = Tree::parse(std::str::from_utf8(&after).unwrap());
+        let after = Tree::parse(std::str::from_utf8(&after.body).unwrap());
         let accepted = subject.validate(subject.messages_of(&after));
         prop_assert!(accepted.is_ok(), "{:?}\n{:?}\n{:?}", accepted, plan, after);
         Ok(())
@@ -296,7 +302,7 @@ fn law_06_protection() {
     for_all(256, planned_bodies, |subject, (body, wishes)| {
         let conversation = read(subject.protocol(), &body);
         let plan = plan(&conversation, &wishes);
-        let Ok(after) = protocol::rewrite(subject.protocol(), &conversation, &plan, &NoMemo) else {
+        let Ok(after) = protocol::apply_verified(subject.protocol(), &conversation, &plan, &NoMemo) else {
             return Ok(());
         };
         let named = |at: usize, part: u32| {
@@ -304,7 +310,7 @@ fn law_06_protection() {
                 |op| matches!(op, Op::Text { part: id, .. } | Op::Append { part: id, .. } | Op::Mark { part: id, .. } if (id.message as usize, id.part) == (at, part)),
             )
         };
-        let after = read(subject.protocol(), std::str::from_utf8(&after).unwrap());
+        let after = read(subject.protocol(), std::str::from_utf8(&after.body).unwrap());
         let mut rest: &[crate::conversation::Message] = &after.messages;
         let ends = [
             conversation.messages.iter().position(|message| message.index.starts_turn()),

@@ -157,7 +157,7 @@ mod tests {
             for part in results {
                 let leaves = vec![(0, LeafEdit::Replace("cut".into()))];
                 let plan = Plan { ops: vec![Op::Text { part, leaves }] };
-                let sent = protocol::rewritten(&Gemini, &talk, &plan, &NoMemo).unwrap();
+                let sent = protocol::apply_verified(&Gemini, &talk, &plan, &NoMemo).unwrap();
                 assert_eq!(ids(&sent), expected, "{messages:?} {part:?}");
             }
         }

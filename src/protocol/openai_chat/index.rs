@@ -439,7 +439,9 @@ mod tests {
             let plan = crate::plan::Plan { ops: vec![crate::plan::Op::Mark { part, hold: Hold::Short }] };
             assert!(protocol.lower(&read, &plan).is_err(), "marked where none is passed on: {message}");
             let read = protocol.with_marks(read, Carriers::Texts);
-            let sent = crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).ok();
+            let sent = crate::protocol::apply_verified(protocol, &read, &plan, &crate::conversation::NoMemo)
+                .ok()
+                .map(|after| after.body);
             let sent = sent.map(|sent| String::from_utf8(sent.to_vec()).unwrap());
             let mark = r#","cache_control":{"type":"ephemeral"}"#;
             assert_eq!(sent, expected.map(|message| body(&message.replace("MARK", mark))), "{message}");
@@ -483,8 +485,9 @@ mod tests {
             let read = protocol.index(&body.into(), &crate::conversation::NoMemo).unwrap();
             let insert = |role| Op::Insert { before: 2, role, text: "SO FAR".into() };
             let plan = Plan { ops: vec![Op::Drop { first: 1, end: 2 }, insert(Role::Assistant)] };
-            let sent =
-                crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).unwrap();
+            let sent = crate::protocol::apply_verified(protocol, &read, &plan, &crate::conversation::NoMemo)
+                .unwrap()
+                .body;
             let whole = format!(r#"{{"messages":[{user},{expected},{user},{new},{user}]}}"#);
             assert_eq!(std::str::from_utf8(&sent).unwrap(), whole);
         }
@@ -514,7 +517,9 @@ mod tests {
             let read = protocol.with_marks(read, Carriers::TextsAndResults);
             let part = crate::conversation::PartId { message: 0, part: 0 };
             let plan = crate::plan::Plan { ops: vec![crate::plan::Op::Mark { part, hold: Hold::Short }] };
-            let sent = crate::protocol::rewrite(protocol, &read, &plan, &crate::conversation::NoMemo).ok();
+            let sent = crate::protocol::apply_verified(protocol, &read, &plan, &crate::conversation::NoMemo)
+                .ok()
+                .map(|after| after.body);
             let sent = sent.map(|sent| String::from_utf8(sent.to_vec()).unwrap());
             let mark = r#","cache_control":{"type":"ephemeral"}"#;
             assert_eq!(sent, expected.map(|message| body(&message.replace("MARK", mark))), "{message}");

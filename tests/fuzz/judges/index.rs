@@ -93,8 +93,9 @@ impl Scene {
             let (outcome, again) = (plan(), plan());
             assert_eq!(outcome.plan, again.plan, "plans are determined by their input");
             if !outcome.plan.is_empty() {
-                let edited = protocol::rewrite(protocol, conversation, &outcome.plan, &NoMemo)
-                    .expect("a plan can be carried out");
+                let edited = protocol::apply_verified(protocol, conversation, &outcome.plan, &NoMemo)
+                    .expect("a plan can be carried out")
+                    .body;
                 let more = outcome.splice.as_ref().map_or(0, |splice| splice.bytes_after() as usize + WORDS);
                 assert!(
                     edited.len() < conversation.body.len() + 64 * outcome.applied.len() + MARKS + more,

@@ -72,7 +72,7 @@ fn found(id: &str) -> String {
 
 /// What a request looks like with a plan: `N` the text, `[N]` the text at the end of another.
 fn shown(conversation: &Conversation, plan: &Plan) -> String {
-    let after = protocol::rewritten(protocol::named("anthropic").unwrap(), conversation, plan, &NoMemo);
+    let after = protocol::apply_verified(protocol::named("anthropic").unwrap(), conversation, plan, &NoMemo);
     let after = after.unwrap();
     protocol::named("anthropic").unwrap().valid(&after).unwrap();
     let word = |at: usize| {
@@ -264,7 +264,7 @@ fn of_answers_to_a_system_note_an_unbound_one_is_kept() {
             // In the place of what was done, before what the user says next; else it can stand at the head only.
             assert_eq!(splice.at.message, if left.is_empty() { 6 } else { 0 });
             let plan = Plan { ops: splice.operations() };
-            assert!(protocol::rewritten(chat, &conversation, &plan, &NoMemo).is_ok());
+            assert!(protocol::apply_verified(chat, &conversation, &plan, &NoMemo).is_ok());
         }
     }
 }
@@ -357,7 +357,7 @@ fn spliced_histories_are_valid_in_every_dialect() {
             };
             *made += 1;
             let plan = Plan { ops: splice.operations() };
-            let after = protocol::rewritten(protocol, &conversation, &plan, &NoMemo);
+            let after = protocol::apply_verified(protocol, &conversation, &plan, &NoMemo);
             let after = after.map_err(|error| TestCaseError::fail(error.to_string()))?;
             prop_assert_eq!(protocol.valid(&after), Ok(()), "{:?}", splice);
             let turns = |of: &Conversation| -> Vec<Bytes> {

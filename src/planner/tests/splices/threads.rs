@@ -158,7 +158,8 @@ fn the_message_limit_holds_for_short_messages_with_shorter_notes() {
             let outcome = thread.send(&request, None, None);
             let splice = outcome.splice.iter().flat_map(|splice| splice.operations());
             let plan = Plan { ops: splice.collect() };
-            let after = protocol::rewritten(protocol::named("anthropic").unwrap(), &request, &plan, &NoMemo);
+            let after =
+                protocol::apply_verified(protocol::named("anthropic").unwrap(), &request, &plan, &NoMemo);
             let after = after.unwrap();
             assert!(after.messages.len() <= most as usize, "{most}: {} of {end}", after.messages.len());
             assert!(outcome.event.is_none() || after.body.len() < request.body.len(), "{most} {end}");
