@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::app::tally::Tally;
     use crate::ledger::words::State;
-    use crate::ledger::{Bytes, Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
+    use crate::ledger::{BodySizes, Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
     use crate::usage::Tokens;
 
     /// Names of the user's own may hold anything.
@@ -341,7 +341,11 @@ mod tests {
             thread: thread(),
             window: window("red"),
             would_have_saved_estimate: Some(-125_000_000_000),
-            bytes: Bytes { would_have_saved: 90, would_have_saved_tokens_estimate: 20, ..Bytes::default() },
+            bytes: BodySizes {
+                would_have_saved: 90,
+                would_have_saved_tokens_estimate: 20,
+                ..BodySizes::default()
+            },
             edits: Edits { state: State::Observed.into(), ..Edits::default() },
             ..Record::default()
         });

@@ -112,7 +112,7 @@ pub(super) struct Sums {
     /// What prompts were made of, in tokens.
     pub(super) shares: Shares,
     /// The gateway's own calls.
-    pub(super) own: Own,
+    pub(super) own: OwnCalls,
     /// The last prompts, oldest first: tokens read from the provider's cache, and all tokens.
     prompts: VecDeque<(u64, u64)>,
     pub(super) sizes: Sizes,
@@ -138,7 +138,7 @@ pub(super) struct Cuts {
 
 /// The gateway's own calls, beside their number and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Own {
+pub(super) struct OwnCalls {
     pub(super) summaries: u64,
     pub(super) millis: u64,
     pub(super) tokens: Tokens,
@@ -606,7 +606,7 @@ mod tests {
             timing: Timing { gateway_us: 500, ..Timing::default() },
             ..Record::default()
         });
-        let own = Some(ledger::Own { messages: 4, score: Some(0.9), ..ledger::Own::default() });
+        let own = Some(ledger::OwnCall { messages: 4, score: Some(0.9), ..ledger::OwnCall::default() });
         tally.book(&Record {
             own,
             messages: 9,
@@ -614,7 +614,7 @@ mod tests {
             timing: Timing { total_ms: 1_500, ..Timing::default() },
             ..Record::default()
         });
-        tally.book(&Record { own: Some(ledger::Own::default()), ..Record::default() });
+        tally.book(&Record { own: Some(ledger::OwnCall::default()), ..Record::default() });
         let Sums { sizes, own, shares, overflows, .. } = tally.sums();
         let one = |bounds, value| {
             let mut one = Histogram::new(bounds);
@@ -637,6 +637,6 @@ mod tests {
         };
         assert_eq!((sizes, overflows, shares.results), (expected, 1, 70));
         let tokens = Tokens { input: 8, output: 2, ..Tokens::default() };
-        assert_eq!(own, Own { summaries: 1, millis: 1_500, tokens });
+        assert_eq!(own, OwnCalls { summaries: 1, millis: 1_500, tokens });
     }
 }

@@ -151,7 +151,7 @@ fn before(all: &[&Entry], place: usize, messages: u32) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Edits, Own, Record};
+    use crate::ledger::{Edits, OwnCall, Record};
 
     /// The decisions that were in force for a request: their messages, their rules, and the numbers of the requests
     /// that made them.
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn decisions_apply_in_their_thread_and_its_branches() {
-        let own = Record { own: Some(Own::default()), ..request(("a", None), (0, 0), &[]) };
+        let own = Record { own: Some(OwnCall::default()), ..request(("a", None), (0, 0), &[]) };
         let records = [
             request(("a", None), (3, 0), &[(2, "fold")]),
             own.clone(),

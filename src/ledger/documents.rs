@@ -157,7 +157,7 @@ impl<'a> Request<'a> {
         Self {
             n: *number,
             happened: told::happened(record, *number == Some(1)),
-            standing: told::standing(record),
+            standing: told::still_applies(record),
             record,
         }
     }

@@ -196,7 +196,7 @@ fn burn(turns: &[u64], left: u64) -> Option<Burn> {
 mod tests {
     use super::*;
     use crate::ledger::words::State;
-    use crate::ledger::{Edits, Entry, Own, Splice, Window};
+    use crate::ledger::{Edits, Entry, OwnCall, Splice, Window};
     use crate::usage::Tokens;
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
                 tokens: Some(Tokens { input: *input, ..Tokens::default() }),
                 prompt: Some(prompt),
                 window: Some(window.clone()),
-                own: (*turn == 0).then(Own::default),
+                own: (*turn == 0).then(OwnCall::default),
                 ..Record::default()
             };
             Entry { record, ..Entry::default() }

@@ -213,7 +213,7 @@ pub fn one(kind: &'static str, start: &str, mut found: Vec<String>) -> Result<St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Own;
+    use crate::ledger::OwnCall;
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store, ledger};
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
 
     /// Four requests, a call of the gateway's own among them, and an unreadable record.
     fn rows() -> Vec<LedgerRow> {
-        let own = |at_ms: i64| (at_ms == 2).then(Own::default);
+        let own = |at_ms: i64| (at_ms == 2).then(OwnCall::default);
         let record = |at_ms| Record { conversation: "abc".to_owned(), own: own(at_ms), ..Record::default() };
         let row = |at_ms: i64| LedgerRow { id: at_ms.to_string(), ..Box::new(record(at_ms)).into_row(at_ms) };
         let mut rows: Vec<_> = (1..=5).map(row).collect();

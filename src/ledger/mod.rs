@@ -22,7 +22,8 @@ pub use documents::{ConversationsDocument, HistoryDocument, Listed, ListedWithZo
 pub use fill::{Burn, Fill, Limit, Region};
 pub use history::{Entry, History, NoHistory, NoId, WrittenFile, ancestors};
 pub use record::{
-    Budget, Bytes, Calls, DoomLoop, Edits, Event, Made, Own, Record, Shares, Splice, Timing, Window, Zone,
+    BodySizes, Budget, Calls, DoomLoop, Edits, Event, Made, OwnCall, Record, Shares, Splice, Timing, Window,
+    Zone,
 };
 pub use report::{By, Conversation, Conversations, Report};
 pub use totals::{Caching, Costs, Saved, Totals};

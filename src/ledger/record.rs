@@ -123,7 +123,7 @@ pub struct Record {
     /// bytes. Failed calls are left out; of shell commands, only files that a patch names are included.
     pub files: Vec<String>,
     /// Its sizes.
-    pub bytes: Bytes,
+    pub bytes: BodySizes,
     /// How it was changed.
     pub edits: Edits,
 
@@ -147,7 +147,7 @@ pub struct Record {
     /// The profile whose settings apply to the conversation; null for the file's own.
     pub profile: Option<String>,
     /// What a call of the gateway's own for this conversation was for; null for requests of the client.
-    pub own: Option<Own>,
+    pub own: Option<OwnCall>,
 }
 
 /// A limit of `[budget]` that was reached, or nearly.
@@ -165,7 +165,7 @@ pub struct Budget {
 /// A call of the gateway's own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Own {
+pub struct OwnCall {
     /// Its purpose: `summary`.
     pub purpose: String,
     /// The number of messages that the summary replaces; 0 if there is no summary.
@@ -249,7 +249,7 @@ impl DoomLoop {
 /// Sizes of the request body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Bytes {
+pub struct BodySizes {
     /// As the client sent it, after decoding.
     pub received: u64,
     /// As it was sent upstream.
@@ -543,8 +543,8 @@ mod tests {
         Bill { total: lines.total(), lines: Some(lines), cache_saved, source: Source::Embedded("2026-11-21") }
     }
 
-    fn own() -> Own {
-        Own { purpose: "summary".to_owned(), messages: 40, generation: 2, bytes: 9000, score: Some(0.5) }
+    fn own() -> OwnCall {
+        OwnCall { purpose: "summary".to_owned(), messages: 40, generation: 2, bytes: 9000, score: Some(0.5) }
     }
 
     fn full() -> Record {
@@ -596,7 +596,7 @@ mod tests {
             doom_loop: Some(DoomLoop { tool: "Read".to_owned(), calls: 3, same_results: Some(true) }),
             calls: Some(Calls { pending: 1, completed: 40, error: 0, cleared: 3 }),
             files: vec!["/w/a.rs".to_owned()],
-            bytes: Bytes {
+            bytes: BodySizes {
                 received: 200_000,
                 sent: 160_000,
                 saved: 40_000,

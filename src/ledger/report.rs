@@ -195,7 +195,7 @@ impl Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Cost, Own, Window};
+    use crate::ledger::{Cost, OwnCall, Window};
     use crate::usage::Money;
 
     fn record(conversation: &str, model: Option<&str>, total: Option<i64>) -> Record {
@@ -248,7 +248,7 @@ mod tests {
         let zone = |name: &'static str| Some(Window { zone_sent: Some(name.into()), ..Window::default() });
         let red = Record { window: zone("red"), ..record("a", None, None) };
         let green = Record { window: zone("green"), ..record("a", None, None) };
-        let own = Record { own: Some(Own::default()), ..record("a", None, None) };
+        let own = Record { own: Some(OwnCall::default()), ..record("a", None, None) };
         for (newest_first, expected) in [
             (&[&red, &green][..], Some("red")),
             (&[&own, &green, &red], Some("green")),

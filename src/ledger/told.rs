@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::figures;
-use super::record::{DoomLoop, Edits, Event, Own, Record, Shares, Splice, Window};
+use super::record::{DoomLoop, Edits, Event, OwnCall, Record, Shares, Splice, Window};
 use super::words::{Outcome, State, Term, Used};
 
 /// Words of records that other modules write there.
@@ -37,7 +37,7 @@ pub fn happened(record: &Record, is_first: bool) -> Vec<String> {
 }
 
 /// What was decided before and applies to this request too, and what is sent beside its messages.
-pub fn standing(record: &Record) -> Vec<String> {
+pub fn still_applies(record: &Record) -> Vec<String> {
     let edits = &record.edits;
     let mut lines = Vec::new();
     if edits.were_sent() {
@@ -75,7 +75,7 @@ fn omission(blocks: u32, what: &str) -> String {
 }
 
 /// The purpose and the result of a call of the gateway's own.
-fn summarised(own: &Own, error: Option<&str>) -> Vec<String> {
+fn summarised(own: &OwnCall, error: Option<&str>) -> Vec<String> {
     let score = own.score.map_or_else(String::new, |score| format!(", keeps {:.0} %", score * 100.0));
     let what = match own.messages {
         0 if error.is_none() => format!("a part read for a {}", own.purpose),
@@ -370,13 +370,18 @@ mod tests {
 
     #[test]
     fn calls_of_the_gateways_own_are_told_by_their_results() {
-        let own = |messages| Own { purpose: "summary".to_owned(), messages, generation: 2, ..Own::default() };
+        let own = |messages| OwnCall {
+            purpose: "summary".to_owned(),
+            messages,
+            generation: 2,
+            ..OwnCall::default()
+        };
         let late = "it took too long";
         for (own, error, expected) in [
             (own(0), None, &["a part read for a summary"][..]),
             (own(0), Some(late), &["a call for a summary that came to nothing", late]),
             (own(7), None, &["summary 2 of 7 messages"]),
-            (Own { score: Some(0.5), ..own(7) }, None, &["summary 2 of 7 messages, keeps 50 %"]),
+            (OwnCall { score: Some(0.5), ..own(7) }, None, &["summary 2 of 7 messages, keeps 50 %"]),
         ] {
             let error = error.map(str::to_owned);
             let record = Record { own: Some(own), error, ..record(Edits::default()) };
@@ -450,7 +455,7 @@ mod tests {
             ),
         ] {
             let record = record(edits);
-            assert_eq!((happened(&record, false), standing(&record)), (owned(now), owned(before)));
+            assert_eq!((happened(&record, false), still_applies(&record)), (owned(now), owned(before)));
         }
     }
 
@@ -498,7 +503,7 @@ mod tests {
             "the edited request was refused and sent again as it came",
         ];
         assert_eq!(told(refused.clone()), [&would[..], &edited].concat());
-        assert_eq!(standing(&record(refused.clone())), [""; 0]);
+        assert_eq!(still_applies(&record(refused.clone())), [""; 0]);
         let shortened = Edits { event: None, splice: None, made: Vec::new(), decided: 0, ..refused };
         assert_eq!(told(shortened), ["if shortened, it would be in zone red", edited[4]]);
     }

@@ -350,7 +350,7 @@ impl Serialize for Caching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Bytes, Counterfactual, Edits};
+    use crate::ledger::{BodySizes, Counterfactual, Edits};
 
     /// The record of a request that ended with `outcome` and `status`; `priced` is its cost in pico-dollars, `output`
     /// its output tokens.
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn late_figures_are_counted_like_immediate_ones() {
         let edits = Edits { state: State::Edited.into(), ..Edits::default() };
-        let bytes = Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() };
+        let bytes = BodySizes { saved: 100, saved_tokens_estimate: 25, ..BodySizes::default() };
         let pending = Record { bytes, edits, ..record(Outcome::Pending, Some(200), None, None) };
         let told = Record { net_saved: Some(4), ..record(Outcome::Complete, Some(200), Some(7), Some(3)) };
         for told in [told, record(Outcome::Complete, Some(200), None, None)] {
@@ -429,7 +429,7 @@ mod tests {
         totals.add(&record(Outcome::Complete, Some(200), Some(5), Some(i64::MAX)));
         totals.add(&Record {
             output_is_lower_bound: true,
-            bytes: Bytes { saved: 100, saved_tokens_estimate: 25, ..Bytes::default() },
+            bytes: BodySizes { saved: 100, saved_tokens_estimate: 25, ..BodySizes::default() },
             edits: Edits { state: State::Edited.into(), ..Edits::default() },
             net_saved: Some(-3),
             ..record(Outcome::UpstreamBroke, Some(200), Some(1), Some(1))
@@ -470,7 +470,7 @@ mod tests {
         let mut totals = Totals::default();
         totals
             .add(&Record { net_saved: Some(50), ..record(Outcome::Complete, Some(200), Some(7), Some(100)) });
-        let own = Some(crate::ledger::Own::default());
+        let own = Some(crate::ledger::OwnCall::default());
         totals.add(&Record {
             own: own.clone(),
             net_saved: Some(-20),
@@ -502,7 +502,7 @@ mod tests {
             (record(Outcome::Complete, Some(529), None, None), &none),
         ] {
             let mut totals = Totals::default();
-            totals.add(&Record { own: Some(crate::ledger::Own::default()), ..record.clone() });
+            totals.add(&Record { own: Some(crate::ledger::OwnCall::default()), ..record.clone() });
             let twice: Totals = [&totals, &totals].into_iter().sum();
             assert_eq!(
                 (twice.own_unknown, twice.unknown()),
@@ -535,7 +535,7 @@ mod tests {
             saved: saved.map(Money::from_picodollars),
             unknown,
         };
-        let own = Some(crate::ledger::Own::default());
+        let own = Some(crate::ledger::OwnCall::default());
         let (mut totals, mut all) = (Totals::default(), Totals::default());
         for (record, expected) in [
             (record(None, None), caching((0, 0), 0, None, 0)),

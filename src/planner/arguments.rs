@@ -10,7 +10,7 @@ use crate::strategy::clear;
 use crate::strategy::gate::{Candidate, Reason};
 use crate::strategy::ladder::{Need, Rung};
 
-use super::Recall;
+use super::RecallSentence;
 use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::event::{Before, Change};
 
@@ -100,7 +100,11 @@ fn long<'a>(texts: &'a Texts<'_>) -> impl Iterator<Item = (usize, std::borrow::C
 }
 
 /// The decision that abridges a call, and the full text to save; `None` if that would not make the call shorter.
-pub(super) fn decide(conversation: &Conversation, id: PartId, recall: Recall<'_>) -> Option<(Applied, Save)> {
+pub(super) fn decide(
+    conversation: &Conversation,
+    id: PartId,
+    recall: RecallSentence<'_>,
+) -> Option<(Applied, Save)> {
     let content = content(conversation, id)?;
     let texts = conversation.argument_texts(id)?;
     let text = full_text(&texts)?;

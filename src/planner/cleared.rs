@@ -5,7 +5,7 @@ use crate::json::string;
 use crate::plan::LeafEdit;
 use crate::strategy::clear;
 
-use super::Recall;
+use super::RecallSentence;
 use super::decision::{Applied, Cause, Decision, PartKey, Save};
 
 /// Whether a placeholder can replace everything in a result: the result consists of text and of known images and
@@ -42,7 +42,7 @@ pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
     sent: Option<u64>,
-    recall: Recall<'_>,
+    recall: RecallSentence<'_>,
 ) -> Option<(Applied, Option<Save>)> {
     let part = conversation.part(id)?;
     // A cache mark would be removed with its block.

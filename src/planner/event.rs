@@ -12,7 +12,7 @@ use crate::strategy::{History, clear};
 use super::decision::{Applied, Cause, Decision, Save, parts};
 use super::splice::{Layout, Splice};
 use super::standing::Standing;
-use super::{Facts, Policy, Recall, arguments, cleared, reasoning};
+use super::{Facts, Policy, RecallSentence, arguments, cleared, reasoning};
 
 /// A change to old parts.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +52,7 @@ pub(super) struct Before<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) policy: &'a Policy,
     pub(super) facts: &'a Facts,
-    pub(super) recall: Recall<'a>,
+    pub(super) recall: RecallSentence<'a>,
     pub(super) standing: &'a Standing,
     pub(super) applied: &'a [Applied],
     /// The splice in force.

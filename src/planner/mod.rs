@@ -251,7 +251,7 @@ impl Outcome {
 }
 
 /// The sentence that tells a model where the full text with this id is.
-pub type Recall<'a> = &'a dyn Fn(&str) -> String;
+pub type RecallSentence<'a> = &'a dyn Fn(&str) -> String;
 
 /// Plans one request: applies the stored decisions, decides newborn parts, and has an event made if one is due.
 pub fn plan(
@@ -259,7 +259,7 @@ pub fn plan(
     past: Past<'_>,
     policy: &Policy,
     facts: &Facts,
-    recall: Recall<'_>,
+    recall: RecallSentence<'_>,
 ) -> Outcome {
     let carriers = conversation.marks.as_ref().map(|marks| marks.carriers);
     let unmarked = (carriers == Some(Carriers::Nothing)).then(|| policy.without_marks());
@@ -295,7 +295,7 @@ fn decide_newborn(
     past: &Past<'_>,
     policy: &Policy,
     facts: &Facts,
-    recall: Recall<'_>,
+    recall: RecallSentence<'_>,
     outcome: &mut Outcome,
 ) {
     let (old, saves) = (outcome.applied.len(), outcome.saves.len());

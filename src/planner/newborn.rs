@@ -11,7 +11,7 @@ use crate::shape::{self, GONE, Rule, Rules, Settings, Shaped, Subject};
 
 use super::decision::{self, Applied, Cause, Decision, PartKey, Save};
 use super::read_back::is_read_back;
-use super::{Outcome, Recall};
+use super::{Outcome, RecallSentence};
 
 /// A full text that is read back is cut again only if it is longer than the usual limit times this.
 const READ_BACK_FACTOR: usize = 4;
@@ -21,7 +21,7 @@ pub(super) fn decide(
     conversation: &Conversation,
     id: PartId,
     settings: &Settings,
-    recall: Recall<'_>,
+    recall: RecallSentence<'_>,
     view: &mut View<'_>,
     outcome: &mut Outcome,
 ) {

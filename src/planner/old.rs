@@ -11,14 +11,14 @@ use crate::strategy::system::Access;
 use super::event::{Before, Change, Derived};
 use super::level::Level;
 use super::standing::{Known, Standing, Terms};
-use super::{Ending, Facts, Outcome, Past, Policy, Recall, anchors, reasoning};
+use super::{Ending, Facts, Outcome, Past, Policy, RecallSentence, anchors, reasoning};
 
 /// A request, and what is known of it.
 pub(super) struct Request<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) policy: &'a Policy,
     pub(super) facts: &'a Facts,
-    recall: Recall<'a>,
+    recall: RecallSentence<'a>,
     /// The client's marks, if the provider caches by marks.
     marks: Option<&'a Marks>,
     pub(super) terms: Terms<'a>,
@@ -51,7 +51,7 @@ pub(super) fn decide(
     mut past: Past<'_>,
     policy: &Policy,
     facts: &Facts,
-    recall: Recall<'_>,
+    recall: RecallSentence<'_>,
     outcome: &mut Outcome,
 ) {
     if conversation.continues.is_some() {
@@ -207,7 +207,7 @@ fn cut_sent_results(
     past: Past<'_>,
     policy: &Policy,
     facts: &Facts,
-    recall: Recall<'_>,
+    recall: RecallSentence<'_>,
     outcome: &mut Outcome,
 ) {
     let Some(overflow) = facts.overflow else { return };

@@ -26,11 +26,11 @@ pub(super) struct Tap(Option<Box<Live>>);
 
 /// A finished observation. Dropping it makes the last call ([`Exchange::end`]), so that the call is made even if the
 /// server stops first.
-pub(super) struct Ending(Option<(Box<Live>, End)>);
+pub(super) struct PendingEnd(Option<(Box<Live>, End)>);
 
 /// The queue of endings.
 #[derive(Clone)]
-pub(super) struct Endings(mpsc::Sender<Ending>);
+pub(super) struct Endings(mpsc::Sender<PendingEnd>);
 
 struct Live {
     decoder: Decoder<Watcher>,
@@ -140,7 +140,7 @@ impl Tap {
     pub(super) fn end(&mut self, how: End) {
         if let Some(live) = self.0.take() {
             let endings = live.endings.clone();
-            endings.tell(Ending(Some((live, how))));
+            endings.tell(PendingEnd(Some((live, how))));
         }
     }
 
@@ -165,23 +165,23 @@ impl Drop for Tap {
 
 impl Endings {
     /// A queue of endings: the sending side, and the side for [`tell_all`].
-    pub(super) fn channel() -> (Self, mpsc::Receiver<Ending>) {
+    pub(super) fn channel() -> (Self, mpsc::Receiver<PendingEnd>) {
         let (sender, receiver) = mpsc::channel(MAX_QUEUED_ENDINGS);
         (Self(sender), receiver)
     }
 
-    fn tell(&self, ending: Ending) {
+    fn tell(&self, ending: PendingEnd) {
         // One that cannot be queued is dropped here, which tells it.
         drop(self.0.try_send(ending));
     }
 }
 
 /// Tells endings until all senders are gone.
-pub(super) async fn tell_all(mut endings: mpsc::Receiver<Ending>) {
+pub(super) async fn tell_all(mut endings: mpsc::Receiver<PendingEnd>) {
     while endings.recv().await.is_some() {}
 }
 
-impl Drop for Ending {
+impl Drop for PendingEnd {
     fn drop(&mut self) {
         let Some((mut live, how)) = self.0.take() else { return };
         let stats = Arc::clone(&live.stats);

@@ -40,5 +40,5 @@ pub use partial::{Partial, Prompt, Reasoning};
 pub use price::{Above, Price, Rates, Source};
 pub use rate::{Factor, Rate};
 pub use ratio::{BYTES_PER_TOKEN, BytesPerToken};
-pub use tokens::{Extra, Geo, Own, Speed, Tier, Tokens, Usage};
+pub use tokens::{Extra, Geo, OwnPrompt, Speed, Tier, Tokens, Usage};
 pub use vendor::Vendor;

@@ -111,8 +111,8 @@ pub struct Usage {
     /// The provider has removed parts of the prompt by itself: the figures are those of the rest.
     pub prompt_is_cut: bool,
     /// Which prompt tokens are the request's own, if server-side tools made several model calls of it.
-    #[serde(skip_serializing_if = "Own::is_all")]
-    pub own: Own,
+    #[serde(skip_serializing_if = "OwnPrompt::is_all")]
+    pub own: OwnPrompt,
     /// What the provider itself says the response cost.
     pub provider_cost: Option<Money>,
     /// Other charges without a known price, each once, in order. None if the provider states its cost.
@@ -164,8 +164,8 @@ impl Usage {
     /// then smaller than the sum in `tokens`.
     pub fn largest_prompt(&self) -> Option<u64> {
         match (self.largest_prompt, self.own) {
-            (None, Own::All) => Some(self.context_tokens()),
-            (None, Own::Some(tokens)) => Some(tokens),
+            (None, OwnPrompt::All) => Some(self.context_tokens()),
+            (None, OwnPrompt::Some(tokens)) => Some(tokens),
             (largest, _) => largest,
         }
     }
@@ -178,9 +178,9 @@ impl Usage {
     /// The tokens that the next prompt begins with; `None` if unknown, though never more than [`Self::asked_tokens`].
     pub fn own_tokens(&self) -> Option<u64> {
         match self.own {
-            Own::All => Some(self.asked_tokens()),
-            Own::Some(tokens) => Some(tokens),
-            Own::Unknown => None,
+            OwnPrompt::All => Some(self.asked_tokens()),
+            OwnPrompt::Some(tokens) => Some(tokens),
+            OwnPrompt::Unknown => None,
         }
     }
 
@@ -194,7 +194,7 @@ impl Usage {
 /// again, with what was added since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Own {
+pub enum OwnPrompt {
     /// All.
     #[default]
     All,
@@ -204,7 +204,7 @@ pub enum Own {
     Unknown,
 }
 
-impl Own {
+impl OwnPrompt {
     fn is_all(&self) -> bool {
         *self == Self::All
     }
@@ -352,11 +352,11 @@ mod tests {
     fn own_tokens_are_those_of_the_last_prompt() {
         let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
         for (last_prompt, beside_prompt, own, expected) in [
-            (None, 0, Own::All, Some(1000)),
-            (None, 30, Own::All, Some(970)),
-            (Some(600), 0, Own::All, Some(600)),
-            (None, 0, Own::Some(70), Some(70)),
-            (None, 0, Own::Unknown, None),
+            (None, 0, OwnPrompt::All, Some(1000)),
+            (None, 30, OwnPrompt::All, Some(970)),
+            (Some(600), 0, OwnPrompt::All, Some(600)),
+            (None, 0, OwnPrompt::Some(70), Some(70)),
+            (None, 0, OwnPrompt::Unknown, None),
         ] {
             let usage = Usage { tokens, last_prompt, beside_prompt, own, ..Usage::default() };
             assert_eq!(usage.own_tokens(), expected, "{last_prompt:?} {own:?}");
@@ -367,11 +367,11 @@ mod tests {
     fn the_largest_prompt_is_that_of_a_single_call() {
         let tokens = Tokens { input: 100, cache_read: 900, ..Tokens::default() };
         for (last_prompt, largest_prompt, own, expected) in [
-            (None, None, Own::All, Some(1000)),
-            (Some(400), None, Own::All, Some(400)),
-            (Some(400), Some(600), Own::All, Some(600)),
-            (None, None, Own::Some(70), Some(70)),
-            (None, None, Own::Unknown, None),
+            (None, None, OwnPrompt::All, Some(1000)),
+            (Some(400), None, OwnPrompt::All, Some(400)),
+            (Some(400), Some(600), OwnPrompt::All, Some(600)),
+            (None, None, OwnPrompt::Some(70), Some(70)),
+            (None, None, OwnPrompt::Unknown, None),
         ] {
             let usage = Usage { tokens, last_prompt, largest_prompt, own, ..Usage::default() };
             assert_eq!(usage.largest_prompt(), expected, "{usage:?}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plimsoll::conversation::{Chain, Digest};
 use plimsoll::ledger::words::{Outcome, State};
-use plimsoll::ledger::{Cost, Counterfactual, Edits, Made, Own, Record, Shares, Splice};
+use plimsoll::ledger::{Cost, Counterfactual, Edits, Made, OwnCall, Record, Shares, Splice};
 use plimsoll::store::{Batch, Outputs, Sqlite, Store, Summary, ledger};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn own_calls_are_not_counted_as_requests() {
     let home = tempfile::tempdir().unwrap();
     let made = Made { message: 2, rules: "fold".to_owned(), before: 900, after: 90, ..Made::default() };
     let edited = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
-    let own = Own { purpose: "summary".to_owned(), messages: 4, generation: 1, ..Own::default() };
+    let own = OwnCall { purpose: "summary".to_owned(), messages: 4, generation: 1, ..OwnCall::default() };
     keep(
         home.path(),
         rows(&[
@@ -711,7 +711,7 @@ fn rows_show_what_is_known() {
     let made = Made { rules: "opening".to_owned(), before: 9, after: 90, ..Made::default() };
     let edits = Edits { state: State::Edited.into(), made: vec![made], ..Edits::default() };
     let (failed, read) =
-        (Some("status 500".to_owned()), Own { purpose: "summary".to_owned(), ..Own::default() });
+        (Some("status 500".to_owned()), OwnCall { purpose: "summary".to_owned(), ..OwnCall::default() });
     let own = |id, error| Record { own: Some(read.clone()), error, ..record(id) };
     keep(
         home.path(),

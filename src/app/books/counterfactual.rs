@@ -7,7 +7,7 @@ use super::Ended;
 use super::lacking::Lacking;
 use crate::ledger::{Counterfactual, Record};
 use crate::usage::cache_model::CacheUse;
-use crate::usage::{self, Alike, Catalogue, Own, Tokens, Usage};
+use crate::usage::{self, Alike, Catalogue, OwnPrompt, Tokens, Usage};
 
 /// How the caches would serve each form of the prompt.
 pub(super) struct Uses {
@@ -135,7 +135,7 @@ fn with_tokens(real: &Usage, tokens: Tokens) -> Usage {
     let scaled = |prompt: u64| (prompt as f64 * share).round() as u64;
     let (last_prompt, largest_prompt) = (real.last_prompt.map(scaled), real.largest_prompt.map(scaled));
     let own = match real.own {
-        Own::Some(prompt) => Own::Some(scaled(prompt)),
+        OwnPrompt::Some(prompt) => OwnPrompt::Some(scaled(prompt)),
         own => own,
     };
     Usage { tokens, last_prompt, largest_prompt, own, ..real.clone() }
@@ -149,9 +149,11 @@ mod tests {
     #[test]
     fn prompts_of_single_calls_grow_with_their_sum() {
         let tokens = |input| Tokens { input, output: 9, ..Tokens::default() };
-        for (own, expected) in
-            [(Own::Some(100), Own::Some(150)), (Own::All, Own::All), (Own::Unknown, Own::Unknown)]
-        {
+        for (own, expected) in [
+            (OwnPrompt::Some(100), OwnPrompt::Some(150)),
+            (OwnPrompt::All, OwnPrompt::All),
+            (OwnPrompt::Unknown, OwnPrompt::Unknown),
+        ] {
             let (last_prompt, largest_prompt) = (Some(200), Some(300));
             let real = Usage { tokens: tokens(600), own, last_prompt, largest_prompt, ..Usage::default() };
             let other = with_tokens(&real, tokens(900));

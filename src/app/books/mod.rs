@@ -136,18 +136,18 @@ pub(super) struct Means {
 }
 
 enum Job {
-    Left { name: Name, reading: Box<Reading>, sent: Option<Bytes>, slot: Slot, held: Held },
+    Left { name: Name, reading: Box<Reading>, sent: Option<Bytes>, slot: Slot, held: QueueReservation },
     Ended(Box<Ended>),
     Told(Box<Told>),
 }
 
 /// A reservation of bytes for a job that waits or is being worked on; released when it is dropped.
-struct Held {
+struct QueueReservation {
     bytes: usize,
     waiting: Arc<AtomicUsize>,
 }
 
-impl Held {
+impl QueueReservation {
     /// Reserves `bytes` if there is room for them. Also returns how many bytes are then reserved for all jobs.
     fn reserve(bytes: usize, waiting: &Arc<AtomicUsize>) -> Option<(Self, usize)> {
         let all = waiting.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
@@ -157,7 +157,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for QueueReservation {
     fn drop(&mut self) {
         self.waiting.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -195,7 +195,9 @@ impl Books {
     /// never come if too much is waiting already.
     pub(super) fn left(&self, name: Name, reading: Box<Reading>, sent: Option<Bytes>) -> Slot {
         let slot = Slot::default();
-        if let Some((held, waiting)) = Held::reserve(weight(&reading, sent.as_ref()), &self.waiting) {
+        if let Some((held, waiting)) =
+            QueueReservation::reserve(weight(&reading, sent.as_ref()), &self.waiting)
+        {
             let job = Job::Left { name, reading, sent, slot: Arc::clone(&slot), held };
             // Without room for it, the record will lack what the prompt is made of.
             drop(self.hand_over(job, waiting > MAX_WAITING_BYTES / 4));
@@ -381,10 +383,10 @@ mod tests {
     fn queued_work_is_bounded_and_released_even_after_a_panic() {
         let waiting: Arc<AtomicUsize> = Arc::default();
         let all = || waiting.load(Ordering::Relaxed);
-        let (held, found) = Held::reserve(MAX_WAITING_BYTES - 1, &waiting).unwrap();
+        let (held, found) = QueueReservation::reserve(MAX_WAITING_BYTES - 1, &waiting).unwrap();
         assert_eq!((found, all()), (MAX_WAITING_BYTES - 1, MAX_WAITING_BYTES - 1));
-        assert!(Held::reserve(2, &waiting).is_none());
-        let (other, _) = Held::reserve(1, &waiting).unwrap();
+        assert!(QueueReservation::reserve(2, &waiting).is_none());
+        let (other, _) = QueueReservation::reserve(1, &waiting).unwrap();
         assert_eq!(all(), MAX_WAITING_BYTES);
         let worked = catch_unwind(AssertUnwindSafe(move || {
             let _held = held;

@@ -11,7 +11,7 @@ use crate::planner::Fate;
 use crate::protocol::{self, Answer, Refused};
 use crate::server::End;
 use crate::store::Batch;
-use crate::usage::Own;
+use crate::usage::OwnPrompt;
 
 impl Follow {
     /// Passes on what the whole answer tells. The order matters twice: an overflow must be known before the edits or
@@ -158,7 +158,7 @@ pub(super) fn fate(status: Option<StatusCode>, answer: &Answer) -> Fate {
     };
     let (read, written) = (usage.tokens.cache_read, usage.tokens.cache_write());
     // Reads in a sum over several calls say nothing: each call reads what the call before has written.
-    let is_sum = usage.own != Own::All && read > 0;
+    let is_sum = usage.own != OwnPrompt::All && read > 0;
     let is_unknown = usage.prompt_is_unknown && read == 0 && written == 0;
     if is_sum || is_unknown { Fate::Billed } else { Fate::Told { read, written } }
 }

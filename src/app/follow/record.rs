@@ -11,7 +11,7 @@ use super::lessons::fate;
 use super::{Follow, SentForm};
 use crate::ledger::record::Word;
 use crate::ledger::words::{Outcome, Prefix, State};
-use crate::ledger::{Bytes, Edits, Event, Made, Record, Splice, Timing, Window, when};
+use crate::ledger::{BodySizes, Edits, Event, Made, Record, Splice, Timing, Window, when};
 use crate::planner::{Fate, Level};
 use crate::protocol::Answer;
 use crate::server::End;
@@ -152,7 +152,7 @@ impl Follow {
         }
     }
 
-    fn bytes(&self, how: &End, answer: &Answer) -> Bytes {
+    fn bytes(&self, how: &End, answer: &Answer) -> BodySizes {
         let is_refused = self.overflow || fate(self.status, answer) == Fate::Refused;
         let is_answered = self.status.is_some() && !is_refused;
         let spares = self.facts.state == State::Edited && !self.has_dropped_edits() && is_answered;
@@ -160,7 +160,7 @@ impl Follow {
         // Decisions from before the gateway began to observe are still applied: what they save is not hypothetical.
         let would = self.facts.would.filter(|_| is_answered);
         let would_have_saved = would.map_or(0, |would| would.spared.saturating_sub(saved));
-        Bytes {
+        BodySizes {
             received: self.start.received,
             sent: if self.was_sent(how) { self.sent_bytes() } else { 0 },
             saved,

@@ -7,7 +7,7 @@ use crate::app::budget::Budget;
 use crate::app::clock;
 use crate::app::tally::Tally;
 use crate::ledger::words::Outcome;
-use crate::ledger::{Bytes, Counterfactual, Own, Record, Timing, when};
+use crate::ledger::{BodySizes, Counterfactual, OwnCall, Record, Timing, when};
 use crate::store::{Batch, Store};
 use crate::summarizer::{Called, Done, Failure, Report};
 use crate::usage::Tokens;
@@ -55,12 +55,12 @@ fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
         outcome: outcome(call.lost.as_ref()).into(),
         error: call.lost.as_ref().or(call.missed.as_ref()).or(failure).map(ToString::to_string),
         counterfactual: Some(Counterfactual { tokens: Tokens::default(), cost: Some(0), estimated: false }),
-        bytes: Bytes { sent: call.bytes, ..Bytes::default() },
+        bytes: BodySizes { sent: call.bytes, ..BodySizes::default() },
         timing: Timing {
             total_ms: u64::try_from(call.took.as_millis()).unwrap_or(u64::MAX),
             ..Timing::default()
         },
-        own: Some(Own {
+        own: Some(OwnCall {
             purpose: "summary".to_owned(),
             messages: made.map_or(0, |_| job.task.messages.len() as u32),
             generation: made.map_or(0, |made| made.generation),

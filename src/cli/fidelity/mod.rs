@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::history::History;
 use super::table::{Align, Table};
 use super::{Failure, TimedOutput, books, figures, files, say, say_lines};
-use crate::ledger::{Own, Record, when};
+use crate::ledger::{OwnCall, Record, when};
 
 /// The explanation of the figures, for `--help`.
 const SCHEMA: &str = "\
@@ -119,7 +119,7 @@ fn id(given: &str) -> String {
     named().unwrap_or_else(|| given.to_owned())
 }
 
-fn one<'a>(record: &'a Record, own: &Own) -> One<'a> {
+fn one<'a>(record: &'a Record, own: &OwnCall) -> One<'a> {
     One {
         time: &record.time,
         generation: own.generation,

@@ -177,7 +177,7 @@ impl Output {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::ledger::{Edits, Made, Own, Splice};
+    use crate::ledger::{Edits, Made, OwnCall, Splice};
 
     /// The record of an edited request: the texts of its decisions, and of the splice, if any.
     pub(in crate::cli::outputs) fn record(
@@ -209,7 +209,7 @@ pub(super) mod tests {
             record.edits.state = State::Observed.into();
             record
         };
-        let own = Record { own: Some(Own::default()), ..record("c", &[], None) };
+        let own = Record { own: Some(OwnCall::default()), ..record("c", &[], None) };
         let cases: [(&[Record], &[Expected<'_>]); 5] = [
             (&[record("c", &["a", "b"], None)], &[("a", 1, &[("c", &[1])]), ("b", 1, &[("c", &[1])])]),
             (

@@ -15,7 +15,7 @@ use super::session::{Asked, Session, Tally, Thread};
 use super::side::{BYTES_PER_TOKEN, Bill};
 use super::transcript::{Request, Transcript};
 use crate::ledger::{Entry, Record, ancestors};
-use crate::planner::{Policy, Recall};
+use crate::planner::{Policy, RecallSentence};
 use crate::protocol::{self, Protocol, Scale};
 use crate::store::bodies::Form;
 use crate::store::{Bodies, Books, StoreError};
@@ -36,7 +36,7 @@ pub(super) struct Setting<'a> {
     /// The store, for other conversations.
     pub(super) store: &'a Path,
     /// How a full text is referred to.
-    pub(super) recall: Recall<'a>,
+    pub(super) recall: RecallSentence<'a>,
 }
 
 /// The results of a conversation.

@@ -12,7 +12,7 @@ use super::quotes::{Counts, Quotes};
 use super::side::{BYTES_PER_TOKEN, Bill, Billed, Last, Side};
 use crate::cli::history::holds_at;
 use crate::conversation::{Conversation, Memo, MessageIndex, PartId};
-use crate::planner::{self, Applied, Ending, Facts, Fate, Past, Policy, Recall, Splice, Standing};
+use crate::planner::{self, Applied, Ending, Facts, Fate, Past, Policy, RecallSentence, Splice, Standing};
 use crate::protocol::{self, Protocol, Scale};
 use crate::strategy::gate::Rates;
 use crate::usage::cache_model::{CacheKind, CacheModel};
@@ -50,7 +50,7 @@ pub(super) struct Asked<'a> {
     pub(super) unrecorded_tokens: Option<u64>,
     /// The tokens of a history that the provider holds, which is in no body.
     pub(super) held_tokens: u64,
-    pub(super) recall: Recall<'a>,
+    pub(super) recall: RecallSentence<'a>,
     /// Whether it is on the bills; if not, it only goes into the provider's cache.
     pub(super) is_booked: bool,
 }

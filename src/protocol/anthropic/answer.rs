@@ -19,7 +19,7 @@ use crate::protocol::content::within;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, Stop, refusal};
-use crate::usage::{Extra, Geo, Own, Partial, Prompt, Reasoning, Speed, Tier, Tokens};
+use crate::usage::{Extra, Geo, OwnPrompt, Partial, Prompt, Reasoning, Speed, Tier, Tokens};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Messages::default())
@@ -164,7 +164,7 @@ impl AnswerVisitor for Messages {
 
     fn answer(&mut self) -> Answer {
         if self.has_run_tools && self.usage.last_prompt.is_none() {
-            self.usage.own = Some(self.opening.map_or(Own::Unknown, Own::Some));
+            self.usage.own = Some(self.opening.map_or(OwnPrompt::Unknown, OwnPrompt::Some));
         }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }

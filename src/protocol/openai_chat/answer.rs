@@ -13,7 +13,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, at, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai};
-use crate::usage::{self, Charge, Own, Partial, Prompt, Reasoning, Tier};
+use crate::usage::{self, Charge, OwnPrompt, Partial, Prompt, Reasoning, Tier};
 
 pub(super) fn reader(framing: Framing) -> Box<dyn AnswerReader> {
     reader::reader(framing, Completion::default())
@@ -52,7 +52,7 @@ impl Completion {
         for choice in choices {
             self.usage.unpriced.extend(charges(choice));
             if !executed_tools(choice).is_empty() {
-                self.usage.own = Some(Own::Unknown);
+                self.usage.own = Some(OwnPrompt::Unknown);
             }
             if let Some(stop) = text(choice, &["finish_reason"]) {
                 self.answer.complete = true;
@@ -213,7 +213,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         reasoning: reasoning.map(if is_beside { Reasoning::Beside } else { Reasoning::Inside }),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
-        own: openai::has_run_tools(figures).then_some(Own::Unknown),
+        own: openai::has_run_tools(figures).then_some(OwnPrompt::Unknown),
         audio_input: count(figures, &["prompt_tokens_details", "audio_tokens"]),
         media_output: count(figures, &["completion_tokens_details", "audio_tokens"]),
         ..Partial::default()

@@ -14,7 +14,7 @@ use super::dialect::DIALECT;
 use crate::protocol::pruned::Value;
 use crate::protocol::reader::{self, AnswerVisitor, count, text};
 use crate::protocol::{Answer, AnswerReader, Framing, openai, refusal};
-use crate::usage::{Charge, Own, Partial, Prompt, Reasoning, Tier};
+use crate::usage::{Charge, OwnPrompt, Partial, Prompt, Reasoning, Tier};
 
 /// The events that end a stream, without the `"response.` that they begin with.
 const ENDINGS: &[&[u8]] = &[b"completed\"", b"incomplete\"", b"failed\"", b"done\"", b"cancelled\""];
@@ -153,7 +153,7 @@ impl AnswerVisitor for Responses {
         self.usage.searches_shown = Some(searches.count() as u64);
         self.usage.unpriced.append(&mut self.charges);
         if self.has_run_tools {
-            self.usage.own = Some(Own::Unknown);
+            self.usage.own = Some(OwnPrompt::Unknown);
         }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
@@ -222,7 +222,7 @@ fn usage(figures: &Value<'_>) -> Partial {
         reasoning: count(figures, &["output_tokens_details", "reasoning_tokens"]).map(Reasoning::Inside),
         provider_cost: reader::stated_cost(figures),
         unpriced: openai::unpriced(figures),
-        own: openai::has_run_tools(figures).then_some(Own::Unknown),
+        own: openai::has_run_tools(figures).then_some(OwnPrompt::Unknown),
         audio_input: detail("audio_tokens"),
         media_output: count(figures, &["output_tokens_details", "audio_tokens"]),
         ..Partial::default()

@@ -6,7 +6,7 @@ use super::*;
 use crate::usage::catalogue::Stated;
 use crate::usage::partial::{Partial, Prompt, Reasoning};
 use crate::usage::rate::Rate;
-use crate::usage::tokens::{Extra, Own, Tier};
+use crate::usage::tokens::{Extra, OwnPrompt, Tier};
 
 fn rate(text: &str) -> Rate {
     Rate::from_usd_per_million_str(text).unwrap()
@@ -136,16 +136,16 @@ fn sums_over_several_calls_are_not_long_prompts() {
     for (model, usage, expected) in [
         ("claude-haiku-5-5", largest(60_000, 60_000), Some("0.012")),
         ("claude-haiku-5-5", largest(9_000, 100_001), Some("0.06")),
-        ("claude-haiku-5-5", own(Own::Some(60_000), 120_000), Some("0.012")),
-        ("claude-haiku-5-5", own(Own::Some(100_001), 120_000), Some("0.06")),
-        ("claude-haiku-5-5", own(Own::Unknown, 100_000), Some("0.01")),
-        ("claude-haiku-5-5", own(Own::Unknown, 100_001), None),
+        ("claude-haiku-5-5", own(OwnPrompt::Some(60_000), 120_000), Some("0.012")),
+        ("claude-haiku-5-5", own(OwnPrompt::Some(100_001), 120_000), Some("0.06")),
+        ("claude-haiku-5-5", own(OwnPrompt::Unknown, 100_000), Some("0.01")),
+        ("claude-haiku-5-5", own(OwnPrompt::Unknown, 100_001), None),
         // One price for prompts of any length.
-        ("claude-opus-5-5", own(Own::Unknown, 1_000_000), Some("4")),
+        ("claude-opus-5-5", own(OwnPrompt::Unknown, 1_000_000), Some("4")),
         // A call on the side is compared by itself.
         (
             "claude-haiku-5-5",
-            Usage { extra: vec![Extra { model: None, tokens: long }], ..own(Own::Unknown, 0) },
+            Usage { extra: vec![Extra { model: None, tokens: long }], ..own(OwnPrompt::Unknown, 0) },
             Some("0.0500005"),
         ),
     ] {
@@ -354,7 +354,7 @@ fn bills_include_extra_calls_and_stated_costs() {
 #[test]
 fn what_is_known_of_a_cost_is_a_lower_bound() {
     let prompt = |input| used(Tokens { input, ..Tokens::default() });
-    let sum = |tokens| Usage { own: Own::Unknown, ..used(tokens) };
+    let sum = |tokens| Usage { own: OwnPrompt::Unknown, ..used(tokens) };
     let long = Tokens { input: MILLION, output: 1000, ..Tokens::default() };
     let extra = |model: &str, usage: Usage| Usage {
         extra: vec![Extra { model: Some(model.to_owned()), tokens: prompt(MILLION).tokens }],

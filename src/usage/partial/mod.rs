@@ -12,7 +12,7 @@ mod tests;
 
 use super::charge::Charge;
 use super::money::Money;
-use super::tokens::{Extra, Geo, Own, Speed, Tier, Tokens, Usage};
+use super::tokens::{Extra, Geo, OwnPrompt, Speed, Tier, Tokens, Usage};
 
 /// The figures of one response as the provider stated them so far. `None` is "not stated", which is not zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Partial {
     /// Prompt tokens of the largest model call, see [`Usage::largest_prompt`].
     pub largest_prompt: Option<u64>,
     /// Which of the prompt's tokens are the request's own, see [`Usage::own`].
-    pub own: Option<Own>,
+    pub own: Option<OwnPrompt>,
     /// The service tier.
     pub tier: Option<Tier>,
     /// The speed.
