@@ -10,6 +10,7 @@ mod dressed;
 mod fixtures;
 mod gemini;
 mod laws;
+mod members;
 pub(crate) mod openai_chat;
 mod openai_responses;
 pub(crate) mod plans;
