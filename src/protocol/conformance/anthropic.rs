@@ -5,7 +5,7 @@ use crate::plan::LeafEdit;
 use crate::protocol::{Protocol, anthropic};
 
 use super::Subject;
-use super::rules::Turnover;
+use super::rules::OpenCalls;
 use super::talk::{Block, Call, Content, Ids, Said, Step, Talk};
 use super::tree::{Tree, edit_content};
 use super::write::{Dice, Node};
@@ -313,11 +313,11 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
     if role(last) == "assistant" {
         return Err("the last message is the model's".into());
     }
-    let mut turnover = Turnover::of_unique_ids();
+    let mut calls = OpenCalls::of_unique_ids();
     for (at, message) in messages.iter().enumerate() {
         let next = messages.get(at + 1).map(role);
         if role(message) == "system" {
-            turnover.nothing_open("a system message")?;
+            calls.expect_none_open("a system message")?;
             if next.is_some_and(|next| next != "assistant" && next != "system") {
                 return Err(format!("message {at}: a system message before a user's"));
             }
@@ -329,10 +329,10 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
         if merged && role(message) == "assistant" && [at - 1, at].iter().all(|at| thinks(&messages[*at])) {
             return Err(format!("message {at}: thinking of two answers runs together"));
         }
-        blocks(message, &role(message), &mut turnover).map_err(|error| format!("message {at}: {error}"))?;
+        blocks(message, &role(message), &mut calls).map_err(|error| format!("message {at}: {error}"))?;
     }
-    turnover.nothing_running()?;
-    turnover.nothing_open("the end")
+    calls.expect_none_running()?;
+    calls.expect_none_open("the end")
 }
 
 /// Whether an answer ends with what a tool of the provider's own has found.
@@ -346,22 +346,24 @@ fn thinks(message: &Tree) -> bool {
     blocks.iter().any(|block| block.text_of("type").is_some_and(|kind| kind.ends_with("thinking")))
 }
 
-fn blocks(message: &Tree, role: &str, turnover: &mut Turnover) -> Result<(), String> {
+fn blocks(message: &Tree, role: &str, calls: &mut OpenCalls) -> Result<(), String> {
     let content = message.get("content").ok_or("no content")?;
     if content.is_string() {
         if content.text().is_some_and(|text| text.trim().is_empty()) {
             return Err("blank text".into());
         }
-        return turnover.nothing_open("text");
+        return calls.expect_none_open("text");
     }
     let mut opened = Vec::new();
     for block in content.items() {
         match block.text_of("type").as_deref().unwrap_or_default() {
-            "server_tool_use" => turnover.run(block.text_of("id").unwrap_or_default()),
-            "web_search_tool_result" => turnover.ran(&block.text_of("tool_use_id").unwrap_or_default())?,
+            "server_tool_use" => calls.provider_calls(block.text_of("id").unwrap_or_default()),
+            "web_search_tool_result" => {
+                calls.provider_ran(&block.text_of("tool_use_id").unwrap_or_default())?;
+            }
             "tool_use" => opened.push(block.text_of("id").unwrap_or_default()),
             "tool_result" => {
-                turnover.close(&block.text_of("tool_use_id").unwrap_or_default())?;
+                calls.result(&block.text_of("tool_use_id").unwrap_or_default())?;
                 let inner = block.get("content").map(Tree::items).unwrap_or_default();
                 if inner.iter().any(|block| block.text_of("text").is_some_and(|text| text.is_empty())) {
                     return Err("an empty text in a result".into());
@@ -372,12 +374,12 @@ fn blocks(message: &Tree, role: &str, turnover: &mut Turnover) -> Result<(), Str
                     return Err("blank text".into());
                 }
                 if role != "assistant" {
-                    turnover.nothing_open("text")?;
+                    calls.expect_none_open("text")?;
                 }
             }
-            _ if role != "assistant" => turnover.nothing_open("a block")?,
+            _ if role != "assistant" => calls.expect_none_open("a block")?,
             _ => {}
         }
     }
-    if role == "assistant" { turnover.open(opened) } else { Ok(()) }
+    if role == "assistant" { calls.open(opened) } else { Ok(()) }
 }

@@ -5,7 +5,7 @@ use crate::plan::LeafEdit;
 use crate::protocol::{Protocol, openai_chat};
 
 use super::Subject;
-use super::rules::Turnover;
+use super::rules::OpenCalls;
 use super::talk::{Block, Call, Content, ONE, Said, Step, Talk};
 use super::tree::{Tree, edit_content};
 use super::write::{Dice, Node};
@@ -351,13 +351,13 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
     if messages.is_empty() {
         return Err("empty".into());
     }
-    let mut turnover = Turnover::default();
+    let mut calls = OpenCalls::default();
     for (at, message) in messages.iter().enumerate() {
         let role = message.text_of("role").unwrap_or_default();
         let done = match role.as_str() {
-            "tool" => turnover.close(&message.text_of("tool_call_id").unwrap_or_default()),
-            "function" => turnover.close(&message.text_of("name").unwrap_or_default()),
-            _ => turnover.nothing_open(&role),
+            "tool" => calls.result(&message.text_of("tool_call_id").unwrap_or_default()),
+            "function" => calls.result(&message.text_of("name").unwrap_or_default()),
+            _ => calls.expect_none_open(&role),
         };
         done.map_err(|error| format!("message {at}: {error}"))?;
         let list = message.get("tool_calls").map(Tree::items).unwrap_or_default();
@@ -365,7 +365,7 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
             let single = message.get("function_call").and_then(|call| call.text_of("name"));
             let ids = list.iter().map(|call| call.text_of("id").unwrap_or_default());
             // One that nothing was made of.
-            turnover.open(ids.chain(single.filter(|name| name != "old")).collect())?;
+            calls.open(ids.chain(single.filter(|name| name != "old")).collect())?;
         }
         let content = message.get("content").ok_or("no content")?;
         if let Tree::List(parts) = content
@@ -381,5 +381,5 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
             return Err(format!("message {at}: no content"));
         }
     }
-    turnover.nothing_open("the end")
+    calls.expect_none_open("the end")
 }

@@ -4,7 +4,7 @@ use crate::conversation::Role;
 use crate::plan::LeafEdit;
 use crate::protocol::{Protocol, openai_responses};
 
-use super::rules::Turnover;
+use super::rules::OpenCalls;
 use super::talk::{Block, Call, Content, Said, Step, Talk};
 use super::tree::Tree;
 use super::write::{Dice, Node};
@@ -346,7 +346,7 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
         return Err("empty".into());
     }
     let kind = |item: &Tree| item.text_of("type").unwrap_or_else(|| "message".to_owned());
-    let mut turnover = Turnover::default();
+    let mut calls = OpenCalls::default();
     let mut opened = Vec::new();
     for (at, item) in messages.iter().enumerate() {
         let kind = kind(item);
@@ -355,11 +355,11 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
             continue;
         }
         if !opened.is_empty() {
-            turnover.open(std::mem::take(&mut opened))?;
+            calls.open(std::mem::take(&mut opened))?;
         }
         let done = match kind.strip_suffix("_call_output") {
-            Some(_) => turnover.close(&item.text_of("call_id").unwrap_or_default()),
-            None => turnover.nothing_open(&kind),
+            Some(_) => calls.result(&item.text_of("call_id").unwrap_or_default()),
+            None => calls.expect_none_open(&kind),
         };
         done.map_err(|error| format!("item {at}: {error}"))?;
         if kind == "reasoning" && !messages.get(at + 1).is_some_and(of_the_model) {
@@ -371,7 +371,7 @@ fn validate(messages: &[Tree]) -> Result<(), String> {
         }
     }
     if !opened.is_empty() {
-        turnover.open(opened)?;
+        calls.open(opened)?;
     }
-    turnover.nothing_open("the end")
+    calls.expect_none_open("the end")
 }
