@@ -17,11 +17,11 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones
 /// are stored behind them, since a record may be completed by a later one of the same id.
 pub(super) struct Backlog {
-    pub(super) rows: Vec<LedgerRow>,
+    rows: Vec<LedgerRow>,
     /// The most rows.
     room: usize,
     /// When they are tried again; `None`: at once.
-    pub(super) retry_at: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
 impl Backlog {
@@ -31,6 +31,11 @@ impl Backlog {
 
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     /// Whether there are records and it is time to try them, on the disk of the database if that is given.
@@ -50,6 +55,11 @@ impl Backlog {
         self.retry_at = Some(now + RETRY_AFTER);
     }
 
+    /// Lets the records be tried at once.
+    pub(super) fn retry_now(&mut self) {
+        self.retry_at = None;
+    }
+
     /// Adds records as long as there is room. Returns the others.
     pub(super) fn add(&mut self, mut rows: Vec<LedgerRow>) -> Vec<LedgerRow> {
         let left = rows.split_off(rows.len().min(self.room.saturating_sub(self.rows.len())));
@@ -57,10 +67,15 @@ impl Backlog {
         left
     }
 
+    /// Takes all records out.
+    pub(super) fn take_all(&mut self) -> Vec<LedgerRow> {
+        std::mem::take(&mut self.rows)
+    }
+
     /// Takes all records out: the oldest, to be tried together, and the others; `None` if there are none.
     pub(super) fn split(&mut self) -> Option<(Vec<LedgerRow>, Vec<LedgerRow>)> {
         let others = self.rows.split_off(self.rows.len().min(MAX_TRIED));
-        Some((std::mem::take(&mut self.rows), others)).filter(|(first, _)| !first.is_empty())
+        Some((self.take_all(), others)).filter(|(first, _)| !first.is_empty())
     }
 
     /// Puts records back before those that are newer. What could not be logged is stored once more, which changes

@@ -231,7 +231,7 @@ impl Worker {
             self.store_missing();
             self.look_for_database();
         }
-        self.backlog.retry_at = None;
+        self.backlog.retry_now();
         self.write_backlog();
         self.store_missing();
         self.limit_wait();
@@ -270,7 +270,7 @@ impl Worker {
 
     /// Ends the thread's work. Records that could not be stored are noted for the next start, and logged.
     fn finish(mut self) {
-        let rows = std::mem::take(&mut self.backlog.rows);
+        let rows = self.backlog.take_all();
         if rows.is_empty() {
             self.underway.close();
         } else {
@@ -379,43 +379,47 @@ impl Worker {
         }
     }
 
-    /// Commits the jobs in one transaction. If that fails, commits each in one of its own, so that a bad batch affects
-    /// only itself. Records are not tried again if the store as a whole could not be written: that would fill a disk to
-    /// its last page, and leave none for decisions and for the logs. Reports the outcomes, and returns the batches that
-    /// were stored.
+    /// Commits the jobs in one transaction, or else each in one of its own. Reports the outcomes, and returns the batches
+    /// that were stored.
     fn store(&mut self, group: Vec<Job>) -> Vec<Batch> {
-        let together = self.commit(&group, self.patience());
-        if let Err(error) = &together
-            && is_unwritable(error)
-        {
-            self.outages.tell_of_batch(error, Instant::now());
+        match self.commit(&group, self.patience()) {
+            Ok(()) => group.into_iter().map(|job| self.stored(job)).collect(),
+            Err(error) => self.store_singly(group, &error),
+        }
+    }
+
+    /// Commits each job in a transaction of its own after `together`, the error of all in one, so that a bad batch
+    /// affects only itself. Records are not tried again if the store as a whole could not be written: that would fill a
+    /// disk to its last page, and leave none for decisions and for the logs.
+    fn store_singly(&mut self, group: Vec<Job>, together: &CommitError) -> Vec<Batch> {
+        let postpones = is_unwritable(together);
+        if postpones {
+            self.outages.tell_of_batch(together, Instant::now());
             self.backlog.defer(Instant::now());
         }
         // Who has locked the store was waited for once.
-        let patience = if together.as_ref().is_err_and(is_lock) { Duration::ZERO } else { self.patience() };
-        let postpones = together.as_ref().is_err_and(is_unwritable);
+        let patience = if is_lock(together) { Duration::ZERO } else { self.patience() };
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {
-            if postpones || (together.is_err() && !self.backlog.is_empty()) {
+            if postpones || !self.backlog.is_empty() {
                 self.postpone(std::mem::take(&mut job.batch.ledger));
                 if job.is_done() {
                     continue;
                 }
             }
-            let done = match &together {
-                Ok(()) => Ok(()),
-                Err(_) => self.commit(std::slice::from_ref(&job), patience),
-            };
-            match done {
-                Ok(()) => {
-                    self.outages.batches.end(Instant::now());
-                    self.report_stored(&mut job);
-                    stored.push(job.batch);
-                }
+            match self.commit(std::slice::from_ref(&job), patience) {
+                Ok(()) => stored.push(self.stored(job)),
                 Err(error) => self.report_failed(job, error),
             }
         }
         stored
+    }
+
+    /// Reports that a job is stored, and returns its batch.
+    fn stored(&mut self, mut job: Job) -> Batch {
+        self.outages.batches.end(Instant::now());
+        self.report_stored(&mut job);
+        job.batch
     }
 
     /// Commits the jobs that are not withdrawn in one transaction. Waits up to `patience` for others that have locked
@@ -684,12 +688,12 @@ mod tests {
                 worker.write(vec![job(record)]);
             }
             assert_eq!(worker.missing.records(), missing);
-            worker.backlog.retry_at = None;
+            worker.backlog.retry_now();
             worker.write_backlog();
-            assert_eq!(worker.backlog.rows.len(), records.len() - missing as usize);
+            assert_eq!(worker.backlog.len(), records.len() - missing as usize);
 
             limit_growth(&worker.connection, 9_999);
-            worker.backlog.retry_at = None;
+            worker.backlog.retry_now();
             worker.write_backlog();
             assert!(worker.backlog.is_empty());
             let mut stored =
@@ -715,7 +719,7 @@ mod tests {
         limit_growth(&worker.connection, 0);
         let line = "x".repeat(10_000);
         worker.write(vec![Job::of_row(LedgerRow { line: line.clone(), ..row("a", "short") })]);
-        assert_eq!(worker.backlog.rows.len(), 1);
+        assert_eq!(worker.backlog.len(), 1);
         let (decides, _stored) = job();
         worker.write(vec![decides]);
         // What only a running gateway has is gone.
