@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::period::{HOUR, SECOND};
 use super::section::Section;
 use super::size::ByteSize;
 
@@ -36,9 +37,6 @@ const fn mebibytes(n: usize) -> ByteSize {
 const fn kibibytes(n: usize) -> ByteSize {
     ByteSize::new(n << 10)
 }
-
-const SECOND: Duration = Duration::from_secs(1);
-const HOUR: Duration = Duration::from_secs(3600);
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> Limits {
     Limits {

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// The units in milliseconds, largest first.
 const UNITS: &[(&str, u64)] =
     &[("d", 24 * 3_600_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::environment::state_home;
-use super::period;
+use super::period::{self, DAY, HOUR};
 use super::section::Section;
 use super::value::{Fault, Word};
 
@@ -77,8 +77,6 @@ impl Word for Record {
     const WORDS: &'static [(&'static str, Self)] = &[("usage", Self::Usage), ("full", Self::Full)];
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(24 * 3600);
 const MAX_RETENTION: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
 pub(super) fn read(section: &mut Section<'_, '_>) -> State {

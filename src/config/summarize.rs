@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use super::period::SECOND;
 use super::section::Section;
 use super::size::ByteSize;
 use super::tuning::Context;
@@ -99,8 +100,6 @@ impl Word for Template {
 const ACKNOWLEDGED: &str = "Got it. Thanks for the context!";
 /// The user's supposed request for a summary.
 const ASKED: &str = "What did we do so far?";
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Reads the section, on top of `base`.
 pub(super) fn read(section: &mut Section<'_, '_>, base: &Summarize, context: Context<'_>) -> Summarize {

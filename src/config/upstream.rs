@@ -15,6 +15,7 @@ use toml::de::DeValue;
 use super::Listen;
 use super::environment::Environment;
 use super::headers::{headers, resolve};
+use super::period::{DAY, SECOND};
 use super::section::Section;
 use super::value::{Fault, FromValue, Word, alternatives, chosen};
 use crate::protocol::dialect::Server;
@@ -297,8 +298,6 @@ const RESERVED: &[&str] = &["health", "metrics"];
 /// What is expected as the value of `proxy`.
 const EXPECTED_PROXY: &str = "\"environment\", \"none\", or a proxy such as \"http://proxy.example:3128\"";
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// The upstreams of the providers, with the default settings.
 fn built_in() -> Vec<Upstream> {
     let upstream = |(server, protocols): (&Server, Vec<&dyn protocol::Protocol>)| {
@@ -385,8 +384,8 @@ fn entry(
 fn timeouts(section: &mut Section<'_, '_>) -> Timeouts {
     let default = Timeouts::default();
     let connect = section.within("connect_timeout", SECOND / 1000..=600 * SECOND, default.connect);
-    let idle = section.within("idle_timeout", SECOND..=86_400 * SECOND, default.idle);
-    let response = section.within("response_timeout", SECOND..=2 * 86_400 * SECOND, response_timeout(idle));
+    let idle = section.within("idle_timeout", SECOND..=DAY, default.idle);
+    let response = section.within("response_timeout", SECOND..=2 * DAY, response_timeout(idle));
     Timeouts { connect, response, idle, ..default }
 }
 

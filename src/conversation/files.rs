@@ -27,6 +27,13 @@ pub const PATH_LISTS: &[&str] = &["paths", "file_paths", "filePaths", "files", "
 
 /// The most items taken from a list, and the most files of one kind from a patch.
 pub const MAX_FILES: usize = 32;
+/// The longest path, in bytes.
+pub const MAX_PATH: usize = 300;
+
+/// Whether a name may be that of a file: it is not blank, and no longer than paths are.
+pub fn is_path(name: &str) -> bool {
+    name.len() <= MAX_PATH && !name.trim().is_empty()
+}
 
 /// The values of all arguments that may name a file, as spelled.
 pub fn spelled(arguments: &Map<String, Value>) -> impl Iterator<Item = &str> {

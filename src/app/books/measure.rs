@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::count::Counter;
 use super::instructions::Instructions;
 use super::{Planned, Reading};
+use crate::conversation::files::is_path;
 use crate::conversation::{Conversation, Part, PartId, PartKind, Role};
 use crate::ledger::{Calls, Shares};
 use crate::planner;
@@ -17,8 +18,6 @@ use crate::usage;
 const MAX_RESULTS: usize = 64;
 /// How many files a record lists.
 const MAX_FILES: usize = 32;
-/// The longest path that a record lists, in bytes.
-const MAX_PATH: usize = 300;
 
 /// What was measured of a request.
 pub(in crate::app) struct Measured {
@@ -164,7 +163,7 @@ fn written_files(conversation: &Conversation, calls: &Paired, prior: u32) -> Vec
         let tool = conversation.part(*call).and_then(|part| part.tool()).unwrap_or_default();
         let arguments = conversation.arguments(*call).unwrap_or_default();
         for path in planner::written_files(tool, &arguments) {
-            if path.len() <= MAX_PATH && !path.trim().is_empty() && !all.contains(&path) {
+            if is_path(&path) && !all.contains(&path) {
                 all.push(path);
             }
         }
@@ -249,6 +248,7 @@ mod tests {
 
     use super::*;
     use crate::conversation::NoMemo;
+    use crate::conversation::files::MAX_PATH;
     use crate::protocol;
 
     /// Calls of a tool that writes these files, one message each, with the results of all but the last.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use super::Outline;
 use super::transcript::shorten;
 use super::wrapper::is_wrapped;
-use crate::conversation::files::concerned;
+use crate::conversation::files::{concerned, is_path};
 use crate::conversation::{Conversation, Part, PartKind, Role};
 
 /// The most bytes that are repeated of one message of the user.
@@ -129,7 +129,7 @@ fn files(conversation: &Conversation, messages: &[usize]) -> Vec<String> {
             }
             let arguments = conversation.arguments(id).unwrap_or_default();
             for path in concerned(&arguments) {
-                if !path.trim().is_empty() && path.len() <= 300 && seen.insert(path.clone()) {
+                if is_path(&path) && seen.insert(path.clone()) {
                     files.push(path);
                 }
             }
