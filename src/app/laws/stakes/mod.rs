@@ -5,6 +5,7 @@ mod provider;
 mod talks;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::rig::{Rig, headers, prices, wait};
@@ -16,11 +17,37 @@ use provider::{Forgets, Provider};
 
 const MINUTE: i64 = 60_000;
 
+/// The most that a client has paid at any time, as a share of what it would have paid without marks of the gateway: 15 %
+/// more. A thousandth is for rounding.
+const BOUND: f64 = 1.151;
+/// The same if an entry is expected that is not there: it costs its premium once more until the answer shows that.
+const BOUND_WITH_ONE_MORE_WRITE: f64 = 1.2;
+/// The most that thirty requests have cost if nothing of what they wrote was there the next time.
+const NOTHING_KEPT: f64 = 1.04;
+
 /// The instructions of each request.
 type Instructions<'a> = &'a dyn Fn(usize) -> Value;
 
 /// A client's requests: a name, whether they are one session, and the bodies.
 type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
+
+/// A request with these messages.
+fn body_of(messages: &[impl Serialize]) -> Bytes {
+    json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string().into()
+}
+
+/// A request with these messages after instructions.
+fn body_after(instructions: &impl Serialize, messages: &[impl Serialize]) -> Bytes {
+    json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": instructions, "messages": messages})
+        .to_string()
+        .into()
+}
+
+/// Whether each beginning of a conversation, which cost these shares, is within its bound.
+fn are_within_bound(shares: &[f64]) -> bool {
+    let bound = |count: usize| if count <= 3 { BOUND_WITH_ONE_MORE_WRITE } else { BOUND };
+    shares.iter().zip(1..).all(|(share, count)| *share <= bound(count))
+}
 
 /// Whatever a client sends that marks nothing, and whenever it stops: it has paid at most 15 % more than without marks,
 /// and much less if it pauses for no longer than its provider keeps what is marked.
@@ -33,7 +60,7 @@ fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
         let last =
             last.map(|(text, at)| words("user", format!("{text} {at} {}", "now ".repeat(9 + 97 * at % 151))));
         let messages: Vec<&Value> = talk[..messages].iter().chain(&last).collect();
-        Bytes::from(json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string())
+        body_of(&messages)
     };
     let marked = |body: Bytes| {
         let mut body: Value = serde_json::from_slice(&body).unwrap();
@@ -82,9 +109,9 @@ fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
     // Minutes between the requests, and before each fifth; how many times each is sent until it is answered; and the
     // most that all of them may cost.
     for (pause, fifth, tries, most) in
-        [(1, 1, 1, 0.5), (10, 10, 1, 1.151), (10, 1, 1, 1.151), (1, 1, 2, 0.5), (10, 1, 4, 1.151)]
+        [(1, 1, 1, 0.5), (10, 10, 1, BOUND), (10, 1, 1, BOUND), (1, 1, 2, 0.5), (10, 1, 4, BOUND)]
     {
-        let cases = cases.iter().map(|case| (case, most)).chain(served.iter().map(|case| (case, 1.151)));
+        let cases = cases.iter().map(|case| (case, most)).chain(served.iter().map(|case| (case, BOUND)));
         for ((case, is_one, body), most) in cases {
             let request = |at: usize| {
                 let (again, at) = (at % tries, at / tries);
@@ -94,7 +121,7 @@ fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
             };
             let requests: Vec<_> = (0..20 * tries).map(request).collect();
             let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
-            assert!(worst <= 1.151 && all <= most, "{case}, {pause} {fifth} {tries}: {worst:.3} {all:.3}");
+            assert!(worst <= BOUND && all <= most, "{case}, {pause} {fifth} {tries}: {worst:.3} {all:.3}");
         }
     }
 }
@@ -112,13 +139,12 @@ fn marks_after_a_clients_hour_mark_stay_within_the_cost_bound() {
     };
     let request = |minutes: i64, at: usize| {
         let messages: Vec<Value> = (0..2 * at + 3).map(said).collect();
-        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
-        (MINUTE * minutes, "one".to_owned(), Bytes::from(body.to_string()))
+        (MINUTE * minutes, "one".to_owned(), body_of(&messages))
     };
     for (pauses, most) in [(&[1][..], 0.25), (&[7], 1.03), (&[7, 1], 0.8), (&[7, 1, 1], 0.65)] {
         let requests: Vec<_> = (0..30).map(|at| request(pauses[at % pauses.len()], at)).collect();
         let (worst, all) = shares(&requests, &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
     }
 }
 
@@ -138,8 +164,7 @@ fn kept_long_is_booked_only_if_all_marks_last_an_hour() {
         let told = [1, 3, 5, 7].map(|count| {
             wait(MINUTE);
             let messages: Vec<Value> = (0..count).map(said).collect();
-            let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
-            let body = Bytes::from(body.to_string());
+            let body = body_after(&system, &messages);
             let body = if dialect == "anthropic" { body } else { routed(&body) };
             let sent = rig.send(&core, protocol::named(dialect).unwrap(), &headers("k", "one"), &body);
             core.lineage.ended(sent.facts.place.as_ref().unwrap(), Fate::Billed);
@@ -163,9 +188,7 @@ fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
     };
     let request = |system: Value, minutes: f64, at: usize| {
         let messages: Vec<Value> = (0..=2 * at).map(said).collect();
-        let body =
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
-        ((MINUTE as f64 * minutes) as i64, "one".to_owned(), Bytes::from(body.to_string()))
+        ((MINUTE as f64 * minutes) as i64, "one".to_owned(), body_after(&system, &messages))
     };
     let clock = |at: usize| json!(format!("{long}Now {at}."));
     let blocks = |at: usize| json!([text(long.clone()), text(format!("Now {at}."))]);
@@ -191,7 +214,8 @@ fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
         let provider = Provider { forgets, ..Provider::default() };
         let (worst, all) = shares_at(provider, &requests, &|_| true);
         // An entry that is expected to be there costs its premium once more until the answer shows that it was not.
-        let (bound, most) = if forgets == nothing { (1.151, 1.03) } else { (1.2, 1.04) };
+        let (bound, most) =
+            if forgets == nothing { (BOUND, 1.03) } else { (BOUND_WITH_ONE_MORE_WRITE, NOTHING_KEPT) };
         assert!(worst <= bound && all <= most, "{case}: {worst:.3} {all:.3}");
     }
     // What is dropped by chance, now and then, is written again; with two alternating preludes, each has entries of its
@@ -206,7 +230,7 @@ fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
         let requests: Vec<_> = (0..30).map(|at| request(system(at), 1.0, at)).collect();
         let provider = Provider { drops: drops.to_vec(), ..Provider::default() };
         let (worst, all) = shares_at(provider, &requests, &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{case}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{case}: {worst:.3} {all:.3}");
     }
     // If requests come in pairs, every second one reads; a client that is only slow at times loses little.
     for (pauses, most) in
@@ -214,7 +238,7 @@ fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
     {
         let requests: Vec<_> = (0..30).map(|at| request(same(at), pauses[at % pauses.len()], at)).collect();
         let (worst, all) = shares(&requests, &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{pauses:?}: {worst:.3} {all:.3}");
     }
 }
 
@@ -244,21 +268,12 @@ fn marks_for_a_forgetful_cache_stay_within_the_cost_bound() {
                 let last = json!({"role": "user", "content": format!("{at} {}", state.repeat(100))});
                 let last = Some(last).filter(|_| !state.is_empty());
                 let messages: Vec<Value> = (0..=2 * at).map(said).chain(last).collect();
-                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system(at), "messages": messages});
-                (MINUTE / 6, "one".to_owned(), Bytes::from(body.to_string()))
+                (MINUTE / 6, "one".to_owned(), body_after(&system(at), &messages))
             };
             let requests: Vec<_> = (0..30).map(request).collect();
             let provider = Provider { forgets, ..Provider::default() };
             let all = beginnings_at(provider, &requests, &|_| true);
-            let most = |count: usize| match count {
-                ..=3 => 1.2,
-                4..30 => 1.151,
-                _ => 1.04,
-            };
-            assert!(
-                all.iter().zip(1..).all(|(share, count)| *share <= most(count)),
-                "{client} {state}: {all:.3?}"
-            );
+            assert!(are_within_bound(&all) && all[29] <= NOTHING_KEPT, "{client} {state}: {all:.3?}");
         }
     }
 }
@@ -283,19 +298,18 @@ fn the_prefix_before_replaced_last_words_is_read_from_the_cache() {
             json!({"role": role, "content": blocks})
         };
         let messages: Vec<Value> = (0..=2 * at).map(said).collect();
-        let body =
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
-        (MINUTE / 6, "one".to_owned(), Bytes::from(body.to_string()))
+        (MINUTE / 6, "one".to_owned(), body_after(&system, &messages))
     };
     for (every, instead, most) in
         [(1, "", 0.3), (1, "gone", 0.3), (2, "", 0.35), (2, "gone", 0.35), (5, "", 0.27), (5, "gone", 0.27)]
     {
         let requests: Vec<_> = (0..30).map(|at| request(at, every, instead)).collect();
-        for (forgets, most) in [(Forgets::Nothing, most), (Forgets::History, 1.04), (Forgets::All, 1.04)] {
+        for (forgets, most) in
+            [(Forgets::Nothing, most), (Forgets::History, NOTHING_KEPT), (Forgets::All, NOTHING_KEPT)]
+        {
             let provider = Provider { forgets, ..Provider::default() };
             let all = beginnings_at(provider, &requests, &|_| true);
-            let bound = |count: usize| if count <= 3 { 1.2 } else { 1.151 };
-            let is_within = all.iter().zip(1..).all(|(share, count)| *share <= bound(count));
+            let is_within = are_within_bound(&all);
             assert!(is_within && all[29] <= most, "{every} {instead} {forgets:?}: {all:.3?}");
         }
     }
@@ -311,16 +325,14 @@ fn marks_pay_when_requests_reach_one_of_several_caches() {
             let role = |message: usize| ["user", "assistant"][message % 2];
             let said = |message: usize| json!({"role": role(message), "content": format!("{message} {}", "words ".repeat(200))});
             let messages: Vec<Value> = (0..=2 * at).map(said).collect();
-            let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
-            (MINUTE / 6, "one".to_owned(), Bytes::from(body.to_string()))
+            (MINUTE / 6, "one".to_owned(), body_after(&system, &messages))
         };
         let requests: Vec<_> = (0..30).map(request).collect();
         for (others, most) in [(1, 0.32), (2, 0.42), (3, 0.52), (7, 0.82)] {
             let shares = [0, 1, 2, 3].map(|seed| {
                 let provider = Provider { others, seed, ..Provider::default() };
                 let all = beginnings_at(provider, &requests, &|_| true);
-                let bound = |count: usize| if count <= 3 { 1.2 } else { 1.151 };
-                let is_within = all.iter().zip(1..).all(|(share, count)| *share <= bound(count));
+                let is_within = are_within_bound(&all);
                 assert!(is_within, "{client} {others} {seed}: {all:.3?}");
                 all[29]
             });
@@ -349,14 +361,13 @@ fn refused_requests_do_not_raise_the_stake() {
                     talk.pop();
                     talk.push(said(turn, again));
                 }
-                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": talk});
-                requests.push((MINUTE / 60, "one".to_owned(), Bytes::from(body.to_string())));
+                requests.push((MINUTE / 60, "one".to_owned(), body_of(&talk)));
                 if again + 1 == tries {
                     talk.push(answer(turn));
                 }
             }
             let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
-            assert!(worst <= 1.151, "{says} {is_behind} {tries}: {worst:.3} {all:.3}");
+            assert!(worst <= BOUND, "{says} {is_behind} {tries}: {worst:.3} {all:.3}");
         }
     }
 }
@@ -387,11 +398,9 @@ fn stakes_what_is_saved(first: &Value) {
     let system = json!([{"type": "text", "text": "Be brief. ".repeat(900), "cache_control": mark}]);
     let request = |at: usize| {
         let messages = &talk[..=2 * at];
-        let body =
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
-        (MINUTE, "one".to_owned(), Bytes::from(body.to_string()))
+        (MINUTE, "one".to_owned(), body_after(&system, messages))
     };
     let requests: Vec<_> = (0..=6).map(request).collect();
     let (worst, all) = shares(&requests, &|_| true);
-    assert!(worst <= 1.151 && all <= 0.3, "{worst:.3} {all:.3}");
+    assert!(worst <= BOUND && all <= 0.3, "{worst:.3} {all:.3}");
 }

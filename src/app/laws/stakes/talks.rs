@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::MINUTE;
 use super::bills::{beginnings_at, beginnings_of, bills_in, routed, shares};
 use super::provider::{Forgets, Provider};
+use super::{BOUND, MINUTE, are_within_bound, body_after, body_of};
 /// A client that has found something to be cached begins its other conversations with that knowledge; if it no longer
 /// holds, each is within its bound.
 #[test]
@@ -16,9 +16,7 @@ fn cache_knowledge_is_shared_by_conversations_of_a_client() {
         let said = |message: usize| json!({"role": role(message), "content": text(message)});
         let messages: Vec<Value> = (0..=2 * at).map(said).collect();
         let system = format!("{talk} {}", "Be brief. ".repeat(900));
-        let body =
-            json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": system, "messages": messages});
-        (0, (MINUTE / 6, talk.to_string(), Bytes::from(body.to_string())))
+        (0, (MINUTE / 6, talk.to_string(), body_after(&system, &messages)))
     };
     let requests: Vec<_> = (0..8 * 12).map(|at| request(at / 12, at % 12)).collect();
     // From the third conversation on, everything is dropped before each request.
@@ -29,8 +27,7 @@ fn cache_knowledge_is_shared_by_conversations_of_a_client() {
             let bills = bills_in("anthropic", vec![("", provider)], &requests, &|_| true);
             for talk in bills.chunks(12) {
                 let all = beginnings_of(talk);
-                let bound = |count: usize| if count <= 3 { 1.2 } else { 1.151 };
-                let is_within = all.iter().zip(1..).all(|(share, count)| *share <= bound(count));
+                let is_within = are_within_bound(&all);
                 assert!(is_within, "{others} {seed}: {all:.3?}");
             }
             *beginnings_of(&bills).last().unwrap()
@@ -47,10 +44,8 @@ fn a_server_without_a_cache_is_not_tried_by_each_conversation() {
         let role = ["user", "assistant"][message % 2];
         json!({"role": role, "content": format!("{talk} {message} {}", "words ".repeat(900))})
     };
-    let request = |session: usize, messages: Vec<Value>| {
-        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
-        (MINUTE / 60, session.to_string(), Bytes::from(body.to_string()))
-    };
+    let request =
+        |session: usize, messages: Vec<Value>| (MINUTE / 60, session.to_string(), body_of(&messages));
     let short = |length: usize| {
         let talk = move |talk: usize| {
             (0..length)
@@ -75,7 +70,7 @@ fn a_server_without_a_cache_is_not_tried_by_each_conversation() {
             let most = if forgets == Forgets::All { 1.08 } else { 0.95 };
             let late = all.iter().skip(8).copied().fold(0.0, f64::max);
             assert!(
-                late <= 1.151 && all.last().is_some_and(|all| *all <= most),
+                late <= BOUND && all.last().is_some_and(|all| *all <= most),
                 "{case} {forgets:?}: {all:.3?}"
             );
         }
@@ -130,7 +125,7 @@ fn misses_of_one_upstream_or_model_do_not_affect_another() {
             let (all, first) = (beginnings_of(&bills), *beginnings_of(&first).last().unwrap());
             // Each of the first conversations has a stake of its own.
             let late = all.iter().skip(12).copied().fold(0.0, f64::max);
-            assert!(first <= most && late <= 1.151, "{case} {dialect} {by_model}: {first:.3} {all:.3?}");
+            assert!(first <= most && late <= BOUND, "{case} {dialect} {by_model}: {first:.3} {all:.3?}");
         }
     }
 }
@@ -146,8 +141,7 @@ fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
             json!({"role": role, "content": text})
         };
         let messages: Vec<Value> = (0..=2 * at).map(said).collect();
-        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
-        (MINUTE / 60, talk.to_string(), Bytes::from(body.to_string()))
+        (MINUTE / 60, talk.to_string(), body_of(&messages))
     };
     // The number of requests of each conversation, how many conversations run at the same time, and the most that all
     // may cost.
@@ -169,13 +163,13 @@ fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
             }
         }
         let (worst, all) = shares(&requests, &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{lengths:?} {beside}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{lengths:?} {beside}: {worst:.3} {all:.3}");
     }
     // A request that is rejected and tried again has one stake.
     let tries = (0..8).flat_map(|at| std::iter::repeat_n(at, if at == 1 { 5 } else { 1 }));
     let requests: Vec<_> = tries.map(|at| request(0, at)).collect();
     let (worst, all) = shares(&requests, &|at| !(1..5).contains(&at));
-    assert!(worst <= 1.151 && all <= 0.4, "{worst:.3} {all:.3}");
+    assert!(worst <= BOUND && all <= 0.4, "{worst:.3} {all:.3}");
 }
 
 /// What small conversations win is not lost in large ones, nor what the first requests of each win in its last one.
@@ -206,8 +200,7 @@ fn a_small_win_does_not_pay_for_a_large_loss() {
                     json!({"role": role, "content": format!("{talk} {message} {}", "words ".repeat(words))})
                 };
                 let messages: Vec<Value> = (0..=2 * at).map(said).collect();
-                let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
-                requests.push((1_000 * pause, talk.to_string(), Bytes::from(body.to_string())));
+                requests.push((1_000 * pause, talk.to_string(), body_of(&messages)));
             }
         }
         requests
@@ -224,7 +217,7 @@ fn a_small_win_does_not_pay_for_a_large_loss() {
         ("documents between long ones", [LONG, DOCUMENT].repeat(8), 0.75),
     ] {
         let (worst, all) = shares(&requests(&talks), &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{name}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{name}: {worst:.3} {all:.3}");
     }
 }
 
@@ -236,8 +229,7 @@ fn talk(name: &str, pauses: &[i64], words: usize) -> Vec<(i64, String, Bytes)> {
     };
     let request = |(at, pause): (usize, &i64)| {
         let messages: Vec<Value> = (0..=2 * at).map(said).collect();
-        let body = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages});
-        (1_000 * pause, name.to_owned(), Bytes::from(body.to_string()))
+        (1_000 * pause, name.to_owned(), body_of(&messages))
     };
     pauses.iter().enumerate().map(request).collect()
 }
@@ -260,7 +252,7 @@ fn slow_conversations_pay_for_short_ones() {
         };
         let requests: Vec<_> = (0..6).flat_map(round).collect();
         let (worst, all) = shares(&requests, &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{short} {long} {pause}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{short} {long} {pause}: {worst:.3} {all:.3}");
     }
 }
 
@@ -279,7 +271,7 @@ fn conversations_beside_each_step_do_not_keep_it_from_being_written() {
         };
         let requests: Vec<_> = (0..4).flat_map(round).collect();
         let (worst, all) = shares(&requests, &|_| true);
-        assert!(worst <= 1.151 && all <= most, "{beside} {words}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= most, "{beside} {words}: {worst:.3} {all:.3}");
     }
 }
 
@@ -293,7 +285,7 @@ fn refused_requests_do_not_keep_later_ones_from_being_written() {
     let talks = (0..12).flat_map(|at| talk(&at.to_string(), &[5; 6], 900));
     let requests: Vec<_> = talks.flat_map(again).collect();
     let (worst, all) = shares(&requests, &|at| at % tries + 1 == tries);
-    assert!(worst <= 1.151 && all <= 0.52, "{worst:.3} {all:.3}");
+    assert!(worst <= BOUND && all <= 0.52, "{worst:.3} {all:.3}");
 }
 
 /// The same conversation again is another stake.
@@ -307,6 +299,6 @@ fn conversations_that_are_repeated_lose_a_few_stakes() {
         };
         let requests: Vec<_> = (0..40).flat_map(again).collect();
         let (worst, all) = shares(&requests, &|_| true);
-        assert!(worst <= 1.151 && all <= 1.02, "{sessions}: {worst:.3} {all:.3}");
+        assert!(worst <= BOUND && all <= 1.02, "{sessions}: {worst:.3} {all:.3}");
     }
 }
