@@ -23,7 +23,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -87,19 +86,26 @@ fn main() -> Result<(), Failure> {
 
 /// Waits for the gateway and sends it requests; returns their number.
 fn serve(gateway: &mut Child, port_file: &Path) -> Result<usize, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let port = port(gateway, port_file).await?;
+        ask(SocketAddr::from(([127, 0, 0, 1], port))).await
+    })
+}
+
+/// Waits for the gateway to write the number of its port.
+async fn port(gateway: &mut Child, port_file: &Path) -> Result<u16, Failure> {
     let begun = Instant::now();
-    let port = loop {
+    loop {
         // It is written whole, or not at all.
         if let Ok(port) = fs::read_to_string(port_file) {
-            break port.trim().parse::<u16>()?;
+            return Ok(port.trim().parse()?);
         }
         if gateway.try_wait()?.is_some() || begun.elapsed() > START {
             return Err("the gateway does not start".into());
         }
-        thread::sleep(Duration::from_millis(10));
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(ask(SocketAddr::from(([127, 0, 0, 1], port))))
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Sends requests of both dialects, short ones and ones with tool results, each answered whole and as a stream.
