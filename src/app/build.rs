@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::books::{Books, Means};
 use super::budget::Budget;
 use super::learned::Learned;
-use super::memo::Indexes;
+use super::memo::MessageMemo;
 use super::origin_policy::OriginPolicy;
 use super::recall::{FullTexts, reachable_address};
 use super::route::{Routes, Served};
@@ -252,7 +252,7 @@ fn core(config: &Config) -> Result<Core, StartError> {
         routes,
         origins: OriginPolicy::new(config.listen.origins.clone(), config.listen.address.ip()),
         slips: Slips::default(),
-        memo: Indexes::new(config.limits.memo.bytes() as u64),
+        memo: MessageMemo::new(config.limits.memo.bytes() as u64),
         prices,
         lineage: Lineage::new(Arc::clone(&store), Memory::new(DECISION_BYTES)),
         store,

@@ -1,24 +1,26 @@
-//! The cache of indexed messages.
+//! The cache of indexed messages, which all worker threads share.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use moka::sync::Cache;
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::conversation::{Hashed, Memo, MessageIndex, Step, Trail};
 use crate::store::Recent;
 
 /// Indexes by a hash of the raw message. The seed is drawn for each process, so that nobody outside can make two
 /// messages collide.
-pub(super) struct Indexes {
+pub(super) struct MessageMemo {
     seed: u64,
+    /// The indexes of messages, looked up by all threads for each message of a history. Unlike a [`Recent`], moka reads
+    /// without a lock.
     known: Cache<u128, Arc<MessageIndex>, Hashed>,
     /// The indexes of whole lists of messages, by the key of the first one.
     trails: Recent<u128, Trail, Hashed>,
 }
 
-impl Indexes {
+impl MessageMemo {
     /// A cache of at most about `bytes`, half of them for lists.
     pub(super) fn new(bytes: u64) -> Self {
         let weight =
@@ -35,10 +37,9 @@ impl Indexes {
     }
 }
 
-impl Memo for Indexes {
+impl Memo for MessageMemo {
     fn key(&self, dialect: &str, raw: &[u8]) -> u128 {
-        let dialect = dialect.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-        xxh3_128_with_seed(raw, dialect)
+        xxh3_128_with_seed(raw, xxh3_64_with_seed(dialect.as_bytes(), self.seed))
     }
 
     fn get(&self, key: u128) -> Option<Arc<MessageIndex>> {

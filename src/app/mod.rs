@@ -86,7 +86,7 @@ use enveloped::Enveloped;
 use follow::{Attempt, Follow, Start};
 use later::LaterAnswer;
 use learned::Learned;
-use memo::Indexes;
+use memo::MessageMemo;
 use origin_policy::OriginPolicy;
 use recall::FullTexts;
 use rewritten::{RequestFacts, Rewritten};
@@ -103,7 +103,7 @@ struct Core {
     routes: Routes,
     origins: OriginPolicy,
     slips: Slips,
-    memo: Indexes,
+    memo: MessageMemo,
     prices: Arc<Catalogue>,
     lineage: Lineage,
     store: Arc<dyn Store>,

@@ -12,7 +12,7 @@ use crate::app::books::{Books, Means};
 use crate::app::budget::Budget;
 use crate::app::context::RequestContext;
 use crate::app::learned::{Learned, PerModel};
-use crate::app::memo::Indexes;
+use crate::app::memo::MessageMemo;
 use crate::app::origin_policy::OriginPolicy;
 use crate::app::recall::FullTexts;
 use crate::app::rewritten::Rewritten;
@@ -131,7 +131,7 @@ impl Rig {
             routes: Routes::Named(Vec::new()),
             origins: OriginPolicy::new(NamePatterns::default(), std::net::Ipv4Addr::LOCALHOST.into()),
             slips: Slips::default(),
-            memo: Indexes::new(1 << 20),
+            memo: MessageMemo::new(1 << 20),
             prices,
             lineage: Lineage::new(Arc::clone(&store), Memory::new(1 << 20)),
             store,
