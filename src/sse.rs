@@ -17,7 +17,7 @@ const MAX_EVENT: usize = 16 << 20;
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The most bytes that are looked at to tell whether a body is an event stream.
-const MAX_OPENING: usize = 4096;
+const MAX_BEGINNING: usize = 4096;
 
 /// What the lines of a stream may begin with.
 const FIELDS: [&[u8]; 5] = [b":", b"data:", b"event:", b"id:", b"retry:"];
@@ -35,13 +35,13 @@ fn is_stream(body: &[u8]) -> Option<bool> {
 
 /// The beginning of a body, kept until it shows whether the body is an event stream.
 #[derive(Debug, Default)]
-pub(crate) struct Opening(Vec<u8>);
+pub(crate) struct Beginning(Vec<u8>);
 
-impl Opening {
+impl Beginning {
     /// Takes the next bytes. Once that is clear, returns whether the body is an event stream, and all that was kept.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<(bool, Vec<u8>)> {
         self.0.extend_from_slice(bytes);
-        let is_long = self.0.len() > MAX_OPENING;
+        let is_long = self.0.len() > MAX_BEGINNING;
         let is_stream = is_stream(&self.0).or_else(|| is_long.then_some(false))?;
         Some((is_stream, mem::take(&mut self.0)))
     }

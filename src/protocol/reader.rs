@@ -12,7 +12,7 @@ use serde_json::Number;
 use super::frames::Frames;
 use super::pruned::Value;
 use super::{Answer, AnswerReader, Framing, lenient, refusal};
-use crate::sse::{BOM, Framer, Opening};
+use crate::sse::{BOM, Beginning, Framer};
 use crate::usage::Money;
 
 /// The largest JSON answer that is read for its usage, in bytes.
@@ -47,7 +47,7 @@ struct Reader<F> {
 enum Form {
     /// Declared as a document, or not declared at all. Some servers declare streams in this way too, so the first bytes
     /// decide.
-    Unknown(Opening),
+    Unknown(Beginning),
     /// A single document; `None`: it is too large.
     Document(Option<Vec<u8>>),
     /// A stream of events.
@@ -59,7 +59,7 @@ enum Form {
 /// The reader for answers that are framed in this way.
 pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -> Box<dyn AnswerReader> {
     let form = match framing {
-        Framing::Document => Form::Unknown(Opening::default()),
+        Framing::Document => Form::Unknown(Beginning::default()),
         Framing::Events => Form::Events(Framer::default()),
         Framing::Frames => Form::Frames(Frames::default()),
     };
@@ -79,8 +79,8 @@ impl<F: AnswerVisitor> AnswerReader for Reader<F> {
     fn push(&mut self, bytes: &[u8]) {
         let Self { form, visitor } = self;
         match form {
-            Form::Unknown(opening) => {
-                if let Some((is_stream, head)) = opening.push(bytes) {
+            Form::Unknown(beginning) => {
+                if let Some((is_stream, head)) = beginning.push(bytes) {
                     self.decide(is_stream, &head);
                 }
             }
@@ -100,9 +100,9 @@ impl<F: AnswerVisitor> AnswerReader for Reader<F> {
     fn finish(&mut self) -> Answer {
         let Self { form, visitor } = self;
         match form {
-            Form::Unknown(opening) => {
-                let opening = mem::take(opening);
-                self.decide(false, opening.kept());
+            Form::Unknown(beginning) => {
+                let beginning = mem::take(beginning);
+                self.decide(false, beginning.kept());
                 return self.finish();
             }
             Form::Document(document) => read_document(document.as_deref().unwrap_or_default(), visitor),

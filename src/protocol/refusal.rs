@@ -19,7 +19,7 @@ use crate::sse::Framer;
 pub fn refused(status: u16, body: &[u8]) -> Refused {
     let error = match status {
         400 | 422 | 500 => document_error(body),
-        200 => opening_error(body),
+        200 => beginning_error(body),
         _ => None,
     };
     let Some(error) = error else { return Refused::Other };
@@ -94,7 +94,7 @@ fn document_error(body: &[u8]) -> Option<String> {
 }
 
 /// The text of an error inside an answer with a good status, or at the beginning of one.
-fn opening_error(body: &[u8]) -> Option<String> {
+fn beginning_error(body: &[u8]) -> Option<String> {
     let error_in = |event: &Value<'_>| if is_error(event) { error_text(event) } else { None };
     if let Some(document) = reader::read(body) {
         return error_in(&document);

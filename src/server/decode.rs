@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 use super::headers::has_transfer_coding;
-use crate::sse::{BOM, Opening};
+use crate::sse::{BOM, Beginning};
 
 /// The largest `zstd` window accepted, as a power of two: 8 MiB, which is the most that the content coding allows.
 const ZSTD_WINDOW_LOG: u32 = 23;
@@ -103,7 +103,7 @@ pub(super) enum Decoder<W: Write> {
     Brotli(Box<brotli_decompressor::DecompressorWriter<W>>),
     Zstd(Box<zstd::stream::write::Decoder<'static, W>>),
     /// A coding that is not known, before the beginning has shown whether the body is plain nevertheless.
-    Unknown(Opening, Option<W>),
+    Unknown(Beginning, Option<W>),
     /// Not understood: writes nothing.
     Blind(W),
 }
@@ -124,7 +124,7 @@ impl<W: Write> Decoder<W> {
                 }
                 Err(_) => Self::Blind(sink),
             },
-            None => Self::Unknown(Opening::default(), Some(sink)),
+            None => Self::Unknown(Beginning::default(), Some(sink)),
         }
     }
 

@@ -164,7 +164,7 @@ pub trait Exchange: Send {
 
     /// Whether to check a successful answer before any of it goes to the client. It is held back until
     /// [`Self::check_beginning`] has seen enough or [`Self::check_whole`] has seen all of it, for
-    /// [`super::OPENING_TIMEOUT`] at most.
+    /// [`super::BEGINNING_TIMEOUT`] at most.
     fn holds(&self, _status: StatusCode, _headers: &HeaderMap) -> bool {
         false
     }

@@ -18,7 +18,7 @@ use super::exchange::Filter;
 use super::guard::guard;
 use super::relay::{Broken, Relay};
 use super::stats::Stats;
-use crate::sse::Opening;
+use crate::sse::Beginning;
 
 /// A relayed answer, filtered.
 pub(super) struct Filtered {
@@ -45,7 +45,7 @@ pub(super) enum Declared {
 /// The beginning of an answer of unclear kind.
 #[derive(Default)]
 struct Doubt {
-    opening: Opening,
+    beginning: Beginning,
     /// The number of bytes of it that were passed on.
     passed: usize,
 }
@@ -139,7 +139,7 @@ impl Filtered {
 impl Doubt {
     /// Takes the next bytes. Once that is clear, returns whether the answer is an event stream, and what is held back.
     fn settle(&mut self, piece: &Bytes) -> Option<(bool, Bytes)> {
-        let (is_stream, all) = self.opening.push(piece)?;
+        let (is_stream, all) = self.beginning.push(piece)?;
         Some((is_stream, Bytes::from(all).split_off(self.passed)))
     }
 
@@ -153,7 +153,7 @@ impl Doubt {
 
     /// What is held back.
     fn held(&self) -> Bytes {
-        Bytes::copy_from_slice(&self.opening.kept()[self.passed..])
+        Bytes::copy_from_slice(&self.beginning.kept()[self.passed..])
     }
 }
 

@@ -35,7 +35,7 @@ use super::tap::{Endings, Tap};
 /// The most bytes of a rejection that are read before it is decided what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
 /// How long a rejection, or the beginning of an answer, may be held back while it is checked.
-pub const OPENING_TIMEOUT: Duration = Duration::from_secs(2);
+pub const BEGINNING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a worker needs to serve requests.
 pub(super) struct Handler<G> {
@@ -246,11 +246,11 @@ impl<G: Gateway> Handler<G> {
         };
         let first = rejection.filter(|rejection| is_same_refusal(rejection.status(), response.status()));
         let Some(first) = first else {
-            let (response, _) = self.check_opening(response, &mut tap).await;
+            let (response, _) = self.check_beginning(response, &mut tap).await;
             return Ok(self.relay(response, target, tap, None));
         };
         let (second, body) = response.into_parts();
-        let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
+        let body = Replay::peek(body, REJECTION_LIMIT, BEGINNING_TIMEOUT, |_| false).await;
         let reason = self.decode_rejection(&second.headers, body.read());
         let delivered = match tap.rejected_again(second.status, &reason) {
             Form::Edited => first,
@@ -288,12 +288,12 @@ impl<G: Gateway> Handler<G> {
         };
         let (response, remedy) = if may_be_rejection && (is_edited || tap.is_live()) {
             let (head, body) = response.into_parts();
-            let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |_| false).await;
+            let body = Replay::peek(body, REJECTION_LIMIT, BEGINNING_TIMEOUT, |_| false).await;
             let reason = self.decode_rejection(&head.headers, body.read());
             let remedy = tap.rejected(head.status, &head.headers, &reason);
             (Response::from_parts(head, body), remedy)
         } else {
-            self.check_opening(response, tap).await
+            self.check_beginning(response, tap).await
         };
         // An unedited request was the original itself.
         let was_original = !is_edited && remedy == Remedy::SendOriginal;
@@ -301,7 +301,7 @@ impl<G: Gateway> Handler<G> {
     }
 
     /// Checks the beginning of a successful answer, if that is wanted.
-    async fn check_opening(
+    async fn check_beginning(
         &self,
         response: Response<body::Received>,
         tap: &mut Tap,
@@ -312,7 +312,7 @@ impl<G: Gateway> Handler<G> {
             return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
         }
         let mut remedy = None;
-        let body = Replay::peek(body, REJECTION_LIMIT, OPENING_TIMEOUT, |read| {
+        let body = Replay::peek(body, REJECTION_LIMIT, BEGINNING_TIMEOUT, |read| {
             remedy = tap.check_beginning(read);
             remedy.is_some()
         })

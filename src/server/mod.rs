@@ -44,7 +44,7 @@ pub use self::exchange::{
     End, Exchange, Fault, Filter, Form, Gateway, Inbound, Party, Prepared, Refusal, Rejection, Remedy, Route,
     Target, Unprepared,
 };
-pub use self::handler::{OPENING_TIMEOUT, REJECTION_LIMIT};
+pub use self::handler::{BEGINNING_TIMEOUT, REJECTION_LIMIT};
 pub use self::listener::{Drained, Haste, Listener, Running, Server};
 pub use self::stats::{Counter, Stats};
 

@@ -30,7 +30,7 @@ struct Messages {
     answer: Answer,
     usage: Partial,
     /// The prompt size in tokens that a stream states at its beginning.
-    opening: Option<u64>,
+    prompt_at_start: Option<u64>,
     /// Whether the provider's own tools ran.
     has_run_tools: bool,
     /// Whether the content block that began last is a summary of the history.
@@ -125,7 +125,8 @@ impl AnswerVisitor for Messages {
                 if let Some(message) = event.get("message") {
                     self.message(message);
                     let stated = self.usage.clone().finish().filter(|usage| !usage.prompt_is_unknown);
-                    self.opening = stated.map(|usage| usage.tokens.prompt()).filter(|prompt| *prompt > 0);
+                    self.prompt_at_start =
+                        stated.map(|usage| usage.tokens.prompt()).filter(|prompt| *prompt > 0);
                 }
             }
             Some("message_delta") => {
@@ -164,7 +165,7 @@ impl AnswerVisitor for Messages {
 
     fn answer(&mut self) -> Answer {
         if self.has_run_tools && self.usage.last_prompt.is_none() {
-            self.usage.own = Some(self.opening.map_or(OwnPrompt::Unknown, OwnPrompt::Some));
+            self.usage.own = Some(self.prompt_at_start.map_or(OwnPrompt::Unknown, OwnPrompt::Some));
         }
         Answer { usage: std::mem::take(&mut self.usage).finish(), ..std::mem::take(&mut self.answer) }
     }
