@@ -24,6 +24,9 @@
 //! | thread | a growing list of messages; a fork, a sub-agent or the client's own compaction begins a new one |
 //! | place | where a request belongs: its thread, how it continues it, what was decided there ([`lineage::Place`]) |
 //! | standing | what a thread's past requests tell the planner ([`planner::Standing`]) |
+//! | frame | what a prompt begins with, before its messages: tools and instructions ([`strategy::system::Frame`]) |
+//! | prelude | what the provider's entries of messages depend on: the frame, and more ([`conversation::Prelude`]) |
+//! | opening | the text of a checkpoint that a conversation begins with ([`planner`]) |
 //! | mark | a cache breakpoint: the provider keeps the prompt up to it ([`strategy::marks`]) |
 //! | stake | what marks have cost a thread so far, less what they have saved it ([`strategy::marks::Stake`]) |
 //! | own call | a request that the gateway itself makes, for a summary for instance |

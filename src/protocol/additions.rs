@@ -55,7 +55,7 @@ pub fn add(protocol: &dyn Protocol, leaving: Leaving<'_>, wanted: &Wanted<'_>) -
         Leaving::Read(request) => {
             add_to(&Object::outermost(&request.body, &request.members), protocol, wanted)
         }
-        Leaving::Unread(body) => match Document::frame(body, protocol.list()) {
+        Leaving::Unread(body) => match Document::outermost(body, protocol.list()) {
             Ok(document) => add_to(&document.object(), protocol, wanted),
             Err(_) => Added::default(),
         },

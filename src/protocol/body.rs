@@ -83,7 +83,7 @@ impl Document {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(crate) fn frame(bytes: &Bytes, list: &str) -> Result<Self, Unread> {
+    pub(crate) fn outermost(bytes: &Bytes, list: &str) -> Result<Self, Unread> {
         Self::read(bytes, list, "", &NoMemo)
     }
 

@@ -23,7 +23,7 @@ pub struct Envelope {
 impl Envelope {
     /// Reads a body that has no list of messages named `list`, but a request under exactly one of `names`.
     pub(super) fn read(body: &Bytes, list: &str, names: &[&str]) -> Option<Self> {
-        let document = Document::frame(body, list).ok()?;
+        let document = Document::outermost(body, list).ok()?;
         let outer = document.object();
         if outer.get(list).is_some() {
             return None;

@@ -225,7 +225,7 @@ pub fn read(
 
 /// The model that a body names, whatever else is in it.
 pub fn model_of_body(body: &Bytes) -> Option<Box<str>> {
-    Document::frame(body, "").ok()?.object().name("model")
+    Document::outermost(body, "").ok()?.object().name("model")
 }
 
 /// The part of a path between its last segment called `before` and the next character `end`. `None` if it is empty or

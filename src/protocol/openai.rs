@@ -117,7 +117,7 @@ mod tests {
             (r#"{"input":"x","input":"y"}"#, None),
             ("[]", None),
         ] {
-            let document = crate::protocol::Document::frame(&Bytes::from(body), "input");
+            let document = crate::protocol::Document::outermost(&Bytes::from(body), "input");
             let edit = document.ok().and_then(|it| add_cache_key(&it.object(), "input", "k\"1"));
             let found = edit.map(|edit| Edits::new(vec![edit]).unwrap().apply(body.as_bytes()));
             assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{body}");

@@ -20,7 +20,7 @@ pub struct Unlisted {
 
 /// Reads a request without a list of messages. `None` if there is a list, even if that cannot be read.
 pub fn unlisted(protocol: &dyn Protocol, body: &Bytes) -> Option<Unlisted> {
-    let document = Document::frame(body, protocol.list()).ok()?;
+    let document = Document::outermost(body, protocol.list()).ok()?;
     let frame = document.object();
     if frame.given(protocol.list()).is_some() { None } else { protocol.unlisted(&frame) }
 }

@@ -71,7 +71,7 @@ mod tests {
             (r#"{"input":[],"stream":true}"#, None),
             (r#"{"messages":[],"stream":true,"stream":true}"#, None),
         ] {
-            let document = Document::frame(&Bytes::from(body), "messages");
+            let document = Document::outermost(&Bytes::from(body), "messages");
             let edit = document.ok().and_then(|document| ask(&document.object()));
             let asked = edit.map(|edit| Edits::new(vec![edit]).unwrap().apply(body.as_bytes()));
             assert_eq!(asked.as_deref(), expected.map(str::as_bytes), "{body}");
