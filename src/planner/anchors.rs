@@ -22,10 +22,9 @@ pub(super) struct Anchored<'a> {
     pub(super) may_write: bool,
 }
 
-/// The cache marks to add. If the client marks nothing in the history: the end of this prompt and of the previous
-/// one. If the client's own marks would not find what they wrote before: the end of that. In addition an anchor in
-/// front of the present cut or the one to be expected, and the end of what was sent before if it must be written
-/// again.
+/// The cache marks to add. If the client marks nothing in the history: the end of this prompt and of the previous one.
+/// If the client's own marks would not find what they wrote before: the end of that. In addition, an anchor before the
+/// present cut or the expected one, and the end of what was sent before if it must be written again.
 pub(super) fn place(anchored: &Anchored<'_>, outcome: &Outcome, standing: &mut Standing) -> Chosen {
     let Anchored { request, cut, may_write, .. } = *anchored;
     let Request { conversation, policy, facts, sent, ending, .. } = *request;
@@ -33,7 +32,7 @@ pub(super) fn place(anchored: &Anchored<'_>, outcome: &Outcome, standing: &mut S
     let mut chosen = Chosen::default();
     let gone = |message: usize| outcome.drops(message);
     let is_marked = conversation.is_marked();
-    // The end of what is read or written anyway; the client's automatic mark is behind everything.
+    // The end of what is read or written anyway; the client's automatic mark comes after everything.
     let mut written = is_marked.then_some(PartId { message: u32::MAX, part: 0 });
     let free = conversation.marks.as_ref().map_or(0, Marks::free);
     if !is_marked && policy.marks.marks && free > 0 {
@@ -89,7 +88,7 @@ fn reached(
     behind(conversation, entry, end, gone).nth(marks::LOOKBACK - 2).unwrap_or(end)
 }
 
-/// The parts behind an entry that are sent, up to `end`.
+/// The parts after an entry that are sent, up to `end`.
 fn behind(
     conversation: &Conversation,
     entry: PartId,
@@ -102,14 +101,14 @@ fn behind(
 }
 
 /// The end of what an event writes again that other requests may continue from as well: whoever asks something else
-/// about the same history has the same event, and would write all of it again. It is written anyway, in front of the
+/// about the same history has the same event, and would write all of it again. It is written anyway, before the
 /// client's own mark.
 fn forked(conversation: &Conversation, sent: usize, cut: PartId) -> Option<PartId> {
     marks::end_of(conversation, sent.checked_sub(1)?).filter(|end| *end > cut)
 }
 
-/// The entry that the client's last mark would read if it were not too many blocks away from that mark and all
-/// others. Otherwise everything behind it, and all that was read so far, would be written again.
+/// The entry that the client's last mark would read if it were not too many blocks away from that mark and all others.
+/// Otherwise everything after it, and all that was read so far, would be written again.
 fn out_of_reach(request: &Request<'_>, gone: &dyn Fn(usize) -> bool, standing: &Standing) -> Option<PartId> {
     let Request { conversation, facts, .. } = *request;
     let end = marks::of_client(conversation, gone).max()?;
@@ -121,7 +120,7 @@ fn out_of_reach(request: &Request<'_>, gone: &dyn Fn(usize) -> bool, standing: &
 }
 
 /// What an event that changes the whole history can fall back to: the instructions and the first message, written
-/// together with what is marked up to `end` behind them.
+/// together with what follows them and is marked, up to `end`.
 fn base(request: &Request<'_>, end: PartId) -> Option<PartId> {
     let Request { conversation, facts, .. } = *request;
     let messages = &conversation.messages;
@@ -132,7 +131,7 @@ fn base(request: &Request<'_>, end: PartId) -> Option<PartId> {
     (first < end).then_some(first)
 }
 
-/// What is read from the cache and what is written behind it.
+/// What is read from the cache and what is written after it.
 struct Reach {
     /// The end of the entry to read.
     entry: Option<PartId>,
@@ -226,7 +225,7 @@ fn staked(
 }
 
 /// How many bytes a request may write, given the size of the entry that it can read. `None`: it should write nothing,
-/// because that would most likely be in vain or cost too much.
+/// because the write would most likely be wasted or cost too much.
 fn allowance(anchored: &Anchored<'_>, stake: &Stake, entry_bytes: Option<f64>) -> Option<f64> {
     let Anchored { request, after_pause, .. } = *anchored;
     let Request { facts, terms: Terms { rates, .. }, .. } = *request;
@@ -287,7 +286,7 @@ impl<'a> Sizes<'a> {
         self.frame + before.map(|item| f64::from(item.bytes)).sum::<f64>()
     }
 
-    /// What is written behind an entry, up to `end` and at most `most` bytes.
+    /// What is written after an entry, up to `end` and at most `most` bytes.
     fn written(&self, entry: Option<PartId>, end: PartId, most: f64) -> Written {
         let behind = self.items().skip_while(|item| entry.is_some_and(|entry| item.part <= entry));
         let (mut bytes, mut last) = (if entry.is_none() { self.frame } else { 0.0 }, None);
@@ -425,16 +424,16 @@ mod tests {
         }
     }
 
-    /// Where servers may put all instructions in front, what stands behind them is new with each that comes: nothing is
-    /// marked, and nothing is staked.
+    /// If a server moves all instructions to the front, each new one changes everything after them: nothing is marked,
+    /// and nothing is staked.
     #[test]
     fn nothing_is_marked_if_instructions_follow_the_users_first_message() {
         const SAID: [&str; 5] = ["user", "assistant", "user", "assistant", "user"];
         let protocol = protocol::named("openai-chat").unwrap();
         for (name, late, mark, expected, is_staked) in [
             ("none", None, "", [2, 3], true),
-            ("behind the first", Some((1, "system")), "", [2, 3], true),
-            ("behind the user", Some((2, "system")), "", [0, 0], false),
+            ("after the first", Some((1, "system")), "", [2, 3], true),
+            ("after the user", Some((2, "system")), "", [0, 0], false),
             ("a developer's", Some((2, "developer")), "", [0, 0], false),
             ("at the end", Some((9, "system")), "", [0, 0], false),
             ("at the end, the first marked", Some((9, "system")), SHORT, [0, 0], false),
@@ -470,7 +469,7 @@ mod tests {
         }
     }
 
-    /// The provider looks for what it keeps no more than so many blocks in front of a mark.
+    /// The provider searches only a limited number of blocks before a mark for a cache entry.
     #[test]
     fn a_mark_is_added_beyond_the_lookback_of_the_clients_marks() {
         let ends = |calls: usize, middle: usize| {
@@ -520,7 +519,7 @@ mod tests {
         }
     }
 
-    /// Where one mark is left, it stands where it reads what the last one has written, in steps of many calls, too.
+    /// The only spare mark is placed where it reads what the previous one wrote, even if a step has many calls.
     #[test]
     fn a_single_spare_mark_reaches_the_previous_one() {
         let step = |at: usize| {
@@ -536,7 +535,7 @@ mod tests {
                 results.join(",")
             )
         };
-        // Where the gateway's marks stand besides the client's.
+        // Where the gateway's marks are, besides the client's.
         for (name, system, expected) in [
             ("one is left", SHORT, [vec![(2, 11)], vec![(4, 6)], vec![(6, 1)]]),
             ("two are left", "", [vec![(2, 11)], vec![(4, 11), (2, 11)], vec![(6, 11), (4, 11)]]),

@@ -20,7 +20,7 @@ const GROWTH_FACTOR: f64 = 2.0;
 const SHORT_REQUESTS: f64 = 20.0;
 
 /// Whether the provider may cache the prompt as it came but not with the new results shortened, and the shortened one
-/// is dearer in the long run. The last `fresh` of the decisions that apply are about the new results.
+/// is more expensive in the long run. The last `fresh` of the decisions that apply are about the new results.
 pub(super) fn falls_short(
     conversation: &Conversation,
     applied: &[Applied],
@@ -38,7 +38,7 @@ pub(super) fn falls_short(
         behind.map(|applied| applied.bytes_spared_of(conversation)).sum()
     };
     let messages = &conversation.messages;
-    // Instructions behind the messages are billed with the prompt, but not cached.
+    // Instructions after the messages are billed with the prompt, but not cached.
     let late = conversation.late_bytes() as f64 / facts.bytes_per_token.max(0.5);
     let (counted, from) = match facts.measured.filter(|(count, _)| *count <= messages.len()) {
         Some((count, tokens)) => ((tokens as f64 - late).max(0.0), count),
@@ -105,7 +105,7 @@ mod tests {
         protocol::named(name).unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
     }
 
-    /// A result whose equal lines are folded is new behind a prompt of so many tokens.
+    /// A new result whose equal lines are folded follows a prompt of `counted` tokens.
     #[test]
     fn prompts_are_not_shortened_below_the_cache_minimum_unless_cheaper() {
         for (kept, counted, lines, least, is_shortened) in [

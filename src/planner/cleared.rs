@@ -18,7 +18,7 @@ pub(super) fn can_go(part: &Part) -> bool {
 }
 
 /// The leaf that the placeholder replaces: a text or, without one, the first image or document. Images and documents
-/// are counted behind the texts.
+/// are counted after the texts.
 fn place(part: &Part) -> Option<usize> {
     let texts = part.leaves().len();
     let first_media = || part.text_for_media().filter(|_| !part.media().is_empty()).map(|_| texts);

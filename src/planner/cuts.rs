@@ -1,8 +1,8 @@
 //! Where a history may be cut, and what a splice up to each such place would drop.
 //!
-//! The history is walked through from place to place, beginning behind the head of the conversation. Messages are
-//! dropped in whole units, the messages between two places. What remains around a gap must be a sequence that providers
-//! accept, so some messages of a dropped unit may have to stay. This module does not judge which cut is best.
+//! The history is walked from place to place, beginning after the head of the conversation. Messages are dropped in
+//! whole units, the messages between two places. What remains around a gap must be a sequence that providers accept, so
+//! some messages of a dropped unit may have to stay. This module does not judge which cut is best.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const MAX_RANGES: usize = 1 << 20;
 /// A place where a history may be cut, and what a splice up to it would drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// The first message behind it.
+    /// The first message after it.
     pub end: usize,
     /// Whether a turn of the user's begins there; otherwise it is a step of the newest turn.
     pub is_turn: bool,
@@ -29,7 +29,7 @@ pub struct Cut {
     /// The message before which the text must be inserted, if any: it could not follow the message that would
     /// otherwise precede it.
     text_before: Option<usize>,
-    /// The first message behind the head of the conversation.
+    /// The first message after the head of the conversation.
     head: usize,
 }
 
@@ -113,7 +113,7 @@ struct Dropped {
 }
 
 impl Dropped {
-    /// Adds a message, which must be behind all others.
+    /// Adds a message, which must come after all others.
     fn add(&mut self, conversation: &Conversation, message: usize) {
         self.bytes += conversation.messages[message].read_len() as u64;
         let at = message as u32;
@@ -147,9 +147,9 @@ impl Dropped {
 /// The places where a history may be cut, in order. Each cut drops everything that the splice in force, `since`, has
 /// dropped.
 ///
-/// If the model's reasoning is `bound`, nothing in front of a message whose reasoning cannot be removed may change
-/// while that message is sent. Every cut therefore drops all such messages. No place is behind message `sent`, nor
-/// within the step in progress.
+/// If the model's reasoning is `bound`, nothing before a message whose reasoning cannot be removed may change while
+/// that message is sent. Every cut therefore drops all such messages. No place is after message `sent`, nor within the
+/// step in progress.
 pub fn cuts(
     conversation: &Conversation,
     since: Option<&Splice>,
@@ -183,11 +183,11 @@ struct Walk<'c> {
     conversation: &'c Conversation,
     /// The splice in force.
     since: Option<&'c Splice>,
-    /// Messages with bound reasoning that cannot be removed, ascending: nothing in front of them may change while
-    /// they are sent.
+    /// Messages with bound reasoning that cannot be removed, ascending: nothing before them may change while they are
+    /// sent.
     sealed: &'c [usize],
     hosted: Hosted,
-    /// The first message behind the head of the conversation.
+    /// The first message after the head of the conversation.
     head: usize,
     /// The user's last question before the step in progress.
     newest_question: usize,
@@ -196,12 +196,12 @@ struct Walk<'c> {
     /// What a cut here would drop.
     dropped: Dropped,
     /// Dropped messages whose neighbours could not follow each other, so that the text must be inserted in their place.
-    /// There is only one text, hence at most one such gap.
+    /// There is only one text, so there is at most one such gap.
     text_gap: Option<Range<usize>>,
 }
 
 impl<'c> Walk<'c> {
-    /// `None` if there is nothing behind the head, or if the provider holds the history.
+    /// `None` if there is nothing after the head, or if the provider holds the history.
     fn new(conversation: &'c Conversation, since: Option<&'c Splice>, sealed: &'c [usize]) -> Option<Self> {
         let messages = &conversation.messages;
         let first_user = messages.iter().position(|message| message.index.starts_turn())?;
@@ -251,7 +251,7 @@ impl<'c> Walk<'c> {
         self.since.is_some_and(|since| messages.clone().any(|at| since.drops(at)))
     }
 
-    /// Whether one of these messages cannot be kept: it was dropped before, or nothing in front of it could change.
+    /// Whether one of these messages cannot be kept: it was dropped before, or nothing before it could change.
     fn must_go(&self, messages: &Range<usize>) -> bool {
         self.was_dropped(messages) || messages.clone().any(|at| self.sealed.binary_search(&at).is_ok())
     }
@@ -393,7 +393,7 @@ fn starts(conversation: &Conversation, at: usize) -> bool {
 
 /// Calls that the provider executes by itself.
 struct Hosted {
-    /// For each message, whether a call in front of it has its result in it or behind it.
+    /// For each message, whether a call before it has its result in it or after it.
     divided: Vec<bool>,
     /// For each message, whether it has a call without a result, or a result without a call.
     unpaired: Vec<bool>,
@@ -403,7 +403,7 @@ impl Hosted {
     fn of(conversation: &Conversation) -> Self {
         let count = conversation.messages.len();
         let (mut unpaired, mut open) = (vec![false; count], Vec::new());
-        // For each message, how many calls become pending in front of it, and how many cease to be.
+        // For each message, how many calls become pending before it, and how many cease to be.
         let (mut opened, mut closed) = (vec![0_usize; count + 1], vec![0_usize; count + 1]);
         for message in 0..count {
             let parts = conversation.parts_of(message).map(|(_, part)| part);
@@ -431,7 +431,7 @@ impl Hosted {
         Self { divided: divided.collect(), unpaired }
     }
 
-    /// Whether a cut in front of a message would separate a call from its result.
+    /// Whether a cut before a message would separate a call from its result.
     fn divides(&self, end: usize) -> bool {
         self.divided[end]
     }

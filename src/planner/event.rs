@@ -65,7 +65,7 @@ pub(super) struct Before<'a> {
     pub(super) bound: usize,
     /// The rates that apply to this prompt.
     pub(super) rates: Rates,
-    /// Whether the provider reads up to the nearest cache entry in front of a cut, because a mark is free to reach it.
+    /// Whether the provider reads up to the nearest cache entry before a cut, because a mark is free to reach it.
     pub(super) anchored: bool,
     /// Whether the frame has a cache entry of its own.
     pub(super) keeps_frame: bool,
@@ -166,7 +166,7 @@ impl Change {
 pub(super) struct Choice {
     reason: Reason,
     /// The parts that are cleared, each with the bytes saved: results, calls, and the first block of reasoning, which
-    /// stands for all.
+    /// represents all of it.
     parts: Vec<(PartId, u32)>,
     /// Bytes saved with each later request.
     freed: u64,
@@ -219,7 +219,7 @@ impl Before<'_> {
         (change.freed_bytes > 0).then_some(change)
     }
 
-    /// Adds what is written again in front of `part` because of a change, if only what is behind it has been counted.
+    /// Adds what a change causes to be written again before `part`, if only what follows `part` has been counted.
     pub(super) fn complete_record(&self, part: PartId, change: &mut Change) {
         let first = change.first();
         if first < part {

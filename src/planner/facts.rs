@@ -128,7 +128,7 @@ impl Facts {
         CacheClock { now_ms: self.now_ms, ttl_ms: self.ttl_ms }
     }
 
-    /// Whether the prompt in a body of so many bytes may be long enough to be cached. Few tokens are shorter than two
+    /// Whether the prompt in a body of `bytes` bytes may be long enough to be cached. Few tokens are shorter than two
     /// bytes.
     pub(super) fn may_be_kept(&self, bytes: usize) -> bool {
         bytes as u64 + self.hidden_bytes >= 2 * self.min_prefix_tokens

@@ -53,7 +53,7 @@ impl Level {
         !self.can_wait && self.gauge.is_some_and(|gauge| gauge.excess(settings) > 0)
     }
 
-    /// Whether there are so many messages that a summary is due.
+    /// Whether there are enough messages for a summary to be due.
     pub fn is_crowded(&self, settings: &window::Settings) -> bool {
         settings.messages.is_some_and(|most| self.messages >= most)
     }
@@ -147,7 +147,7 @@ impl Before<'_> {
         later.map(|applied| applied.bytes_spared_of(self.conversation)).sum()
     }
 
-    /// The fewest tokens that so many bytes may have.
+    /// A lower bound on the tokens in `bytes` bytes.
     fn least_tokens(&self, bytes: u64) -> u64 {
         let most = (self.facts.bytes_per_token * MAX_LEARNED_FACTOR).max(MAX_BYTES_PER_TOKEN);
         (bytes as f64 / most) as u64

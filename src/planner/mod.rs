@@ -83,7 +83,7 @@ pub type KnownDecisions<'a> = &'a dyn Fn(&[PartKey]) -> Vec<Option<Arc<Decision>
 /// What became of the end of the previous request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It stands in this request too, or there was no previous request.
+    /// It is in this request too, or there was no previous request.
     Stands,
     /// It was left out from this part on: text for one request only, such as a state or a reminder.
     LeftOut(PartId),
@@ -198,7 +198,7 @@ impl Outcome {
         self.operate();
     }
 
-    /// Removes the cache mark behind the frame.
+    /// Removes the cache mark after the frame.
     pub fn leave_frame_unmarked(&mut self) {
         self.marks.frame = None;
         self.operate();

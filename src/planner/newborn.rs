@@ -94,7 +94,7 @@ pub(super) fn all_text(part: &Part) -> bool {
 }
 
 /// A pointer to an earlier result in place of this one; `None` if the tool is exempt, the result is too short, or no
-/// pointer can stand for all its texts.
+/// pointer can replace all its texts.
 fn pointer_to(earlier: &Earlier<'_>, subject: &Subject<'_>, settings: &Settings) -> Option<Shaped> {
     let before = total_len(subject.leaves);
     let exempt = subject.tool.is_some_and(|tool| settings.truncate.exempt.matches(tool));
@@ -143,7 +143,7 @@ pub(super) fn sent_len(edits: &[(u32, LeafEdit)], texts: &[Cow<'_, str>]) -> usi
     sizes.iter().sum()
 }
 
-/// The history in front of the new results, as the model sees it.
+/// The history before the new results, as the model sees it.
 pub(super) struct View<'p> {
     /// The results that the model can still read, by content. Built when first needed.
     results: Option<HashMap<Digest, PartId>>,
@@ -256,8 +256,8 @@ fn hides(decision: &Decision) -> bool {
     !decision.stands_alone() || decision.is_clearing()
 }
 
-/// The newest result with each content in the messages before `end`. Pointers, cleared results and results in front of
-/// a summary of the provider's own are left out.
+/// The newest result with each content in the messages before `end`. Pointers, cleared results and results before a
+/// summary of the provider's own are left out.
 fn results_before(conversation: &Conversation, outcome: &Outcome, end: usize) -> HashMap<Digest, PartId> {
     let unreadable = decision::parts(&outcome.applied, hides);
     let mut seen = HashMap::new();

@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((outcome.fresh, outcome.applied.len()), (1, 1));
         let begins = sent(&first, &outcome);
         assert!(begins.contains(r#""text":"go on\n\nSTATE""#), "{begins}");
-        // The decision stands, whatever text is asked for later.
+        // The decision stays, whatever text is asked for later.
         let later = talk(&format!("{ASKS},{SAYS}"));
         for text in [None, Some("OTHER")] {
             let outcome = planned(&later, 1, &outcome.applied, text);

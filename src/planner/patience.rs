@@ -1,8 +1,7 @@
 //! Postpones events that make room, for as long as the prompt fits: those that would cost more than the thread may
 //! lose, and those that drop messages which a summary may still replace.
-//!
-//! After an event the rest of the history must be written to the provider's cache again. A thread that ends right
-//! after the event has paid for that in vain, and many threads end before they run out of room.
+//! After an event the rest of the history must be written to the provider's cache again. For a thread that ends right
+//! after the event, that cost is wasted, and many threads end before they run out of room.
 
 use crate::strategy::clear;
 use crate::strategy::estimate::Estimate;

@@ -105,7 +105,7 @@ fn is_part(read: &str, full: &str) -> bool {
     is_in(lines) || Numbering::of(longest).any(is_in_without_numbers)
 }
 
-/// How many of the first lines fit into so many bytes.
+/// How many of the first lines fit into `bytes` bytes.
 fn count_within<'l>(lines: impl Iterator<Item = &'l &'l str>, bytes: usize) -> usize {
     let mut left = bytes;
     let fits = |line: &&&str| left.checked_sub(line.len() + 1).map(|rest| left = rest).is_some();
@@ -165,7 +165,7 @@ fn numbering_styles<'l>(lines: &[&'l str]) -> Vec<(usize, Numbering<'l>)> {
     styles
 }
 
-/// A style of line numbers: what stands before and behind the number, as in `cat -n`, `nl`, `grep -n` and the readers
+/// A style of line numbers: what precedes and follows the number, as in `cat -n`, `nl`, `grep -n` and the file readers
 /// of agents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Numbering<'l> {
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Some are told where the full text is known alone.
+    /// Some formats are recognised only where the full text is known.
     #[test]
     fn read_backs_are_recognised_within_tool_output_formats() {
         let lines: Vec<String> = (1..=90)
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Beside the text there may be short ones.
+    /// There may be short texts besides the one that was read.
     #[test]
     fn read_backs_are_recognised_beside_short_remarks() {
         let text = "a line\n".repeat(300);

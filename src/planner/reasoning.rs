@@ -1,9 +1,8 @@
 //! Reasoning: which blocks an event may leave out, and which it must.
 //!
 //! The reasoning of finished turns is left out as a whole, from the first block on, and only if that pays. A provider
-//! that binds reasoning to its prefix refuses a block behind a change or behind a block that is missing. With such a
-//! provider, an event removes all reasoning, that of the present turn too, or is not made. Reasoning of later requests
-//! stays.
+//! that binds reasoning to its prefix refuses a block that follows a change or a missing block. With such a provider,
+//! an event removes all reasoning, that of the present turn too, or is not made. Reasoning of later requests stays.
 
 use std::collections::HashSet;
 
@@ -16,8 +15,8 @@ use super::Outcome;
 use super::decision::{Applied, Cause, Decision, parts};
 use super::event::{Before, Change};
 
-/// If removing reasoning makes an event dearer than the gate has assumed, the event must save the difference within
-/// this many requests.
+/// If removing reasoning makes an event more expensive than the gate has assumed, the event must save the difference
+/// within this many requests.
 const MAX_PAYBACK_REQUESTS: f64 = 5.0;
 
 impl Before<'_> {
@@ -65,7 +64,7 @@ impl Before<'_> {
         }
         let turn = turn_in_progress(self.conversation);
         let may_go = |id: &&PartId| (id.message as usize) < turn && can_go(self.conversation, **id);
-        // No block may stay in front of one that is removed.
+        // No block may stay before one that is removed.
         let removed: Vec<PartId> = thoughts.iter().take_while(may_go).copied().collect();
         if removed.len() < thoughts.len() && change.reason != Reason::Window {
             return None;
@@ -133,7 +132,7 @@ pub(super) fn bound(conversation: &Conversation, asked: usize) -> usize {
 }
 
 /// The first message of the turn in progress, as providers see it. Providers join consecutive messages of the same
-/// side, so words of the user right behind results continue the turn of those results.
+/// side, so words of the user right after results continue the turn of those results.
 pub fn turn_in_progress(conversation: &Conversation) -> usize {
     let messages = &conversation.messages;
     let is_answer = |at: &usize| messages[*at].index.role == Role::Assistant;
@@ -210,7 +209,7 @@ fn thoughts(conversation: &Conversation) -> impl Iterator<Item = PartId> + '_ {
     parts.filter(|(_, part)| part.kind() == PartKind::Thinking).map(|(id, _)| id)
 }
 
-/// Whether a reasoning block can be removed from where it stands, and its message says something without it.
+/// Whether a reasoning block can be removed, and its message still says something without it.
 pub(super) fn can_go(conversation: &Conversation, id: PartId) -> bool {
     let says = |(id, part): (PartId, &Part)| match part.kind() {
         PartKind::Thinking => false,

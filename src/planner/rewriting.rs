@@ -1,6 +1,6 @@
 //! The cost of a cut: an estimate of how many bytes the provider has to write to its cache again.
 //!
-//! A provider caches no prefix below a minimum size. If a cut leaves less than that in front of it, the whole prompt is
+//! A provider caches no prefix below a minimum size. If a cut leaves less than that before it, the whole prompt is
 //! written again; if it leaves less in total, the whole prompt is paid in full with every later request. If cache
 //! entries depend on whether the prompt has images, all messages are written again after the last image is removed.
 
@@ -202,7 +202,7 @@ mod tests {
         (paid[1], paid[0])
     }
 
-    /// Instructions behind the messages are no beginning that the provider could keep.
+    /// Instructions after the messages are not part of the prefix that the provider can cache.
     #[test]
     fn late_instructions_do_not_count_as_a_cached_prefix() {
         let facts = Facts { cold: true, min_prefix_tokens: 1024, ..Facts::default() };

@@ -70,7 +70,7 @@ impl Way {
 /// The messages whose results may be cleared.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
-    /// The first message behind them.
+    /// The first message after them.
     end: usize,
     /// The splice that the same event makes, if any. The messages that it drops are not in the scope.
     splice: Option<&'a Splice>,
@@ -79,7 +79,7 @@ struct Scope<'a> {
 impl<'a> Scope<'a> {
     const ALL: Self = Self::before(usize::MAX);
 
-    /// The messages in front of this one.
+    /// The messages before this one.
     const fn before(end: usize) -> Self {
         Self { end, splice: None }
     }
@@ -260,8 +260,8 @@ impl Before<'_> {
     }
 
     /// The index of the first result to clear among `results`, the oldest first: the first one for which writing
-    /// everything behind it again costs no more than the thread may lose. If there is none, or the results from there
-    /// on free less than `wanted` bytes, the last one from which on they free as much, or 0 if all together do not.
+    /// everything after it again costs no more than the thread may lose. If there is none, or the results from there on
+    /// free less than `wanted` bytes, the last one from which on they free as much, or 0 if all together do not.
     fn first_to_clear(&self, results: &[Candidate], wanted: u64, gone: &dyn Fn(usize) -> bool) -> usize {
         let most = self.account().allowance(MOST_LOSS);
         let (tails, images) = (self.tails_without(gone), self.images_among(results));
@@ -436,7 +436,7 @@ impl Before<'_> {
     }
 }
 
-/// For each message, how many turns begin with it or behind it.
+/// For each message, how many turns begin with it or after it.
 pub(super) fn turns_from(conversation: &Conversation) -> Vec<u32> {
     let mut turns = vec![0; conversation.messages.len() + 1];
     for (at, message) in conversation.messages.iter().enumerate().rev() {

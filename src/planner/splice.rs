@@ -1,4 +1,4 @@
-//! Splices: "these messages are not sent; this text stands for them".
+//! Splices: "these messages are not sent; this text replaces them".
 //!
 //! A splice is decided once, in an event, and stored under the history of exactly the messages up to its end. It
 //! applies to every history that continues the request it was made for. It never drops the head of a conversation (the
@@ -35,11 +35,11 @@ pub enum Layout {
 pub struct Splice {
     /// The kind of text: [`NOTE`] or [`SUMMARY`].
     pub rule: Box<str>,
-    /// The dropped messages: disjoint ranges `first..end`, ascending. What stands between them is sent.
+    /// The dropped messages: disjoint ranges `first..end`, ascending. The messages between them are sent.
     pub drops: Box<[(u32, u32)]>,
     /// How the text is placed.
     pub layout: Layout,
-    /// Where the text is placed: before this message or, if appended, behind a text of this part.
+    /// Where the text is placed: before this message or, if appended, after a text of this part.
     pub at: PartId,
     /// The index of that text, if appended.
     pub leaf: u32,
@@ -57,7 +57,7 @@ impl Splice {
         self.drops.first().map_or(0, |(first, _)| *first as usize)
     }
 
-    /// The first message behind those that it replaces. Nothing from here on is changed.
+    /// The first message after those that it replaces. Nothing from here on is changed.
     pub fn end(&self) -> usize {
         self.drops.last().map_or(0, |(_, end)| *end as usize)
     }

@@ -1,5 +1,5 @@
-//! The cache mark behind the frame, and the split of instructions into two texts, where they stop being the same in
-//! every conversation. The first, stable text then carries the mark.
+//! The cache mark after the frame, and the split of instructions into two texts, at the point up to which they are the
+//! same in every conversation. The first, stable text then carries the mark.
 //!
 //! The split is decided with the first request of a conversation or never, stored under its first message, and applied
 //! for as long as the instructions begin the same way. The model reads the same text as without it.
@@ -64,8 +64,8 @@ fn decide(conversation: &Conversation, past: &Past<'_>, policy: &Policy, outcome
     }
 }
 
-/// Sets the mark behind the frame or between the two texts, if a mark is free and what is in front of it is read from
-/// the cache, or written anyway, or likely to be read soon.
+/// Sets the mark after the frame or between the two texts, if a mark is free and what precedes it is read from the
+/// cache, or written anyway, or likely to be read soon.
 pub(super) fn mark(
     conversation: &Conversation,
     sent: usize,
@@ -88,7 +88,7 @@ pub(super) fn mark(
     };
     let is_free = marks.free() > outcome.marks.parts().len();
     if has_place && is_worth_it && is_free {
-        // Marks with the long time to live must come first: tools before this one, messages behind it.
+        // Marks with the long time to live must come first: tools before this one, messages after it.
         let behind = marks.parts.iter().chain(outcome.marks.parts()).map(|(_, hold)| *hold);
         let hold = behind.chain(marks.end).max().unwrap_or_default();
         outcome.marks.frame = (hold == Hold::Short || !marks.frame_short).then_some(hold);
@@ -117,8 +117,8 @@ mod tests {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
     const LONG: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
 
-    /// The mark stands between those of the tools and those of the messages: none that lasts for long may follow one
-    /// that does not.
+    /// The mark lies between those of the tools and those of the messages: no long-lived mark may follow a short-lived
+    /// one.
     #[test]
     fn the_mark_of_instructions_lasts_as_long_as_later_marks() {
         for (tools, message, automatic, expected) in [
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// What binds reasoning to what stands before it may bind it to the form of a text, too.
+    /// A model whose reasoning is bound to its prefix may bind it to the form of a text, too.
     #[test]
     fn a_plain_text_is_not_made_a_marked_block_if_reasoning_is_bound() {
         for (system, bound, expected) in [

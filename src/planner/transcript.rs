@@ -186,7 +186,7 @@ fn quote(conversation: &Conversation, message: usize) -> Option<Quote> {
     if role != Role::User
         && let Some(last_before) = decision.and_then(|at| at.checked_sub(1))
     {
-        // Skips the lines in front of the decision.
+        // Skips the lines before the decision.
         lines.nth(last_before);
     }
     let words = beginning(lines.flat_map(str::split_whitespace))?;

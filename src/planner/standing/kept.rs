@@ -163,7 +163,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    /// What is refused leaves nothing behind, so that the pause before it is one of whoever tries again.
+    /// A refused request leaves no trace, so whoever tries again still has the pause before it.
     #[test]
     fn refused_requests_do_not_end_a_pause() {
         use Fate::{Billed, Refused, Unknown};

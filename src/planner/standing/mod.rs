@@ -195,15 +195,15 @@ impl Standing {
         self.kept.expected
     }
 
-    /// The state for a request that departs from the thread at a part: the cache entries in front of it, and what
-    /// marks have cost.
+    /// The state for a request that departs from the thread at a part: the cache entries before it, and what marks have
+    /// cost.
     #[must_use]
     pub fn departed(&self, part: PartId) -> Self {
         Self { kept: self.kept.departed(part), ..Self::default() }
     }
 
-    /// Books an event of this request: it frees `freed` bytes, and makes this request dearer by `price`, in bytes of
-    /// plain input.
+    /// Books an event of this request: it frees `freed` bytes, and makes this request more expensive by `price`, in
+    /// bytes of plain input.
     pub(super) fn book(&mut self, freed: u64, price: f64, rates: Rates) {
         self.account.paid += price - freed as f64 * rates.read;
         self.last.sent = self.last.sent.saturating_sub(freed);
@@ -410,7 +410,7 @@ fn content(part: &Part) -> u128 {
     part.content().map_or(0, |digest| u128::from_le_bytes(digest.0))
 }
 
-/// Bytes of a result that remain when it is cleared: data beside its texts and media, without the envelope.
+/// Bytes of a result that remain when it is cleared: data besides its texts and media, without the envelope.
 fn stays(part: &Part) -> u32 {
     let slot = |slot: u32| part.slots().and_then(|slots| slots.items.get(slot as usize));
     let texts = part.leaves().iter().map(|leaf| leaf.slot.and_then(slot).unwrap_or(&leaf.span).len());
@@ -450,9 +450,9 @@ mod tests {
     use crate::conversation::NoMemo;
     use crate::protocol;
 
-    /// What comes of two results, by what was called and what came: whether the first stands again in the second.
-    /// `FILE` stands for a hundred lines, `HEAD` for the first forty of them. It is the same whether the history is
-    /// taken in at once or request by request.
+    /// Whether the first of two results is repeated in the second, judged by the calls and the results. `FILE` is a
+    /// hundred lines, `HEAD` the first forty of them. The answer is the same whether the history is read at once or
+    /// request by request.
     #[test]
     fn views_repeated_by_later_ones_are_superseded() {
         const READ: &str = r#""name":"Read","input":{"file_path":"/w/src/a.rs""#;
@@ -579,7 +579,7 @@ mod tests {
         }
     }
 
-    /// LONG stands for 5,000 bytes.
+    /// `LONG` is 5,000 bytes.
     #[test]
     fn data_beside_the_texts_of_a_result_is_not_clearable() {
         let anthropic = |content: &str| {

@@ -116,8 +116,8 @@ fn long_arguments_are_replaced_by_their_head_and_a_hint() {
     assert_eq!(applied.decision.output.as_deref(), Some(&*save.id));
 }
 
-/// Long arguments of one call are saved in one file, in which each is told apart. An older gateway had a blank line
-/// between them: what it has named so is saved so again.
+/// Long arguments of one call are saved in one file, each with its label. An older gateway put a blank line between
+/// them: texts it saved and named that way are saved in the same form again.
 #[test]
 fn several_arguments_of_one_call_are_saved_in_one_labelled_text() {
     let [old, new] = ["old ", "new "].map(|word| word.repeat(500));

@@ -13,7 +13,7 @@ use crate::strategy::gate::Reason;
 use crate::usage::Binding;
 
 /// A conversation in short: `u` the user, `a` an answer without calls, and steps of the model with the results of its
-/// calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` a word of the client's behind the results, `~` a
+/// calls in tokens, as in `run=30000+read=500`. `!` is an error, `&` text of the client's after the results, `~` a
 /// thought before the calls.
 fn body(words: &[&str]) -> Bytes {
     let mut call = 0;
@@ -163,8 +163,8 @@ fn eager_pruning_comes_every_other_turn_and_gated_only_if_it_pays() {
     assert_eq!(turns, expected);
 
     let gated = clear::Settings { gate: vec![Reason::BreakEven], settle: 0, ..forty_and_twenty() };
-    // Protected results stand behind every cut, and writing them again would cost too much in so short a talk;
-    // without any, each result goes as the next turn begins, with next to nothing behind it.
+    // Protected results follow every cut, and writing them again would cost too much in so short a talk; without any,
+    // each result goes as the next turn begins, with next to nothing after it.
     for (clear, expected) in [(gated, 0), (clear::Settings::default(), 8)] {
         let found = events(&talk, &policy(clear.clone()), &Facts::default());
         assert_eq!(found.len(), expected, "{found:?}");
@@ -175,8 +175,8 @@ fn eager_pruning_comes_every_other_turn_and_gated_only_if_it_pays() {
     }
 }
 
-/// What is cleared keeps its call, its place and all that the client says about it; the same bytes stand there in
-/// every request, whenever it is made.
+/// A cleared result keeps its call, its place and everything that the client says about it; every later request has the
+/// same bytes there.
 #[test]
 fn a_cleared_result_is_replaced_by_a_stable_placeholder() {
     let mut clear = forty_and_twenty();
@@ -202,7 +202,7 @@ fn a_cleared_result_is_replaced_by_a_stable_placeholder() {
     assert_eq!(sent(1), sent(1_000_000_000));
 }
 
-/// Where reasoning is bound to what stands before it, it goes with what changes, from the first on; what is thought
+/// Where reasoning is bound to its prefix, all reasoning from the first changed part on is removed; what is thought
 /// afterwards stays.
 #[test]
 fn bound_reasoning_is_omitted_after_a_changed_part() {

@@ -12,7 +12,7 @@ use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
 /// A talk in the dialect that needs no marks: `u` the user, `a` the model, `~` the model after a thought, `300` a call
-/// and a result of so many bytes, `x300` the user with as many, `1=300` the first call made again, `2000>300` a call
+/// and a result of that many bytes, `x300` the user with as many, `1=300` the first call made again, `2000>300` a call
 /// that says 2,000 bytes.
 pub(in crate::planner) fn talk(words: &[String]) -> Conversation {
     let mut call = 0;
@@ -342,7 +342,7 @@ fn retries_cause_no_event_and_no_cost() {
     }
 }
 
-/// Calls with one id, as servers make them that name no call: each result is of the call that stands where it does.
+/// Calls with one id, as some servers make them: each result belongs to the call at the same position.
 #[test]
 fn results_of_protected_tools_stay_though_calls_share_an_id() {
     let calls = |tools: &[&str]| {

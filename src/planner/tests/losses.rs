@@ -63,8 +63,8 @@ proptest! {
     }
 }
 
-/// Room that would be dearer than what the thread may lose is made when it must be, and not before; so is room that
-/// drops messages while a summary may still come, by what is estimated of the prompt.
+/// If making room would cost more than the thread may lose, it is made only when it must be. The same holds for room
+/// that drops messages while a summary may still come, judged by the estimated prompt.
 #[test]
 fn costly_room_is_made_only_when_needed() {
     // A prompt may have 95,904 tokens, of which nine tenths are 86,313. The first has some 74,000, and each after it

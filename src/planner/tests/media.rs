@@ -1,4 +1,4 @@
-//! Results that have images, beside their texts or alone: what is cleared of them, and what stays.
+//! Results that have images, with or without texts: what is cleared of them, and what stays.
 
 use bytes::Bytes;
 
@@ -109,7 +109,7 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#"[{"type":"text","text":"ok"},{"type":"image","source":{"type":"base64","data":"iVBORw0KGgo="}}]"#,
         None,
     ),
-    // Nobody knows how large what stands elsewhere is.
+    // The size of an image that is stored elsewhere is unknown.
     (
         "anthropic",
         r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"url","url":"https://a/b.png"}}]"#,
@@ -213,7 +213,7 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         Some(r#"[{"type":"input_text","text":"SEEN"}]"#),
     ),
     ("openai-responses", r#"[{"type":"input_image","file_id":"f"}]"#, None),
-    // A response is an object, and beside it no text stands.
+    // A response is an object, and there is no text besides it.
     ("gemini", r#""response":{"ok":true},"parts":[{"inlineData":{"data":"IMAGE"}}]"#, None),
     (
         "openai-chat",
@@ -397,8 +397,7 @@ fn the_newest_results_are_protected_including_their_images() {
     }
 }
 
-/// Bytes that are written again because of an image that is cleared, behind what stays: where it was the last, all
-/// messages are.
+/// The bytes written again because an image is cleared, after what stays: if it was the last image, all messages are.
 #[test]
 fn clearing_the_last_image_rewrites_all_messages() {
     let image = format!(r#"{{"type":"image","source":{{"type":"base64","data":"{}"}}}}"#, image());

@@ -23,7 +23,7 @@ use crate::protocol;
 use crate::shape::settings::NamePatterns;
 
 /// A body in short: `u` the user, `a` the model, `c1` a call of `Bash`, `r1:KIND` its result, `s` a summary of the
-/// provider's, `d1` a call behind one.
+/// provider's, `d1` a call after one.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
     let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
@@ -285,7 +285,7 @@ fn undecodable_texts_stay_and_text_beside_images_is_only_truncated() {
         let outcome = run(&talk(&format!("u c1 r1:{kind}")), 1, &[]);
         assert!(outcome.plan.is_empty() && outcome.saves.is_empty(), "{kind}");
     }
-    // Beside an image, text is cut but never replaced by a pointer.
+    // Next to an image, text is cut but never replaced by a pointer.
     let outcome = run(&talk("u c1 r1:image"), 1, &[]);
     assert_eq!(decided(&outcome), ["2 truncate"]);
     let Op::Text { leaves, .. } = &outcome.plan.ops[0] else { panic!("a text") };
@@ -323,8 +323,8 @@ fn full_texts_are_saved_by_a_content_id() {
     assert_eq!(Arc::strong_count(&outcome.applied[0].decision), 1);
 }
 
-/// Blocks stand one below the other. An older gateway saved them without a line's end between: what it has named so is
-/// saved so again.
+/// Blocks are joined by line ends. An older gateway joined them without: texts it saved and named that way are saved in
+/// the same form again.
 #[test]
 fn full_texts_of_several_blocks_are_joined_by_line_ends() {
     let request = talk("u c1 r1:open c2 r2:open");
@@ -367,7 +367,7 @@ fn emptied_output_channels_keep_a_minimal_text() {
     assert_eq!(decision.bytes_after as usize, texts.iter().map(|(_, bytes)| bytes).sum::<usize>() + kept);
 }
 
-/// What stands where short texts of members were is no shorter than they are: nothing is cut then.
+/// If the replacements of short texts of members are no shorter than the texts, nothing is cut.
 #[test]
 fn results_that_would_not_get_shorter_are_not_truncated() {
     let protocol = protocol::named("gemini").unwrap();

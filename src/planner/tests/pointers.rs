@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A pointer is known again where what it points to stands before it, and can be read.
+/// A pointer is recognised again only if its target precedes it and can be read.
 #[test]
 fn pointers_are_recovered_only_with_a_readable_target() {
     let request = talk("u c1 r1:even c2 r2:even");
@@ -15,7 +15,7 @@ fn pointers_are_recovered_only_with_a_readable_target() {
         ("u c2 r2:even a u", 0, &[][..]),
         ("u c1 r1:even c2 r2:even a u", 3, &["4 repeat"]),
         ("u c1 r1:even c2 r2:even a u", 0, &["4 repeat"]),
-        // Another one that says the same is not what it names, nor is one behind it.
+        // Neither another result with the same content nor a later one is its target.
         ("u c3 r3:even c2 r2:even a u", 3, &[]),
         ("u c2 r2:even c1 r1:even a u", 0, &[]),
         ("u c1 r1:even c3 r3:even c2 r2:even a u", 3, &["6 repeat"]),
@@ -196,7 +196,7 @@ fn read_backs_with_line_numbers_are_sent_whole_within_the_limit() {
     }
 }
 
-/// So it is in parts, as long as what they are of stands in the body, be it sent or not.
+/// The same holds for parts of a known text, as long as that text is in the body, whether it is sent or not.
 #[test]
 fn partial_read_backs_of_known_texts_are_not_truncated() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();
@@ -230,7 +230,7 @@ fn partial_read_backs_of_known_texts_are_not_truncated() {
     }
 }
 
-/// What is read back once more is a pointer to where it stands whole, and to nothing else.
+/// A text read back once more becomes a pointer to the place where it is whole, and to no other.
 #[test]
 fn a_second_read_back_points_to_the_first() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();

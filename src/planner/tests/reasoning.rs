@@ -10,7 +10,7 @@ use crate::strategy::gate::{Rates, Reason};
 use crate::usage::Binding;
 
 /// A conversation in short: `u` the user, `a` an answer, `~` an answer of nothing but a thought, `500` a step with a
-/// call and a result of so many bytes, `4000~500` the same after a thought of 4,000 bytes.
+/// call and a result of that many bytes, `4000~500` the same after a thought of 4,000 bytes.
 fn talk(short: &str) -> Conversation {
     let mut call = 0;
     let message = |word: &str| match word {
@@ -32,7 +32,7 @@ fn talk(short: &str) -> Conversation {
     protocol::named("anthropic").unwrap().index(&Bytes::from(body), &NoMemo).unwrap()
 }
 
-/// A thought that takes so many bytes.
+/// A thought of `bytes` bytes.
 fn thought(name: u32, bytes: usize) -> String {
     let block = |seal: &str| format!(r#"{{"type":"thinking","thinking":"","signature":"{name}/{seal}"}}"#);
     block(&"S".repeat(bytes.saturating_sub(block("").len())))
@@ -84,7 +84,7 @@ fn an_event_omits_reasoning_of_earlier_turns() {
         (Reason::Eager, reads_all, "u 900~9 900~9 a u", (&[], 0, 2)),
         (Reason::Eager, reads_all, TURNS, (&[2], 1, 2)),
         (Reason::Eager, reads_all, &format!("{TURNS} 900~9 a u 9"), (&[], 1, 4)),
-        // What the user says beside results goes on with their turn.
+        // The user's words next to results continue their turn.
         (Reason::Eager, reads_all, "u 900~9 900~9 u", (&[0, 1], 0, 0)),
         (Reason::Eager, reads_all, "u 900~9 a u 900~9 u", (&[1], 0, 1)),
         (Reason::Eager, reads_all, "u 900~9 900~9 u 9 a u", (&[], 0, 2)),
@@ -191,8 +191,8 @@ fn sent(talk: &Conversation, outcome: &Outcome) -> Vec<(String, Option<u32>)> {
     messages.map(split).collect()
 }
 
-/// Each model of these is asked once; what has been thought is sent behind what it is bound to whenever one that binds
-/// its thoughts is asked. Gives how many requests had an event, and how many had something that is bound.
+/// Asks each of these models once. When a model that binds its reasoning is asked, earlier reasoning is sent after what
+/// it is bound to. Returns how many requests had an event, and how many had something bound.
 fn asks(short: &str, models: &[bool], reason: Reason) -> (usize, usize) {
     let words: Vec<&str> = short.split_whitespace().collect();
     let ends = (1..=words.len()).filter(|end| !matches!(words[end - 1], "a" | "~"));
@@ -243,7 +243,7 @@ fn bound_reasoning_stays_valid_while_other_models_are_asked() {
     assert!(found.count() > 20);
 }
 
-/// What a model that binds nothing has thought stays, unless something bound behind it goes.
+/// The reasoning of a model that binds nothing stays, unless bound reasoning after it goes.
 #[test]
 fn an_event_omits_all_reasoning_up_to_the_last_bound_block() {
     const REQUESTS: [&str; 7] = [
@@ -296,8 +296,8 @@ fn bound_reasoning_far_before_a_change_counts_towards_its_cost() {
     }
 }
 
-/// A client that begins to send a thought in a form that cannot be taken out has what comes behind it sent, too, and
-/// not the whole plan refused.
+/// If a client begins to send a thought in a form that cannot be removed, everything after it is sent as well; the plan
+/// as a whole is not refused.
 #[test]
 fn reasoning_after_an_unremovable_block_is_sent_again() {
     const USER: &str = r#"{"role":"user","content":"go on"}"#;

@@ -107,8 +107,8 @@ fn truncated_results_free_only_what_is_left_of_them() {
     assert_eq!(remembered, read_back);
 }
 
-/// The requests of a talk with events. It begins with so many tokens that have to stay, and each request has 200 more;
-/// the answers may have `asked`, of which so many are `counted` with the prompt.
+/// The requests of a talk that have events. It begins with `floor` tokens that have to stay, and each request adds 200;
+/// the answers may have `asked`, of which `counted` are counted with the prompt.
 fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
     let said = |role: &str, bytes: usize| format!(r#"{{"role":"{role}","content":"{}"}}"#, "x".repeat(bytes));
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };
@@ -179,8 +179,8 @@ fn a_long_run_fits_its_window() {
     assert!((10..60).contains(&events), "{events}");
 }
 
-/// Where the oldest results are too dear to clear for how little a thread has cost so far, later ones that free as much
-/// go: the message of the first of them.
+/// If clearing the oldest results costs too much for what the thread has paid so far, later ones that free as much go:
+/// the message of the first of them.
 #[test]
 fn results_too_costly_to_clear_are_passed_over_for_later_ones() {
     const PLAIN: Rates = Rates { read: 1.0, write: 1.0 };
@@ -360,7 +360,7 @@ fn the_window_level_uses_the_providers_figure_or_an_estimate() {
     }
 }
 
-/// A picture counts as a picture, wherever it stands and however it is encoded, and makes no room necessary.
+/// An image counts as an image, wherever it is and however it is encoded, and makes no room necessary.
 #[test]
 fn images_do_not_count_as_text_for_the_window() {
     let data = "iVBORw0KGgo".repeat(100_000);

@@ -1,4 +1,4 @@
-//! Where histories are cut, what stands there then, and that it stays so.
+//! Where histories are cut, what replaces the cut part, and that this stays so.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,10 +23,10 @@ use crate::usage::Binding;
 mod notes;
 mod threads;
 
-/// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood,
-/// `w1` a search of the provider's own with what it found, `h1` one that has found nothing yet beside a call, `g1` what
-/// it found and a call, `y1` the same beside something that is not understood, `c1` a call, `r1` its result, `t1` the
-/// same call behind reasoning, `T` nothing but reasoning, `R1` a result with tools that were found.
+/// A talk in short: `u` the user, `a` the model, `s` a note of the system's, `x` something that is not understood, `w1`
+/// a search of the provider's own with what it found, `h1` one that has found nothing yet next to a call, `g1` what it
+/// found and a call, `y1` the same next to something that is not understood, `c1` a call, `r1` its result, `t1` the
+/// same call after reasoning, `T` nothing but reasoning, `R1` a result with tools that were found.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short.split_whitespace().map(message).collect();
     let body = format!(r#"{{"messages":[{}]}}"#, messages.join(","));
@@ -150,7 +150,7 @@ fn messages_left_by_a_splice_at_each_cut() {
         // With what was asked, where answers would follow each other else.
         ("u x u c1 r1 x u a u", 9, &["6 u[N] x u x u a u", "8 u[N] x u x u"]),
         ("u x u a u c1 r1 x u a u", 11, &["4 u[N] x u c r x u a u", "8 u[N] x u x u a u", "10 u[N] x u x u"]),
-        // With what a note stood before, where the user would follow the note else.
+        // With the message before a system note, where the user's message would otherwise follow the note.
         (
             "u a u s a u a u x u",
             10,
@@ -206,7 +206,8 @@ fn cut_positions_of_long_histories_are_thinned_out() {
     assert!((500..1000).contains(&places) && last == 5999, "{places} {last}");
 }
 
-/// Nothing comes back that a splice has taken: where it is needed, the text stands. What is needed elsewhere stays.
+/// Nothing that a splice has dropped comes back: the text takes its place where one is needed. Messages needed
+/// elsewhere stay.
 #[test]
 fn a_further_splice_restores_nothing_the_last_one_dropped() {
     for (short, end, expected) in [
@@ -229,9 +230,9 @@ fn a_further_splice_restores_nothing_the_last_one_dropped() {
     }
 }
 
-/// Of the answers upon a note of the system's, one stays whose reasoning can be taken out, though it is longer: nothing
-/// before the other could be changed where reasoning is bound.
-/// Where neither can be, both go: the text stands in their place.
+/// Of the answers to a system note, the one whose reasoning can be removed stays, even if it is longer: where reasoning
+/// is bound, nothing before the other could be changed. If neither can be removed, both go, and the text takes their
+/// place.
 #[test]
 fn of_answers_to_a_system_note_an_unbound_one_is_kept() {
     let user = r#"{"role":"user","content":"go"}"#;
@@ -261,7 +262,8 @@ fn of_answers_to_a_system_note_an_unbound_one_is_kept() {
             let left: Vec<usize> = (2..6).filter(|at| !cut.drops_all(&[*at])).collect();
             assert_eq!((cut.end, &left), (8, stays), "{first} {second}");
             let splice = cut.splice(&conversation, NOTE, "THE TEXT", &Layout::Answer).unwrap();
-            // In the place of what was done, before what the user says next; else it can stand at the head only.
+            // In place of what was done, before the user's next words; otherwise the text can only be placed at the
+            // head.
             assert_eq!(splice.at.message, if left.is_empty() { 6 } else { 0 });
             let plan = Plan { ops: splice.operations() };
             assert!(protocol::apply_verified(chat, &conversation, &plan, &NoMemo).is_ok());
@@ -269,8 +271,8 @@ fn of_answers_to_a_system_note_an_unbound_one_is_kept() {
     }
 }
 
-/// What was done upon a note of the system's is gone already, and the text stands behind another note: an answer stays
-/// when the user would speak next.
+/// What answered a system note is already gone, and the text follows another note: an answer stays if the user would
+/// speak next.
 #[test]
 fn an_answer_is_kept_between_a_system_note_and_a_user_message() {
     let words = "u a u s a u a u x u c1 r1 s c2 r2 c3 r3 a u a u";
@@ -324,8 +326,8 @@ fn further_cuts_cover_all_of_the_last_splice() {
     );
 }
 
-/// In every dialect, wherever a history is cut and however the text stands there: the provider takes it, and
-/// the user's first and newest words are there as they were.
+/// In every dialect, wherever a history is cut and however the text is placed: the provider accepts it, and the user's
+/// first and newest words are unchanged.
 #[test]
 fn spliced_histories_are_valid_in_every_dialect() {
     let tally: RefCell<BTreeMap<&str, (u32, u32)>> = RefCell::default();
@@ -377,10 +379,10 @@ fn spliced_histories_are_valid_in_every_dialect() {
 
 const WORDS: &[&str] = &["u", "a", "s", "x", "w1", "h1 r1", "g1 r1", "h1 g1 r1", "c1 r1", "t1 r1", "T"];
 
-/// What the model does, and what it is told then.
+/// What the model does, and what follows it.
 const EXCHANGES: &[&str] = &["a u", "a u u", "x u", "w1 u", "c1 r1", "t1 r1", "s a u", "s c1 r1", "s x u"];
 
-/// What encodes an image is no text, also where a note stands for its message.
+/// Image data is not text, even if a note replaces its message.
 #[test]
 fn images_in_cuts_count_as_images_not_as_text() {
     let image = format!(
@@ -399,7 +401,7 @@ fn images_in_cuts_count_as_images_not_as_text() {
 }
 
 proptest! {
-    /// What is told of all messages at once is what is told message by message.
+    /// Counting all messages at once gives what counting them one by one gives.
     #[test]
     fn counts_of_cuts_equal_those_taken_message_by_message(
         words in prop::collection::vec(prop::sample::select(WORDS), 1..24),
@@ -434,7 +436,7 @@ proptest! {
         }
     }
 
-    /// Whatever a first splice took, each further one can stand, takes all of that, and leaves what a provider takes.
+    /// Whatever a first splice dropped, each further one fits, drops all of that, and leaves what a provider accepts.
     #[test]
     fn each_further_splice_covers_the_last_and_stays_valid(
         words in prop::collection::vec(prop::sample::select(EXCHANGES), 1..12),

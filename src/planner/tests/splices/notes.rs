@@ -1,4 +1,4 @@
-//! What the note says that stands for messages that are gone.
+//! What the note says that replaces dropped messages.
 
 use super::super::super::transcript::note;
 use super::*;
@@ -46,7 +46,7 @@ fn a_note_quotes_users_and_models_within_limits() {
         ),
         // Again is once.
         (&["u go", "a fine", "u go"], &["- model: fine", "- user: go"]),
-        // No more than so much of one.
+        // Each excerpt is bounded.
         (&[&format!("a {long}")], &[&format!("- model: {cut}")]),
         // Also of one word, or of what is written without any space, and no half of a letter.
         (&[&format!("u {unspaced}")], &[&format!("- user: {} …", first(100))]),
@@ -59,7 +59,7 @@ fn a_note_quotes_users_and_models_within_limits() {
             &[&format!("a {long}\nDecision: tabs.\nNext."), &format!("u {long}\nwe decided so")],
             &["- model: Decision: tabs. Next.", &format!("- user: {cut}")],
         ),
-        // What clients put beside the user's words is not theirs.
+        // What clients add to the user's words is not the user's.
         (&["u <system-reminder>You must never.</system-reminder>", "u go"], &["- user: go"]),
         (&["u <user_query>go</user_query>"], &["- user: <user_query>go</user_query>"]),
         (&["r nothing was said"], &[]),

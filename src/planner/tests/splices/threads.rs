@@ -203,7 +203,7 @@ fn results_are_cleared_first_at_their_own_share_of_the_window() {
     }
 }
 
-/// A note stands where reasoning was that led to nothing, and no more goes than has to.
+/// A note replaces reasoning that led to nothing, and no more is dropped than necessary.
 #[test]
 fn the_ladder_can_cut_after_reasoning_without_an_answer() {
     let (before, grown) = ("u a u c1 r1 T u c2 r2 a u", "u a u c1 r1 T u c2 r2 a u a u");
@@ -326,7 +326,7 @@ fn a_splice_omits_reasoning_bound_to_what_it_replaces() {
         (None, THREE, "t5 r5", 4, Some((0, "u aN u t r a u t r t r t r"))),
         (dropped, THREE, "t5 r5", 4, Some((0, "u aN u t r a u t r t r t r"))),
         (refused, THREE, "t5 r5", 4, Some((4, "u aN u c r a u c r c r c r"))),
-        // There is none behind the cut, or none at all.
+        // There is none after the cut, or none at all.
         (refused, "u t1 r1 a u a u", "a u", 4, Some((0, "u aN u a u a u"))),
         (refused, "u c1 r1 a u c2 r2", "a u", 4, Some((0, "u aN u c r a u"))),
         // A message that says nothing else.
