@@ -63,7 +63,7 @@ const ASKED: &[&str] = &[
     "automated summarization request",
 ];
 
-/// The form of some agents' summaries, which asks for one only together with words in front of it or behind it.
+/// The form of some agents' summaries, which is a request for one only together with words before or after it.
 const FORM: &str = "<state_snapshot>";
 const BEFORE_FORM: &[&str] =
     &["generate a new ", "generate the ", "generate the updated ", "produce the ", "final, improved "];

@@ -1,12 +1,12 @@
 //! What marking histories has cost a sender, and whether one more write may be lost.
 //!
-//! For each size of write it is added up what such writes of all the sender's threads have cost and what reading them
+//! For each size of write, the costs of all such writes by the sender's threads are added up, less what reading them
 //! has saved. Once as much as three of them is lost, none of that size is made until the reads that unmade ones would
 //! have had are worth what has been lost. Sizes are counted apart, because small writes that are read say nothing about
 //! large ones, nor do they pay for them.
 //!
 //! A thread's own limit ([`super::gate::MOST_LOSS`]) is a share of what the thread has cost, so a sender whose threads
-//! all end soon after a write would lose that share for ever.
+//! all end soon after a write would lose that share forever.
 //!
 //! Amounts are in bytes of plain input, that is in what sending one byte without any cache costs.
 
@@ -15,7 +15,7 @@ use crate::conversation::PartId;
 use super::gate::Rates;
 use super::marks::CacheClock;
 
-/// Once so many writes are lost, no more are made: that is with the third, even if it is somewhat smaller than the
+/// Once this many writes are lost, no more are made: that is with the third, even if it is somewhat smaller than the
 /// others. As many may be saved up, because agents that work side by side write at the same time, before any reads.
 const MOST_WRITES: f64 = 2.5;
 /// The number of sizes that are counted apart.
@@ -31,7 +31,7 @@ const LATE: f64 = 4.0;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shares([u32; SIZES]);
 
-/// Writes of a thread that were held back. Had they been made, they would lie one behind the other in the cache.
+/// Writes of a thread that were held back. Had they been made, they would follow each other in the cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Held {
     /// The bytes of the first.
@@ -120,15 +120,15 @@ impl Held {
         self.shares
     }
 
-    /// Whether all of them are in front of this part.
+    /// Whether all of them are before this part.
     pub fn is_before(&self, part: PartId) -> bool {
         self.end < part
     }
 }
 
 impl Write {
-    /// The write of so many bytes, `None` if there are none. A thread that would have read what it `held` goes on, so
-    /// that what it writes late is judged as the first of that was, unless much has been added.
+    /// The write of `bytes` bytes, `None` if there are none. If a thread goes on that would have read what it `held`,
+    /// its late write is judged as the first of the held ones was, unless much has been added.
     pub fn of(bytes: f64, held: Option<&Held>) -> Option<Self> {
         let judged = held.map(|held| held.first).filter(|first| bytes <= LATE * first);
         (bytes > 0.0).then(|| Self { bytes, size: size_of(judged.unwrap_or(bytes)), is_held: false })
@@ -147,7 +147,7 @@ impl Write {
     }
 }
 
-/// Which of the sizes a write of so many bytes has.
+/// The size class of a write of `bytes` bytes.
 fn size_of(bytes: f64) -> usize {
     let steps = (bytes / SMALLEST).log(STEP).ceil().max(0.0);
     (steps as usize).min(SIZES - 1)
@@ -241,12 +241,12 @@ impl Owed {
 mod tests {
     use super::*;
 
-    /// A write of so many KiB, or the same held back.
+    /// A write of this many KiB, made or held back.
     fn write(kib: f64, is_held: bool) -> Write {
         Write { is_held, ..Write::of(1024.0 * kib, None).unwrap() }
     }
 
-    /// What requests do: write so many KiB, hold such a write, read it, or find that they would have read it.
+    /// What requests do: write this many KiB, hold such a write, read it, or find that they would have read it.
     fn writes(kib: f64) -> Staked {
         let (read, missed) = Default::default();
         Staked { read, missed, written: Some(write(kib, false)), rates: Rates::USUAL }
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What is held lies behind what was held before; what is written late is judged as the first of it was, unless it
+    /// A held write follows what was held before; a late write is judged as the first of the held ones was, unless it
     /// is more than four times as large.
     #[test]
     fn late_writes_are_judged_as_the_first_that_was_held() {

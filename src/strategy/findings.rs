@@ -5,7 +5,7 @@
 
 use super::gate::Rates;
 
-/// What to expect of the first entry that a thread writes, judging by the sender's other threads of late.
+/// What to expect of the first entry that a thread writes, judging by the sender's other recent threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Outlook {
     /// Nothing speaks against it.
@@ -94,7 +94,7 @@ pub enum Found {
 pub struct Expected {
     /// The bytes that it should read.
     pub bytes: f64,
-    /// Bytes in front of these that are read thanks to the client's marks.
+    /// Bytes before these that are read thanks to the client's marks.
     pub before: f64,
     /// The tokens of both, if reported.
     pub tokens: Option<u64>,

@@ -1,6 +1,6 @@
 //! The gate: whether an event is due, and how deep it may cut.
 //!
-//! Changing an old part breaks the cached prefix: everything behind it must be written to the cache again instead of
+//! Changing an old part breaks the cached prefix: everything after it must be written to the cache again instead of
 //! read. An event happens only for one of the [`Reason`]s. The most common one follows the ski-rental rule, which
 //! bounds the loss: whatever the conversation does afterwards, it costs at most twice the best choice in hindsight.
 
@@ -110,8 +110,8 @@ struct Suffix {
     price: f64,
 }
 
-/// The suffixes of `candidates`, the shortest first. The price of each is the cost of writing again what stands behind
-/// the cut; `tail` is as in [`break_even`].
+/// The suffixes of `candidates`, the shortest first. The price of each is the cost of writing again what follows the
+/// cut; `tail` is as in [`break_even`].
 fn suffixes(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -126,12 +126,12 @@ fn suffixes(
     })
 }
 
-/// The index of the first candidate to clear, along with all later ones: of this suffix, the rent exceeds `alpha`
-/// times the price of cutting in front of it by the most. `None` if no suffix has a rent that reaches this product.
+/// The index of the first candidate to clear, along with all later ones: of this suffix, the rent exceeds `alpha` times
+/// the price of cutting before it by the most. `None` if no suffix has a rent that reaches this product.
 ///
-/// The candidates are in order of position. `tail(item)` returns the bytes from the start of an item to the end of
-/// what was sent, as they were sent; bytes that the cut frees need not be written again. `may_go(bytes)` tells whether
-/// so many bytes may be freed. No cut costs more than `most`, in bytes of plain input.
+/// The candidates are in order of position. `tail(item)` returns the bytes from the start of an item to the end of what
+/// was sent, as they were sent; bytes that the cut frees need not be written again. `may_go(bytes)` tells whether that
+/// many bytes may be freed. No cut costs more than `most`, in bytes of plain input.
 pub fn break_even(
     candidates: &[Candidate],
     tail: impl Fn(usize) -> u64,
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_cut_is_the_suffix_with_the_largest_gain() {
-        // From the last one on: 2,000 bytes behind it, less 90. From the first on: 4,000 less 270.
+        // From the last one on: 2,000 bytes after it, less 90. From the first on: 4,000 less 270.
         for (rents, alpha, from) in [
             ([0.0, 0.0, 0.0], 1.0, None),
             ([0.0, 0.0, 1909.0], 1.0, None),

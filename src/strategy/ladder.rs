@@ -100,7 +100,7 @@ pub fn nearly(bytes: u64) -> u64 {
 pub struct CutPoint {
     /// Bytes freed by a cut here.
     pub frees: u64,
-    /// The number of the user's turns that stay whole behind it; `None` within a turn.
+    /// The number of the user's turns kept whole after the cut; `None` within a turn.
     pub turns: Option<u32>,
 }
 

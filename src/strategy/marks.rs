@@ -240,8 +240,8 @@ const TRIES: u32 = 2;
 /// stop counting, but a few requests that read nothing do not show that it has.
 const MOST_BROUGHT: f64 = 2.0;
 
-/// What one read saves, in units of the extra cost of the write. At least two, so that one more write in vain is
-/// allowed after a read: a history that is read once is mostly read again.
+/// What one read saves, in units of the extra cost of the write. At least two, so that one more wasted write is allowed
+/// after a read: a history that is read once is mostly read again.
 fn worth_of_reading(rates: Rates) -> f64 {
     let premium = (rates.write - 1.0).max(f64::EPSILON);
     ((1.0 - rates.read) / premium).max(2.0)
@@ -288,7 +288,7 @@ impl Stake {
     }
 
     /// Notes that the next request, with this prelude, continues the last one. It shows what an earlier write was
-    /// worth: the request reads it, or would have read it had it been made, or the write was in vain.
+    /// worth: the request reads it, or would have read it had it been made, or the write was wasted.
     pub fn goes_on(&mut self, prelude: u64, clock: CacheClock, rates: Rates) {
         let is_same = |tried: &Tried| tried.prelude == prelude && clock.may_be_there(tried.at_ms);
         let read = self.tried.into_iter().flatten().find(is_same);
@@ -310,7 +310,7 @@ impl Stake {
         self.tried[0] = Some(tried);
     }
 
-    /// Whether writing the whole history now would most likely be in vain; `after_pause`: the request before was too
+    /// Whether writing the whole history now would most likely be wasted; `after_pause`: the request before was too
     /// long ago for any entry to be left.
     pub fn is_vain(&self, after_pause: bool) -> bool {
         self.findings.rests() || self.brought[usize::from(after_pause)] < 0.0
@@ -375,8 +375,8 @@ impl Chosen {
         let part = part.and_then(|part| markable(conversation, part, gone, &has_place));
         let Some(part) = part else { return };
         let taken = marks.parts.iter().chain(&self.parts).any(|(other, _)| *other == part);
-        // Providers want long-lived marks in front of the others: a mark in front of a long-lived one must be one
-        // itself, and a mark behind a short-lived one cannot be.
+        // Providers want long-lived marks before the others: a mark that precedes a long-lived one must be long-lived
+        // itself, and a mark that follows a short-lived one cannot be.
         let behind = marks.parts.iter().filter(|(other, _)| *other > part).map(|(_, hold)| *hold);
         let hold = behind.chain(marks.end).max().unwrap_or_default();
         let is_long = |hold: Hold| hold == Hold::Long;
@@ -425,7 +425,7 @@ pub fn of_client(conversation: &Conversation, gone: &dyn Fn(usize) -> bool) -> i
     parts.chain(last)
 }
 
-/// The part in front of another one; `None` if that is the first.
+/// The part before another one; `None` if that is the first.
 pub fn in_front_of(conversation: &Conversation, part: PartId) -> Option<PartId> {
     match part.part.checked_sub(1) {
         Some(before) => Some(PartId { part: before, ..part }),
@@ -501,8 +501,8 @@ mod tests {
         assert_eq!(entries.before(at(20), clock(290_000)), Some(at(1)));
     }
 
-    /// Requests by what they have in front of their messages, each a second after the one before it, or ten minutes
-    /// behind a `.`; and what becomes of the history with each: it is written (`w`), it is not (`-`), or what was
+    /// Requests by what precedes their messages, each a second after the one before it, or ten minutes after it if a
+    /// `.` lies between; and what becomes of the history with each: it is written (`w`), it is not (`-`), or what was
     /// written is there to be read (`r`).
     #[test]
     fn histories_are_marked_if_recent_writes_were_read() {
@@ -549,15 +549,15 @@ mod tests {
         }
     }
 
-    /// What a cheap model's requests have cost is little at a dear one's price; where no price is known, it stays as it
-    /// is.
+    /// What a cheap model's requests have cost is little at an expensive model's price; where no price is known, it
+    /// stays as it is.
     #[test]
     fn stakes_are_converted_to_the_price_of_the_requested_model() {
         let mut stake = Stake { plain: 1_000.0, spent: 100.0, ..Stake::default() };
         for (name, price, plain, spent) in [
             ("no price yet", None, 1_000.0, 100.0),
             ("the first price", Some(1.0), 1_000.0, 100.0),
-            ("a dearer model", Some(5.0), 200.0, 20.0),
+            ("a more expensive model", Some(5.0), 200.0, 20.0),
             ("an unknown price", None, 200.0, 20.0),
             ("a free model", Some(0.0), 200.0, 20.0),
             ("a cheaper model", Some(2.0), 500.0, 50.0),
@@ -568,7 +568,7 @@ mod tests {
         }
     }
 
-    /// What is told of a request's last mark says how much of it is there later on, whatever else is read.
+    /// What is reported about a request's last mark shows how much of it is still there later, whatever else is read.
     #[test]
     fn missing_bytes_are_derived_from_reported_reads() {
         let mut entries = Entries::default();
@@ -582,7 +582,7 @@ mod tests {
         marked(&mut entries, &[]);
         entries.told(0, 700);
         assert_eq!([1, 3, 5].map(|part| entries.tokens(at(part))), [None, Some(900), None]);
-        // Of 2,000 bytes, behind as many that the client has marked itself.
+        // Of 2,000 bytes, after as many that the client has marked itself.
         for (name, tokens, read, written, expected) in [
             ("all is read", Some(1_000), 1_000, 9, 0.0),
             ("more is read", Some(1_000), 1_200, 0, 0.0),
@@ -600,8 +600,8 @@ mod tests {
         }
     }
 
-    /// Who reads as much as was ever told of a request has some of the history; who reads less may have no more than
-    /// what stands in front of it, and so may who does not tell what is written.
+    /// A request that reads as much as was ever reported for one has some of the history. A request that reads less may
+    /// have no more than what precedes the history, and so may one whose provider does not report writes.
     #[test]
     fn reads_of_the_history_are_distinguished_from_reads_of_instructions() {
         let mut entries = Entries::default();
@@ -632,7 +632,8 @@ mod tests {
         }
     }
 
-    /// A clock in the instructions leaves nothing of what stood behind the last hour's.
+    /// Entries are found only with the prelude that they were written with, so a clock in the instructions makes them
+    /// useless.
     #[test]
     fn cache_entries_are_kept_per_prelude() {
         let mut entries = Entries::default();

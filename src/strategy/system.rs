@@ -43,7 +43,7 @@ pub struct Stable {
     /// The length in bytes of the part that is always the same, if what follows it is not; `None`: everything before
     /// the messages is the same.
     pub bytes: Option<u32>,
-    /// What a mark behind that part would do with the provider's entry. `None`: the entry would be written, but another
+    /// What a mark after that part would do with the provider's entry. `None`: the entry would be written, but another
     /// request is writing it, or it is not likely to be read.
     pub mark: Option<Access>,
 }
@@ -232,9 +232,9 @@ impl Systems {
         Some((Stable { bytes, mark }, key))
     }
 
-    /// Lets a request write an entry, unless another one is writing it or too many were written in vain. Returns
-    /// whether it may. The write counts as lost until the entry is read; if it may not, the request is remembered as
-    /// one that could have written.
+    /// Lets a request write an entry, unless another one is writing it or too many writes were wasted. Returns whether
+    /// it may. The write counts as lost until the entry is read; if it may not, the request is remembered as one that
+    /// could have written.
     pub fn claim_write(&mut self, key: EntryKey, now_ms: u64) -> bool {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         if entry.is_claimed(now_ms) {
@@ -252,7 +252,7 @@ impl Systems {
         may
     }
 
-    /// Records that a request with a mark behind this entry has ended: the provider answered it and so keeps the entry
+    /// Records that a request with a mark after this entry has ended: the provider answered it and so keeps the entry
     /// (`is_kept`), or it failed. This ends a claim.
     pub fn record_answer(&mut self, key: EntryKey, access: Access, is_kept: bool, now_ms: u64) {
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
@@ -268,7 +268,7 @@ impl Systems {
         }
     }
 
-    /// Records the usage of the first request of a conversation with a mark behind this entry.
+    /// Records the usage of the first request of a conversation with a mark after this entry.
     pub fn record_usage(&mut self, key: EntryKey, access: Access, usage: CacheUse, now_ms: u64) {
         if usage.has_read {
             self.outcome(key, now_ms).missing = 0;
@@ -338,7 +338,7 @@ fn kind_for(kinds: &mut Vec<Kind>, rest: u64, raw: u64, ends: &[(u32, u64)]) -> 
     kinds.len() - 1
 }
 
-/// The line ends of a text behind its first `least` bytes, except the end of the text: offsets in bytes, each with a
+/// The line ends of a text after its first `least` bytes, except the end of the text: offsets in bytes, each with a
 /// hash of what precedes it. At most [`LINES`].
 fn line_ends(text: &str, least: usize) -> Vec<(u32, u64)> {
     let (mut hash, mut from, mut ends) = (Xxh3::new(), 0, Vec::new());
@@ -562,7 +562,7 @@ mod tests {
         }
     }
 
-    /// A sender whose entries are written in vain writes no more of them until one would have been read.
+    /// A sender whose writes are wasted writes no more entries until one would have been read.
     #[test]
     fn a_sender_whose_writes_are_not_read_stops_writing() {
         use Step::{Failed, Kept, Read, Sees, Short};

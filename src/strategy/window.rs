@@ -489,7 +489,7 @@ mod tests {
         }
     }
 
-    /// The velocity stays high for the steps behind a large one. They are no spikes, but another large one is.
+    /// The velocity stays high for the steps after a large one. They are no spikes, but another large one is.
     #[test]
     fn a_large_step_is_one_spike() {
         let usual = (0..8).map(|at| (1000 + at * 100, false));

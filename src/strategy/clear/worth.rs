@@ -269,9 +269,9 @@ mod tests {
         };
         let of_late = |class| ToolResult { named: 40, ..result(class, &[ALL]) };
         let rows = [
-            ("named of late", of_late(Class::View)),
-            ("changed of late", at(38, &[ALL])),
-            ("a part, changed of late", at(38, &[PART])),
+            ("named recently", of_late(Class::View)),
+            ("changed recently", at(38, &[ALL])),
+            ("a part, changed recently", at(38, &[PART])),
             ("a part, changed before", at(30, &[PART])),
             ("a view", result(Class::View, &[ALL])),
             ("a document", result(Class::View, &[("a.md", 1, u32::MAX)])),

@@ -64,7 +64,7 @@ pub fn before(places: &[CutPoint], first: usize, demand: Demand, settings: &Sett
     demand.is_met(places[at].tokens, settings).then_some(at)
 }
 
-/// The last message in front of which a cut may lie, so that the last tokens stay.
+/// The last message before which a cut may lie, so that the last tokens stay.
 fn kept_by_tokens(tokens: &[u64], demand: Demand, settings: &Settings) -> usize {
     let keep = settings.keep_tokens.min(demand.usable / KEPT_DIVISOR);
     let (mut sum, mut at) = (0_u64, tokens.len());

@@ -187,7 +187,7 @@ struct Reader<'t> {
     outline: Outline,
     /// The section being read, and the level of its heading.
     open: Option<(Section, usize)>,
-    /// The first line behind the last fence.
+    /// The first line after the last fence.
     fence_end: usize,
     /// For each level of the open section, what the last fence that is not closed has shown.
     unclosed: [Unclosed; DEEPEST + 1],

@@ -68,8 +68,8 @@ fn nth_last_turn(messages: &[Message], turns: u32) -> usize {
     nth.map_or(messages.len(), |nth| starts.into_iter().nth(nth).unwrap_or(0))
 }
 
-/// The first beginning of a turn that is behind the older share of the bytes. If there is none: the end if the model's
-/// answer is the last message, otherwise the beginning of the last turn.
+/// The first beginning of a turn that comes after the older share of the bytes. If there is none: the end if the
+/// model's answer is the last message, otherwise the beginning of the last turn.
 fn by_share(messages: &[Message], keep: f64) -> usize {
     let whole: u64 = messages.iter().map(|message| message.bytes).sum();
     let wanted = whole as f64 * (1.0 - keep);

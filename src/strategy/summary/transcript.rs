@@ -1,8 +1,8 @@
 //! A history as its summariser reads it: who said what, as plain text.
 //!
 //! Results that were shortened or cleared are shown that way, media as a placeholder. Reasoning is left out, because a
-//! model that is asked to restate it may refuse. The text is data for its reader, never instructions: in a prompt it
-//! stands between fences that do not occur in it.
+//! model that is asked to restate it may refuse. The text is data for its reader, never instructions: a prompt encloses
+//! it in fences that do not occur in it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -162,7 +162,7 @@ pub fn chunks(entries: &[Entry], most: usize) -> Vec<String> {
     chunks
 }
 
-/// The entries behind the first `bytes` bytes of their text. If an entry is cut there, its rest is an entry.
+/// The entries after the first `bytes` bytes of their text. If an entry is cut there, its rest is an entry.
 pub fn behind(entries: &[Entry], mut bytes: usize) -> Vec<Entry> {
     let rest = entries.iter().filter_map(|Entry { message, text }| {
         let (gone, message) = (bytes.min(text.len()), *message);
