@@ -184,7 +184,7 @@ pub struct Conversation {
     /// What the request continues, if the provider holds the history: the id of an answer, or of the history itself.
     /// The body then contains only what follows.
     pub continues: Option<Box<str>>,
-    /// Whether `continues` is the id of the history itself, which stands for a longer history after this request.
+    /// Whether `continues` is the id of the history itself, which names a longer history after this request.
     pub grows: bool,
     /// Whether the provider keeps the history with the answer, so that later requests may continue from its id.
     pub is_kept: bool,

@@ -81,8 +81,8 @@ pub fn offset(literal: &[u8], bytes: usize) -> Option<usize> {
     Some(1 + inner.len() - rest.len())
 }
 
-/// Decodes one escape, given from behind its backslash, appends the character to `text` and returns what follows.
-/// `None` if it is no valid escape; then `text` is unchanged.
+/// Decodes the escape whose backslash precedes `rest`, appends the character to `text` and returns what follows. `None`
+/// if it is no valid escape; then `text` is unchanged.
 pub(crate) fn escape<'a>(rest: &'a str, text: &mut String) -> Option<&'a str> {
     let plain = match rest.as_bytes().first()? {
         byte @ (b'"' | b'\\' | b'/') => *byte as char,

@@ -97,7 +97,7 @@ fn credential(value: &[u8]) -> &[u8] {
 }
 
 /// Whether a token is long-lived, as API keys are. OAuth access tokens (JSON web tokens, Google's, Anthropic's,
-/// Copilot's) and Bedrock's short-term keys are renewed within hours, in whatever header they stand.
+/// Copilot's) and Bedrock's short-term keys are renewed within hours, in whatever header they come.
 fn is_lasting(token: &[u8]) -> bool {
     let renewed = [&b"eyJ"[..], b"ya29.", b"sk-ant-oat", b"AWS4-HMAC", b"bedrock-api-key-", b"tid="];
     !renewed.iter().any(|renewed| token.starts_with(renewed))
@@ -146,7 +146,7 @@ mod tests {
             "x-grok-conv-id",
         ];
         for (rank, name) in ORDER.iter().enumerate() {
-            // It stands last, behind those that it goes before.
+            // It comes last, after those that it takes precedence over.
             let pairs: Vec<_> = ORDER[rank..].iter().rev().map(|name| (*name, *name)).collect();
             assert_eq!(caller(&headers(&pairs), Some("body")).session.as_deref(), Some(*name));
         }

@@ -15,7 +15,7 @@ fn count_instructions(conversation: &Conversation) -> usize {
     if count < conversation.messages.len() { count } else { 0 }
 }
 
-/// The texts at the end of a request's last message, behind its other parts. Clients put the current state there, and
+/// The texts at the end of a request's last message, after its other parts. Clients put the current state there, and
 /// leave it out of the next request or replace it.
 #[derive(Clone)]
 pub(super) struct LastWords {
@@ -40,7 +40,7 @@ impl LastWords {
     }
 
     /// Returns the part of a later request from which on the words are missing. Returns `None` unless the request
-    /// continues from everything before the words, and holds an answer of the model behind that.
+    /// continues from everything before the words, and holds an answer of the model after that.
     pub(super) fn left_out_of(
         &self,
         conversation: &Conversation,
@@ -91,8 +91,8 @@ pub(super) fn ends(conversation: &Conversation, chains: &[Chain], sent: usize) -
 }
 
 /// The histories up to each message, the empty one first. They depend on the number of instructions at the beginning,
-/// since positions in a history count these, but not on their text. The first message behind the instructions begins
-/// the conversation, and identifies the histories within the instructions as well.
+/// since positions in a history count these, but not on their text. The first message after the instructions begins the
+/// conversation, and identifies the histories within the instructions as well.
 pub(super) fn chains(conversation: &Conversation, root: Chain) -> Vec<Chain> {
     let (instructions, history) = conversation.messages.split_at(count_instructions(conversation));
     let mut chains = Vec::with_capacity(conversation.messages.len() + 1);

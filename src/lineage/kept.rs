@@ -7,7 +7,7 @@ use crate::conversation::{Chain, Conversation, Digest};
 use crate::store::{Batch, Boundary, StoreError, Thread};
 
 impl Place {
-    /// The key of the history that the provider holds in front of the body's own messages; `None` if there is none.
+    /// The key of the history that the provider holds before the body's own messages; `None` if there is none.
     pub(super) fn held(&self) -> Option<Chain> {
         held_history(self.root, &self.chains)
     }

@@ -17,7 +17,7 @@ use super::uses::NotedUses;
 #[derive(Clone)]
 pub(super) struct KnownThread {
     pub(super) thread: Thread,
-    /// Shorter histories that its newest request was the first to send, behind the model's last answer. The thread
+    /// Shorter histories that its newest request was the first to send, after the model's last answer. The thread
     /// continues from one of them if the client takes its last words out again.
     pub(super) stems: Arc<[Chain]>,
     /// The words that the client may take out of the last message of its newest request.

@@ -100,7 +100,7 @@ impl Place {
     }
 
     /// The lengths of the shorter histories from which the thread continues if the client takes its last words out
-    /// again: they end behind the model's last answer, and an event of this request would apply to them.
+    /// again: they end after the model's last answer, and an event of this request would apply to them.
     fn stems(&self) -> Range<usize> {
         let end = self.chains.len() - 1;
         self.event.max(self.answered + 1).max(end.saturating_sub(MOST_LAST_WORDS))..end
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// The first part behind this many messages.
+/// The first part after this many messages.
 const fn first_part_behind(messages: usize) -> PartId {
     PartId { message: messages as u32, part: 0 }
 }

@@ -11,7 +11,7 @@ use super::{count, estimate};
 const MIN_RUN: usize = 512;
 /// The fewest bytes of a run that is removed if nothing declares it.
 const MIN_UNDECLARED: usize = 4096;
-/// How far behind a run the end line of a PEM block may be, in bytes. A checksum may precede it.
+/// How far after a run the end line of a PEM block may be, in bytes. A checksum may precede it.
 const PEM_END_DISTANCE: usize = 80;
 /// Widths of wrapped lines.
 const WIDTHS: std::ops::RangeInclusive<usize> = 60..=76;

@@ -86,7 +86,7 @@ fn string_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// Whether a sequence erases the rest of its line, behind the cursor, or the whole line; `None` if it erases nothing.
+/// Whether a sequence erases the rest of its line, after the cursor, or the whole line; `None` if it erases nothing.
 fn erased(sequence: &[u8]) -> Option<char> {
     match sequence {
         b"\x1b[K" | b"\x1b[0K" | b"\x1b[J" | b"\x1b[0J" => Some(REST),
@@ -124,7 +124,7 @@ fn lines(text: &str, push: impl Fn(&mut String, &str)) -> String {
     out
 }
 
-/// A line up to the first carriage return behind its last character. Erasures behind that would leave nothing of it.
+/// A line up to the first carriage return after its last character. Erasures after that would leave nothing of it.
 fn visible(line: &str) -> &str {
     let mut end = line.len();
     let mut rest = line;

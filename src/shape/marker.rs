@@ -1,8 +1,8 @@
 //! Markers: the text in place of what was cut, which is filled from a template and recognised again.
 //!
-//! A text that contains our own marker was shaped before, by a gateway in front of this one or because the agent has
-//! sent it back. Recognition is structural: the fixed parts of the template must be where we would put them, and the
-//! figures must add up. Tool output cannot pass for a marker by accident.
+//! A text that contains our own marker was shaped before, by a gateway between the client and this one or because the
+//! agent has sent it back. Recognition is structural: the fixed parts of the template must be where we would put them,
+//! and the figures must add up. Tool output cannot pass for a marker by accident.
 
 use std::borrow::Cow;
 

@@ -55,7 +55,7 @@ pub(super) fn is_progress(state: &str) -> bool {
 /// What a state says about progress.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Progress<'a> {
-    /// The label in front of the figure or the bar.
+    /// The label before the figure or the bar.
     label: &'a str,
     /// How far it is; 0 if only a bar, a speed or a spinner shows it.
     part: f64,

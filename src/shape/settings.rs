@@ -43,7 +43,8 @@ pub struct Truncate {
     ///
     /// It comes on top of the limits if it can be recognised later: if it begins with text of its own, contains at
     /// least eight letters, what was removed exactly once, and the other placeholders at most once, all of them
-    /// separated. Any other template is deducted from the limits, and stands alone if they leave room for nothing else.
+    /// separated. Any other template is deducted from the limits, and is used alone if they leave room for nothing
+    /// else.
     pub marker: String,
 }
 

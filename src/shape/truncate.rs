@@ -108,7 +108,7 @@ impl Truncation<'_> {
         if beside.fits(self.budget) {
             return Some(self.budget.minus(beside));
         }
-        // The marker stands alone if there is room for nothing else.
+        // The marker is used alone if there is room for nothing else.
         self.lines.size(&marker).fits(self.budget).then_some(Size { lines: 0, bytes: 0 })
     }
 }

@@ -74,8 +74,8 @@ fn an_event_applies_though_its_last_words_are_left_out() {
     }
 }
 
-/// Who takes the last words back that an event was sent with, and says something else upon the model's answer, is sent
-/// what was sent before the event; what is decided then stands beside what the event has decided.
+/// A client that takes back the last words that an event was sent with, and replies to the model's answer in another
+/// way, is sent what was sent before the event. What is decided then is kept next to what the event has decided.
 #[test]
 fn a_rewind_before_an_event_is_decided_independently() {
     let (earlier, event, other) =

@@ -44,7 +44,7 @@ fn requests_of_a_provider_held_conversation_are_one_thread() {
     }
 }
 
-/// A history that the provider keeps is not in the body: the name of what is continued stands for it.
+/// A history that the provider keeps is not in the body: the id of the answer that is continued represents it.
 #[test]
 fn a_provider_held_history_continues_its_thread() {
     let desk = Desk::new();
@@ -56,7 +56,7 @@ fn a_provider_held_history_continues_its_thread() {
     let second = desk.send(&me, &continuing("resp_1", "x"), &[]);
     assert_eq!((second.relation, &second.thread.id), (Relation::Continue, &first.thread.id));
     answered(&desk, &second, "resp_2");
-    // The same words behind another answer are another history.
+    // The same words after another answer are another history.
     let third = desk.send(&me, &continuing("resp_2", "x"), &[]);
     assert_eq!((third.relation, third.sent, &third.thread.id), (Relation::Continue, 0, &first.thread.id));
     let again = desk.place(&me, &continuing("resp_2", "x"));

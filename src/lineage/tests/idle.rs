@@ -96,7 +96,7 @@ impl Desk {
     }
 }
 
-/// What stands for a place in comparisons.
+/// What represents a place in comparisons.
 fn held(place: &Place) -> (Vec<String>, Option<String>) {
     (texts(place), place.splice.as_ref().map(|splice| splice.text.to_string()))
 }

@@ -8,8 +8,8 @@ use crate::lineage::Relation;
 use crate::planner::Ending;
 use crate::protocol;
 
-/// Messages in short, the user's and the model's in turns: a letter for each text, `1` to `9` for a result, which is
-/// what the model has asked for. Behind a `=` is a text that is not in a list.
+/// Messages in short, the user's and the model's in turns: a letter for each text, `1` to `9` for a call of the model's
+/// or the result of that call. `=` precedes a text that is not in a list.
 fn talk(messages: &[&str]) -> Conversation {
     let part = |(role, letter): (&str, char)| match (role, letter.is_ascii_digit()) {
         ("user", true) => format!(r#"{{"type":"tool_result","tool_use_id":"t{letter}","content":"x"}}"#),
@@ -47,7 +47,7 @@ fn omitted_last_words_continue_a_thread_and_other_changes_fork() {
         (LAST, &["a", "1", "2", "2", "2s"], fork),
         (LAST, &["a", "2", "1", "2", "2s"], fork),
         (&["a", "b", "cs"], &["a", "b", "ds", "2", "2s"], fork),
-        // The model has not answered what stands in front of them.
+        // The model has not answered what precedes them.
         (LAST, &["a", "1", "1"], fork),
         (LAST, &["a", "1", "1o"], fork),
         (&["a", "1", "1"], &["a", "1", "2", "2", "2"], fork),

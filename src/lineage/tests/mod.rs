@@ -84,7 +84,7 @@ fn session(name: &str) -> Caller {
 }
 
 /// A conversation in short: `u` the user, `a` the model, `t` the same after a thought, `c1` a call, `d1` the same after
-/// a thought, `r1` its result, each with a text behind a colon where it matters.
+/// a thought, `r1` its result, each with a text after a colon where it matters.
 fn talk(short: &str) -> Conversation {
     let messages: Vec<String> = short
         .split_whitespace()

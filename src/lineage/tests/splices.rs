@@ -33,7 +33,7 @@ fn splices_do_not_apply_to_a_rewind_into_what_they_replace() {
         desk.lineage.event_in(&mut batch, &body, &place, &[], Some(&splice));
         desk.commit(batch);
         desk.lineage.sent(&body, &place, Arc::default(), Some(splice), 9);
-        // Made again, it leaves no more behind.
+        // The same request once more changes nothing.
         desk.send(&session("s"), &body, &[]);
         for desk in [&desk, &desk.restarted()] {
             let next = format!("{request} a u:on");
@@ -44,8 +44,8 @@ fn splices_do_not_apply_to_a_rewind_into_what_they_replace() {
     }
 }
 
-/// A splice holds where exactly what it replaces stands, in histories that go on from its request; the one that
-/// replaces most counts.
+/// A splice applies where exactly the messages that it replaces are, in histories that continue its request; the one
+/// that replaces most counts.
 #[test]
 fn splices_apply_only_from_their_request_on() {
     let desk = Desk::new();

@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// A removed member leaves something behind, which takes no more of the budget than it did before.
+    /// A removed member leaves a remainder, which takes no more of the budget than the member did.
     #[test]
     fn shortened_members_are_a_fixed_point(texts in texts(), settings in settings()) {
         let Some(shaped) = shape(&Subject { members: true, ..subject(&texts) }, &settings) else { return Ok(()) };
