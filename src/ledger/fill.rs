@@ -40,14 +40,14 @@ pub struct Fill {
 /// A region of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// `system`, `tools`, `history`, `results`, `memory` (the summary or note that stands for omitted messages), or
+    /// `system`, `tools`, `history`, `results`, `memory` (the summary or note that replaces omitted messages), or
     /// `output`.
     pub name: &'static str,
     /// The tokens it takes. All regions except `output` are parts of the prompt.
     pub tokens: u64,
     /// Its limit, in tokens.
     pub limit: u64,
-    /// How it stands to its limit; for `output`, whether the prompt leaves room for it.
+    /// How it relates to its limit; for `output`, whether the prompt leaves room for it.
     pub state: Limit,
 }
 

@@ -191,7 +191,7 @@ pub fn number(record: &Record, count: &mut usize) -> Option<usize> {
     })
 }
 
-/// A prefix of an id without the ellipsis that tables print behind shortened ids.
+/// A prefix of an id without the ellipsis that tables print after shortened ids.
 fn without_ellipsis(id: &str) -> &str {
     id.trim_end_matches('…')
 }

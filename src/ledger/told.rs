@@ -1,7 +1,7 @@
 //! What happened to a request, in words: those of `plimsoll inspect`, of the admin listener's API and of its page.
 //!
-//! It only reads records, and never says more than they do. What comes from outside (names, errors) stands in the words
-//! as it is: whoever shows them makes it harmless.
+//! It only reads records, and never says more than they do. Text from outside (names, errors) is used as it is: whoever
+//! shows it makes it harmless.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub fn happened(record: &Record, is_first: bool) -> Vec<String> {
     lines
 }
 
-/// What was decided before and applies to this request too, and what is sent beside its messages.
+/// What was decided before and applies to this request too, and what was added besides its messages.
 pub fn still_applies(record: &Record) -> Vec<String> {
     let edits = &record.edits;
     let mut lines = Vec::new();
@@ -49,7 +49,7 @@ pub fn still_applies(record: &Record) -> Vec<String> {
     lines
 }
 
-/// The members that were added beside the messages.
+/// The members that were added besides the messages.
 pub fn added(edits: &Edits) -> String {
     format!("added beside the messages: {}", edits.added.join(", "))
 }

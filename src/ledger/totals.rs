@@ -27,7 +27,7 @@ pub struct Totals {
     pub observed: u64,
     /// Requests whose answer broke off: their output and cost are at least what is counted here.
     pub broken_off: u64,
-    /// Requests with charges beside tokens for which no price is known: they cost at least what is counted here.
+    /// Requests with charges besides tokens for which no price is known: they cost at least what is counted here.
     pub unpriced_charges: u64,
     /// Requests of known tokens and unknown price, which are in `tokens` but not in `cost`. Includes calls of the
     /// gateway's own.

@@ -24,7 +24,7 @@ pub enum NoRange {
     Reversed,
 }
 
-/// Which end of its day a date stands for.
+/// Which end of its day a date denotes.
 #[derive(Debug, Clone, Copy)]
 enum Edge {
     Start,

@@ -1,4 +1,4 @@
-//! Charges beside tokens, for what a provider itself does for an answer, such as a search.
+//! Charges besides tokens, for what a provider itself does for an answer, such as a search.
 //!
 //! Answers show that something was done, but not what it costs: providers give some of it away, and charge by the
 //! query, by the call or by the time. The books name such a charge, and never guess its amount.

@@ -12,12 +12,12 @@ const READ: usize = 0;
 const INPUT: usize = 1;
 const WRITES: [usize; 3] = [2, 3, 4];
 const KINDS: usize = 5;
-/// If by the models so many more tokens of the sent prompt are unread than of the original, an event must have changed
-/// it, even if not with this request. A smaller difference may come from reads in whole steps.
+/// If the model says that at least this many more tokens are unread of the sent prompt than of the original, an event
+/// must have changed it, even if not with this request. A smaller difference may come from reads in whole steps.
 const MIN_EVENT_TOKENS: f64 = 512.0;
 /// Up to this share of the expected tokens may be read where a cache has missed.
 const MAX_MISSED_SHARE: f64 = 0.1;
-/// So many tokens are long enough for any cache: no provider asks for more than 6,144.
+/// This many tokens are long enough for any cache: no provider asks for more than 6,144.
 const CACHEABLE_TOKENS: f64 = 8192.0;
 
 /// Prompt tokens by kind: read, uncached, written for five minutes, for an hour, for twelve.
@@ -26,9 +26,9 @@ type Split = [f64; KINDS];
 /// Tokens that are billed alike for both prompts, whatever an edit does to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Alike {
-    /// Uncached tokens that the provider has put beside the prompt.
+    /// Uncached tokens that the provider has added to the prompt.
     pub beside: u64,
-    /// Tokens in front of the prompt that the provider reads because they are cached under a name. They are not among
+    /// Tokens before the prompt that the provider reads because they are cached under a name. They are not among
     /// those of a [`CacheUse`].
     pub named: u64,
 }
@@ -160,7 +160,7 @@ impl Estimates {
     }
 }
 
-/// Whether the `expected` reads of a prompt are so many that it means something if they are missing.
+/// Whether the `expected` reads of a prompt are large enough for their absence to mean something.
 fn tells(expected: f64, prompt: f64) -> bool {
     expected >= CACHEABLE_TOKENS.max(MIN_READ_SHARE * prompt)
 }
@@ -225,7 +225,7 @@ fn unread_shares(real: &Split, estimates: &Estimates) -> Split {
     mixed
 }
 
-/// The usage with a prompt of so many tokens, of which so many are read; `rest` splits the others. Rounds to whole
+/// The usage with a prompt of `prompt` tokens, of which `read` are read; `rest` splits the others. Rounds to whole
 /// tokens, and adds the remainder to the largest of the kinds that are not read.
 fn tokens(billed: Tokens, prompt: f64, read: f64, rest: Split) -> Tokens {
     let prompt = prompt.round() as u64;
@@ -274,7 +274,7 @@ mod tests {
         CacheUse { read, write_5m, uncached, ..CacheUse::default() }
     }
 
-    /// Nothing is read, so much would be of a cache that is kept for as long as it may be.
+    /// Nothing is read; `lapsed` tokens would be, if the cache were kept for as long as it may be.
     fn lapsed(uncached: u64, lapsed: u64) -> CacheUse {
         CacheUse { uncached, lapsed, ..CacheUse::default() }
     }
@@ -340,7 +340,7 @@ mod tests {
             ),
             // An event has left little to be read, and that was not read, or was smaller than it was taken for.
             (
-                "smaller behind an event",
+                "smaller after an event",
                 billed(7000, 0, 43_000),
                 said(10_000, 0, 40_000),
                 said(90_000, 0, 10_000),
@@ -361,14 +361,14 @@ mod tests {
                 billed(9000, 0, 82_000),
             ),
             (
-                "unread behind an event",
+                "unread after an event",
                 billed(0, 50_000, 0),
                 said(10_000, 40_000, 0),
                 said(90_000, 10_000, 0),
                 billed(88_889, 11_111, 0),
             ),
             (
-                "unread behind an event, and both read of",
+                "unread after an event, and both read of",
                 billed(0, 50_000, 0),
                 said(40_000, 10_000, 0),
                 said(30_000, 1000, 0),
@@ -539,7 +539,7 @@ mod tests {
             ("the smaller part", billed(0, 0, 50_000), Alike::default(), said(20_000, 0, 30_000), None),
             ("nothing", billed(0, 0, 0), Alike::default(), said(0, 0, 0), None),
             (
-                "none behind a name",
+                "none after a name",
                 billed(40_000, 0, 10_000),
                 Alike { named: 40_000, beside: 0 },
                 said(9000, 0, 1000),

@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str, scale: isize) -> Result<Scaled, AmountError> {
         return Ok(Scaled { value: 0, exact: true });
     }
 
-    // How many of the significant digits stand before the scaled decimal point.
+    // How many of the significant digits precede the scaled decimal point.
     let kept = whole.len().cast_signed() - leading_zeros.cast_signed() + exponent + scale;
     if kept > MAX_DIGITS {
         return Err(AmountError::TooLarge);

@@ -1,6 +1,6 @@
 //! What is known of models by their family and version: whether a reasoning block depends on the exact prompt before
-//! it, whether reasoning of earlier turns is read again, whether instructions are read before or behind the history,
-//! and whether a prompt must leave room for the longest answer.
+//! it, whether reasoning of earlier turns is read again, whether instructions are read before or after the history, and
+//! whether a prompt must leave room for the longest answer.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -15,7 +15,7 @@ const CLAUDE_OTHER_BINDS_FROM: Version = (6, 0);
 /// The same for GPT.
 const GPT_BINDS_FROM: Version = (6, 2);
 
-/// The version from which on GPT reads instructions in a member of their own behind the history.
+/// The version from which on GPT reads instructions in a member of their own after the history.
 const GPT_READS_LAST_FROM: Version = (6, 2);
 
 /// The version from which on each of Claude's families reads the reasoning of earlier turns again. Older versions leave
@@ -82,8 +82,8 @@ pub fn drops_old_reasoning(model: &str) -> bool {
     Claude::of(&own_name(model)).is_some_and(|claude| !claude.reads_old_reasoning())
 }
 
-/// Whether a model reads instructions in a member of their own behind the history. They are then paid in full with each
-/// request, as nothing behind a growing history is read from the cache.
+/// Whether a model reads instructions in a member of their own after the history. They are then paid in full with each
+/// request, as nothing after a growing history is read from the cache.
 pub fn reads_instructions_last(model: &str) -> bool {
     gpt_is(&own_name(model), GPT_READS_LAST_FROM)
 }
@@ -133,8 +133,8 @@ struct Claude<'n> {
 }
 
 impl<'n> Claude<'n> {
-    /// The Claude with this name, in lower case. Behind `claude-` are family and version; in older names, and with some
-    /// sellers, the version first.
+    /// The Claude with this name, in lower case. `claude-` is followed by family and version; in older names, and with
+    /// some sellers, the version comes first.
     fn of(name: &'n str) -> Option<Self> {
         let behind = &name[memmem::find(name.as_bytes(), CLAUDE.as_bytes())? + CLAUDE.len()..];
         let mut words = behind.split(['-', '.', '@']).peekable();

@@ -7,8 +7,8 @@
 //! Pure arithmetic on what it is given: no clock, no files, no guesses, no floats in sums. An unknown price
 //! is `None`, never zero, and a model is never priced as another one.
 //!
-//! The embedded prices are derived from `LiteLLM`'s, MIT, Copyright (c) 2023 Berri AI; the notice is in
-//! `PRICES-NOTICE` beside this file.
+//! The embedded prices are derived from `LiteLLM`'s, MIT, Copyright (c) 2023 Berri AI; the notice is in `PRICES-NOTICE`
+//! next to this file.
 
 pub mod cache_model;
 mod catalogue;

@@ -15,7 +15,7 @@ const MIN_TOKENS: u64 = 1024;
 pub struct BytesPerToken(Option<f64>);
 
 impl BytesPerToken {
-    /// Records that a request of so many bytes was billed for a prompt of so many tokens.
+    /// Records that a request of `bytes` bytes was billed for a prompt of `tokens` tokens.
     pub fn learn(&mut self, bytes: u64, tokens: u64) {
         let ratio = bytes as f64 / tokens as f64;
         if tokens >= MIN_TOKENS && PLAUSIBLE_RATIO.contains(&ratio) {

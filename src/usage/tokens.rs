@@ -1,8 +1,8 @@
 //! The normalised record of what one response used.
 //!
-//! Providers count differently: some put cache reads inside the prompt figure, some beside it; some put
-//! reasoning beside the output. Here every prompt token is in exactly one bucket, and reasoning is part of
-//! the output, so that a sum over buckets never counts a token twice.
+//! Providers count differently: some put cache reads inside the prompt figure, some next to it; some put reasoning next
+//! to the output. Here every prompt token is in exactly one bucket, and reasoning is part of the output, so that a sum
+//! over buckets never counts a token twice.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -119,7 +119,7 @@ pub struct Usage {
     pub unpriced: Vec<Charge>,
     /// Model calls that are billed with this response but are not inside `tokens`.
     pub extra: Vec<Extra>,
-    /// The part of the prompt that is audio, which most models are dearer for.
+    /// The part of the prompt that is audio, which most models charge more for.
     pub audio_input: u64,
     /// The part of the output that is audio or images: no list price is known for it.
     pub media_output: u64,
@@ -286,9 +286,9 @@ pub enum Geo {
     /// Anywhere.
     #[default]
     Global,
-    /// The United States only, which some models are dearer for.
+    /// The United States only, which some models charge more for.
     Us,
-    /// One region of a seller of others' models, which most of those are dearer in.
+    /// One region of a seller of others' models, which most of those models charge more for.
     Region,
 }
 

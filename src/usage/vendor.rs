@@ -73,7 +73,7 @@ impl Vendor {
         })
     }
 
-    /// Its name, as it stands before the names of models.
+    /// Its name, as it precedes the names of models.
     pub fn as_str(self) -> &'static str {
         self.prefixes()[0]
     }
@@ -106,12 +106,12 @@ impl Vendor {
         }
     }
 
-    /// The vendor that a prefix of a model name stands for, as in `anthropic/claude-opus-5`.
+    /// The vendor that a prefix of a model name denotes, as in `anthropic/claude-opus-5`.
     pub(super) fn of_prefix(prefix: &str) -> Option<Self> {
         Self::all().find(|vendor| vendor.prefixes().contains(&prefix))
     }
 
-    /// The prefixes of model names that stand for it.
+    /// The prefixes of model names that denote it.
     pub(super) fn prefixes(self) -> &'static [&'static str] {
         match self {
             Self::Anthropic => &["anthropic"],

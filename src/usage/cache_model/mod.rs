@@ -58,7 +58,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A part of a prompt that the provider holds, in front of everything in the body.
+    /// A part of a prompt that the provider holds, before everything in the body.
     pub const fn hidden(tokens: u64) -> Self {
         Self { key: 0, tokens, mark: None, bound: 0 }
     }
@@ -71,7 +71,7 @@ pub struct PromptShape {
     pub blocks: Vec<Block>,
     /// A mark that the provider puts on the last block itself (Anthropic's top-level `cache_control`).
     pub automatic: Option<Ttl>,
-    /// Blocks behind all others that are never cached.
+    /// Blocks after all others that are never cached.
     pub late: Vec<Block>,
 }
 

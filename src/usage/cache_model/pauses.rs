@@ -7,10 +7,10 @@
 
 use super::MIN_READ_SHARE;
 
-/// After so many misses in a row, each behind a pause that prompts had survived before, prompts are no longer assumed
+/// After this many misses in a row, each after a pause that prompts had survived before, prompts are no longer assumed
 /// to survive such pauses.
 const MAX_MISSES: u32 = 3;
-/// Two pauses count as about as long if they differ by no more than one part in so many.
+/// Two pauses count as about as long if they differ by no more than one part in this many.
 const TOLERANCE: u64 = 8;
 
 /// A pause between requests, and what was still cached after it.
@@ -83,12 +83,12 @@ mod tests {
             ("the shortest counts", &[(90, 0), (70, 0), (80, 0)], Some(62)),
             ("kept for longer than it seemed", &[(70, 0), (90, 1000)], None),
             ("kept for so long, and not for longer", &[(70, 1000), (90, 0)], Some(79)),
-            ("missed once, behind about as long a one", &[(70, 1000), (75, 0)], None),
+            ("missed once, after one about as long", &[(70, 1000), (75, 0)], None),
             ("missed once", &[(70, 1000), (65, 0)], None),
             ("not kept for so long any more", &[(70, 1000), (65, 0), (66, 0), (68, 0)], Some(60)),
             ("missed now and then", &[(70, 1000), (65, 0), (66, 0), (65, 900), (68, 0), (66, 0)], None),
-            ("gone behind what was kept", &[(90, 0), (70, 500)], Some(79)),
-            ("gone and kept behind the same", &[(70, 0), (70, 600)], None),
+            ("gone after what was kept", &[(90, 0), (70, 500)], Some(79)),
+            ("gone and kept after the same", &[(70, 0), (70, 600)], None),
         ];
         for (what, told, expected) in cases {
             let mut pauses = Pauses::default();

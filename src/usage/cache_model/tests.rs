@@ -185,8 +185,8 @@ fn automatic_caches_read_whole_steps() {
     check(&mut gemini, 0, &shape, [4099, 0, 0, 0]);
 }
 
-/// Requests that are asked in another way read what stands before what is bound to that, and in the first way again all
-/// that they have written so. Of who bills no writes that is not known.
+/// A request with changed parameters reads what precedes the first block bound to them; with the old parameters again,
+/// it reads all that was written with them. Where writes are not billed, this is not known.
 #[test]
 fn changed_parameters_miss_the_blocks_bound_to_them() {
     let asked = |blocks: &[(u128, u64, Option<Ttl>)], bound: u64| {

@@ -18,7 +18,7 @@ pub struct Listed {
 }
 
 impl Catalogue {
-    /// Whether `models` may stand for several names, as globs of [`Self::with_overrides`] do.
+    /// Whether `models` may match several names, as globs of [`Self::with_overrides`] do.
     pub fn is_glob(models: &str) -> bool {
         is_glob(models)
     }

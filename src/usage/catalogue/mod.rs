@@ -193,7 +193,7 @@ impl Catalogue {
         entry.is_some_and(|entry| entry.stated.over(None).is_some())
     }
 
-    /// Whether it is an alias made by a seller's customer: only they know which model it stands for, and where it runs.
+    /// Whether it is an alias made by a seller's customer: only they know which model it names, and where it runs.
     fn is_alias(model: &str) -> bool {
         names::without_path(&names::decoded(model)).starts_with("arn:")
     }
@@ -324,7 +324,7 @@ fn find_row(model: &str, vendor: Option<Vendor>) -> Option<&'static Row> {
 }
 
 /// The row of a Claude by the name that OpenRouter has for it, or for a snapshot of it: versions have dots, and a
-/// snapshot's may stand before the family (`anthropic/claude-4.5-sonnet`).
+/// snapshot's may precede the family (`anthropic/claude-4.5-sonnet`).
 fn routed_claude(name: &str) -> Option<&'static Row> {
     let named = names::family_first(name.strip_prefix("anthropic/")?)?;
     row(Vendor::OpenRouter, &format!("anthropic/{named}"))

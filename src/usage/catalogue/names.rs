@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// The name with escaped colons and slashes decoded, since it may have stood in the path of a URL.
+/// The name with escaped colons and slashes decoded, since it may have been part of a URL's path.
 pub(super) fn decoded(model: &str) -> Cow<'_, str> {
     let mut name = Cow::Borrowed(model);
     if !model.contains('%') {
@@ -54,14 +54,14 @@ pub(super) fn is_free(model: &str, routed: bool) -> bool {
     model.ends_with(":free") && (routed || model.starts_with("openrouter/"))
 }
 
-/// The number that the name of a snapshot has behind the name of its model; `None` if it has anything else there.
+/// The number that the name of a snapshot has after the name of its model; `None` if it has anything else there.
 pub(super) fn number_behind<'n>(model: &str, name: &'n str) -> Option<&'n str> {
     let number = name.strip_prefix(model)?.strip_prefix('-')?;
     number.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
 }
 
-/// The name of a Claude with the version behind the family, also if it stands before it: `claude-sonnet-4.5` for
-/// `claude-4.5-sonnet`. `None` if it is not such a name; behind the family, the version must have dots.
+/// The name of a Claude with the version after the family, also if it precedes it: `claude-sonnet-4.5` for
+/// `claude-4.5-sonnet`. `None` if it is not such a name; after the family, the version must have dots.
 pub(super) fn family_first(name: &str) -> Option<String> {
     let rest = name.strip_prefix("claude-")?;
     match rest.split_once('-') {

@@ -79,7 +79,7 @@ impl Override {
     }
 }
 
-/// Whether `models` may stand for more than one name. No name of a model has these characters.
+/// Whether `models` may match more than one name. No name of a model has these characters.
 pub(super) fn is_glob(models: &str) -> bool {
     models.contains(['*', '?', '['])
 }

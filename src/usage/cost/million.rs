@@ -25,7 +25,7 @@ pub struct PerMillion {
 }
 
 impl PerMillion {
-    /// What they cost in requests of a service tier with prompts of so many tokens; `None` if the price does not list
+    /// What they cost in requests of a service tier with prompts of `prompt` tokens; `None` if the price does not list
     /// the tier.
     pub fn of(price: &Price, tier: Tier, prompt: u64) -> Option<Self> {
         let usage = Usage { tier, ..Usage::default() };

@@ -121,7 +121,7 @@ fn known_part(usage: &Usage, lookup: impl Fn(&str) -> Option<Arc<Price>>) -> Usa
         tokens.output = 0;
     }
     tokens.output = tokens.output.saturating_sub(usage.media_output);
-    // Audio is among the input or what is read from the cache, of which the input is dearer.
+    // Audio is part of the uncached input or of what is read from the cache. Of these, the input costs more.
     let read = usage.audio_input.saturating_sub(tokens.input);
     tokens.input = tokens.input.saturating_sub(usage.audio_input);
     tokens.cache_read = tokens.cache_read.saturating_sub(read);

@@ -206,7 +206,7 @@ fn shown_searches_are_billed_or_named_as_unpriced() {
     }
 }
 
-/// What is stated are base rates; what the list has beside its own keeps its proportion to them.
+/// Stated rates are base rates; the list's other rates keep their proportion to its base rates.
 #[test]
 fn overridden_rates_scale_tier_and_long_context_rates() {
     let stated = |input: Option<&str>, output: Option<&str>, cache_read: Option<&str>| Stated {

@@ -19,7 +19,7 @@ use super::tokens::{Extra, Geo, OwnPrompt, Speed, Tier, Tokens, Usage};
 pub struct Partial {
     /// The prompt figure, and what the provider means by it.
     pub prompt: Option<Prompt>,
-    /// Uncached prompt tokens that the provider states beside `prompt` (Gemini's `toolUsePromptTokenCount`).
+    /// Uncached prompt tokens that the provider states in addition to `prompt` (Gemini's `toolUsePromptTokenCount`).
     pub tool_prompt: Option<u64>,
     /// Prompt tokens read from the cache.
     pub cache_read: Option<u64>,
@@ -57,7 +57,7 @@ pub struct Partial {
     pub provider_cost: Option<Money>,
     /// Whether the provider has removed parts of the prompt, as any event may say.
     pub prompt_is_cut: bool,
-    /// Charges beside tokens without a known price, as far as any event shows them.
+    /// Charges besides tokens without a known price, as far as any event shows them.
     pub unpriced: Vec<Charge>,
     /// Model calls outside these figures; a newer list replaces an older one.
     pub extra: Option<Vec<Extra>>,
@@ -73,7 +73,7 @@ pub enum Prompt {
     /// What was neither read from nor written to the cache (Anthropic, Bedrock).
     Uncached(u64),
     /// All of it, cache reads and writes included (`OpenAI`, Gemini and most others). If a server claims that more was
-    /// cached, nothing is left uncached, and its claims stand.
+    /// cached, nothing is left uncached, and its claims are kept.
     Total(u64),
 }
 
@@ -82,7 +82,7 @@ pub enum Prompt {
 pub enum Reasoning {
     /// The output figure contains it (Anthropic, `OpenAI`).
     Inside(u64),
-    /// It is stated beside the output figure (Gemini).
+    /// It is stated in addition to the output figure (Gemini).
     Beside(u64),
 }
 
@@ -129,7 +129,7 @@ impl Partial {
     }
 
     /// Makes the written tokens by lifetime add up to a newer total that is smaller and does not state lifetimes. The
-    /// missing tokens were read instead. They stand at the beginning of the prompt, and so do those with the longest
+    /// missing tokens were read instead. They are at the beginning of the prompt, and so are those with the longest
     /// lifetime, which are therefore reduced first.
     fn cap_writes(&mut self, newer: &Self) {
         let split = [newer.cache_write_5m, newer.cache_write_1h, newer.cache_write_12h];
@@ -245,7 +245,7 @@ impl Partial {
     }
 
     /// The prompt figure: the stated one, else what the total has beyond the output. An empty prompt does not count as
-    /// stated if there is an output, unless tokens stand beside it.
+    /// stated if there is an output, unless other prompt tokens are stated besides.
     fn prompt_stated(&self) -> Option<Prompt> {
         let stated = self.prompt.or_else(|| {
             self.output?;
@@ -268,12 +268,12 @@ impl Partial {
         self.output.or_else(rest)
     }
 
-    /// If no reasoning is stated, takes what the total has beyond the prompt and the output for reasoning beside the
-    /// output.
+    /// If no reasoning is stated, takes what the total has beyond the prompt and the output for reasoning that is not
+    /// part of the output.
     pub fn reason_with_the_rest(&mut self) {
         if let (Some(Prompt::Total(prompt)), Some(output), None) = (self.prompt, self.output, self.reasoning)
         {
-            // Some servers count what was read from the cache beside the prompt.
+            // Some servers count what was read from the cache in addition to the prompt.
             let cached = self.cache_read.unwrap_or(0).saturating_add(self.cache_write.unwrap_or(0));
             let rest =
                 self.rest_beside(prompt.saturating_add(output)).filter(|rest| *rest > 0 && *rest != cached);
@@ -281,8 +281,8 @@ impl Partial {
         }
     }
 
-    /// What the total has beyond `tokens` and beyond the tokens beside the prompt; `None` if it is not stated, or
-    /// smaller.
+    /// What the total has beyond `tokens` and the tokens stated in addition to the prompt; `None` if it is not stated,
+    /// or smaller.
     fn rest_beside(&self, tokens: u64) -> Option<u64> {
         self.total?.checked_sub(tokens)?.checked_sub(self.tool_prompt.unwrap_or(0))
     }
@@ -305,8 +305,8 @@ impl Partial {
 
     /// The whole output, and the reasoning in it.
     ///
-    /// Reasoning cannot be inside an output that is smaller: some servers state it beside the output in the fields of
-    /// a dialect that states it inside. Nor can it be beside an output that makes up the total with the prompt alone.
+    /// Reasoning cannot be inside an output that is smaller: some servers state it outside the output in the fields of
+    /// a dialect that states it inside. Nor can it be outside an output that makes up the total with the prompt alone.
     fn output_and_reasoning(&self) -> (u64, u64) {
         let output = self.output_stated().unwrap_or(0);
         match self.reasoning {

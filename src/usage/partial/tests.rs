@@ -130,7 +130,7 @@ fn zeros_after_a_stated_prompt_are_ignored() {
     check([zeros.clone(), stated.clone()], expected);
     check([zeros.clone(), zeros.clone()], Tokens::default());
     check([zeros.clone()], Tokens::default());
-    // What is said beside them is said.
+    // Other figures stated with them are kept.
     check([stated.clone(), Partial { output: Some(9), ..zeros }], Tokens { output: 9, ..expected });
     // All of the prompt may come from the cache.
     let start = disjoint(Some(40), Some(60), Some(0), Some(1));
