@@ -13,7 +13,7 @@ use memchr::memchr2;
 /// The largest event that is kept, in bytes. An OpenAI `response.completed` event repeats the whole answer.
 const MAX_EVENT: usize = 16 << 20;
 
-/// The byte order mark that some servers put in front of a text. It is not part of it.
+/// The byte order mark that some servers put before a text. It is not part of it.
 pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The most bytes that are looked at to tell whether a body is an event stream.

@@ -1,5 +1,4 @@
-//! Meaning of parts of URLs: who may own the name of a host, what escapes stand for, and which parameters are
-//! credentials.
+//! Meaning of parts of URLs: who may own the name of a host, what escapes mean, and which parameters are credentials.
 //!
 //! Looks nothing up and forbids nothing: conclusions are up to the caller.
 
@@ -49,7 +48,7 @@ impl HostName {
     }
 }
 
-/// The bytes that a part of a URL stands for; an error is a `%` that does not begin an escape.
+/// The bytes that a part of a URL denotes; an error is a `%` that does not begin an escape.
 fn bytes(text: &str) -> impl Iterator<Item = Result<u8, u8>> {
     let mut rest = text.as_bytes().iter();
     std::iter::from_fn(move || {
@@ -64,7 +63,7 @@ fn bytes(text: &str) -> impl Iterator<Item = Result<u8, u8>> {
     })
 }
 
-/// Decodes a part of a URL: `%40` stands for `@`, and a `%` that does not begin an escape for itself.
+/// Decodes a part of a URL: `%40` becomes `@`, and a `%` that does not begin an escape stays.
 pub fn decoded(text: &str) -> Vec<u8> {
     bytes(text).map(|byte| byte.unwrap_or_else(|percent| percent)).collect()
 }

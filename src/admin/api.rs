@@ -226,7 +226,7 @@ mod tests {
     use crate::ledger::Record;
     use crate::store::{Batch, LedgerRow, Outputs, Sqlite, Store, ledger};
 
-    /// So many conversations of one request each.
+    /// This many conversations of one request each.
     fn rows(count: usize) -> Vec<LedgerRow> {
         let id = |at: usize| format!("c{at}");
         let record = |at| Record { id: id(at), conversation: id(at), ..Record::default() };

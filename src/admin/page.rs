@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(marked.len(), always.len());
     }
 
-    /// What comes from outside may contain characters that turn the direction of the text beside it.
+    /// What comes from outside may contain characters that turn the direction of adjacent text.
     #[test]
     fn no_text_turns_those_beside_it() {
         let script = within("<script>", "</script>");

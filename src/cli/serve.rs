@@ -37,7 +37,7 @@ enum First {
     Other,
 }
 
-/// Runs the gateway until it is told to stop.
+/// Runs the gateway until it is asked to stop.
 pub(super) fn run(options: &Serve) -> Result<(), Failure> {
     let (mut config, unused) = configuration(&options.gateway)?;
     if let Some(address) = options.listen {
@@ -123,7 +123,7 @@ fn to_single(config: Config, url: &str) -> Result<(Config, Option<String>), Fail
     Ok((config.with_single_upstream(base), unused))
 }
 
-/// Checks that no upstream is the gateway itself, which would send requests to itself for ever.
+/// Checks that no upstream is the gateway itself, which would send requests to itself forever.
 fn check_for_loop(config: &Config, options: &Serve) -> Result<(), Failure> {
     let Some(Loop { upstream, key, place }) = config.looped() else { return Ok(()) };
     let said = match &options.gateway.upstream {

@@ -148,7 +148,7 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|character| if is_harmless(character) { character } else { '\u{fffd}' }).collect()
 }
 
-/// Whether a character neither controls a terminal, nor changes the direction of the text beside it, nor ends a line.
+/// Whether a character neither controls a terminal, nor changes the direction of adjacent text, nor ends a line.
 fn is_harmless(character: char) -> bool {
     let turns =
         matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

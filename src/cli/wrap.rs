@@ -175,7 +175,7 @@ fn with_url(argument: &OsString, url: &str) -> OsString {
 }
 
 /// The hosts for which no proxy is used, including the gateway. Programs read only one of the two spellings of the
-/// variable, so a new one must include what the old one has. `*` means all hosts only if it stands alone.
+/// variable, so a new one must include what the old one has. `*` means all hosts only if it is the whole value.
 fn with_here(hosts: Option<OsString>) -> OsString {
     match hosts {
         None => LOOPBACK_HOSTS.into(),

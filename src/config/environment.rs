@@ -1,7 +1,7 @@
 //! What a configuration takes from outside its file: environment variables, and whether the files that it names can be
 //! used.
 //!
-//! It is behind a trait, so that reading a configuration is a pure function of its inputs.
+//! It is a trait, so that reading a configuration is a pure function of its inputs.
 
 use std::path::{Path, PathBuf};
 

@@ -115,7 +115,7 @@ pub struct Config {
     pub prices: Vec<PriceOverride>,
     /// The model that judges rewritten histories.
     pub fidelity: Fidelity,
-    /// How threads are told apart.
+    /// How threads are distinguished.
     pub lineage: Lineage,
     /// What the log reports about conversations.
     pub alerts: Alerts,
@@ -162,8 +162,8 @@ impl Config {
         Self::parse(text, environment, Rules::Reading)
     }
 
-    /// Reads a configuration file that must be valid as it stands, without the command line. In addition, no upstream
-    /// of its own may be where the gateway listens, and if URLs lead to the admin listener, its port must be fixed.
+    /// Reads a configuration file that must be valid as it is, without the command line. In addition, no upstream of
+    /// its own may be where the gateway listens, and if URLs lead to the admin listener, its port must be fixed.
     ///
     /// # Errors
     /// As for [`Config::from_toml`].

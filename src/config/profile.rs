@@ -109,7 +109,7 @@ pub(super) fn read(root: &mut Section<'_, '_>, file: &Layer, context: Context<'_
     })
 }
 
-/// The message if a section of a profile is in the place of a profile's name.
+/// The message if a section of a profile is where a profile's name should be.
 fn missing_name(name: &str, section: &Section<'_, '_>) -> Option<&'static str> {
     let is_section = name == "match" || SECTIONS.contains(&name);
     (is_section && !section.has("match")).then_some("a profile needs a name, and this is one of its sections")

@@ -18,7 +18,7 @@ const UNITS: &[(&str, usize)] = &[
 ];
 
 impl ByteSize {
-    /// A size of so many bytes.
+    /// A size of this many bytes.
     pub const fn new(bytes: usize) -> Self {
         Self(bytes)
     }

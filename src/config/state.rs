@@ -46,7 +46,7 @@ pub struct Ledger {
     pub record: Record,
     /// Whether tokens are counted with a tokenizer, rather than estimated from bytes.
     pub count_tokens: bool,
-    /// How long records, and logs that are no longer added to, are kept; `None` for ever.
+    /// How long records, and logs that are no longer added to, are kept; `None`: forever.
     pub retention: Option<Duration>,
 }
 
@@ -59,12 +59,12 @@ pub enum Record {
     Full,
 }
 
-/// How threads of conversation are told apart.
+/// How threads of conversation are distinguished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lineage {
     /// Whether requests with different credentials never share a thread or its decisions.
     pub isolate: bool,
-    /// How long the decisions of a thread are kept after its last request; `None` for ever.
+    /// How long the decisions of a thread are kept after its last request; `None`: forever.
     pub retention: Option<Duration>,
 }
 

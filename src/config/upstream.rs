@@ -41,7 +41,7 @@ pub struct Upstream {
     pub cache_key: CacheKey,
     /// Whether it passes marks for the provider's cache on to Claude's; `None` to go by what is known about it.
     pub cache_marks: Option<bool>,
-    /// The file of certificates (PEM) that are trusted besides the system's.
+    /// The file of certificates (PEM) that are trusted in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Which proxy connections to it use.
     pub proxy: Proxied,
@@ -105,7 +105,7 @@ impl Upstream {
     }
 
     /// Whether requests of `protocol` to this upstream are read: if it speaks that protocol, or one that a built-in
-    /// server speaks besides it, since clients send either dialect to the paths of the other.
+    /// server speaks along with it, since clients send either dialect to the paths of the other.
     pub(super) fn reads(&self, protocol: Protocol) -> bool {
         let servers = protocol::servers();
         let together = |one: Protocol, other: Protocol| {

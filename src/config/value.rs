@@ -278,7 +278,7 @@ impl FromValue for NamePatterns {
 
 /// Why a pattern cannot match any name, if that is easy to see.
 pub(super) fn names_nothing(pattern: &str) -> Option<&'static str> {
-    // Brackets stand for one character, which may be a comma.
+    // Brackets match one character, which may be a comma.
     let outside = pattern.split('[').enumerate().map(|(at, piece)| match piece.split_once(']') {
         Some((_, behind)) if at > 0 => behind,
         _ => piece,

@@ -42,7 +42,7 @@ pub enum Refusal {
     /// It removes a leaf that has no block of its own.
     #[error("the plan removes a text that can only be replaced")]
     NotRemovable,
-    /// It replaces an image or a document in a place where no text may stand.
+    /// It replaces an image or a document in a place where no text is allowed.
     #[error("the plan puts a text where providers take none")]
     NotReplaceable,
     /// It leaves a text empty, which providers refuse.
@@ -93,7 +93,7 @@ struct Changes {
     marked: Vec<(PartId, Hold)>,
     /// Whether the instructions are sent as two texts, or the frame is marked.
     is_frame_changed: bool,
-    /// The mark on the first of the two texts or behind the frame, if there is one.
+    /// The mark on the first of the two texts or after the frame, if there is one.
     frame_mark: Option<Hold>,
     /// Whether a message follows another one than before.
     moves: bool,
@@ -154,7 +154,7 @@ fn check_insert(conversation: &Conversation, before: usize, text: &str, role: Ro
     if is_list { Ok(()) } else { Err(Refusal::NoList) }
 }
 
-/// Only reasoning that can be removed from where it stands may be left out.
+/// Only removable reasoning may be left out.
 fn check_omit(conversation: &Conversation, id: PartId) -> Result<(), Refusal> {
     let part = conversation.part(id).ok_or(Refusal::Missing)?;
     let may_go = part.kind() == PartKind::Thinking && part.slots().is_some();
@@ -291,7 +291,7 @@ fn check_leaves(part: &Part, leaves: &[(u32, LeafEdit)]) -> Result<(), Refusal> 
             LeafEdit::Replace(_) => {}
         }
     }
-    // Not every provider accepts an empty list of blocks. A list of media beside the content may be empty, because it
+    // Not every provider accepts an empty list of blocks. A list of media next to the content may be empty, because it
     // may be absent.
     if part.slots().is_some_and(|slots| slots.items.len() == removed) {
         return Err(Refusal::EmptyText);
@@ -334,7 +334,7 @@ fn is_answered(conversation: &Conversation, dropped: &[bool], mut between: Range
     between.any(|at| !dropped[at] && conversation.messages[at].index.role == Role::Assistant)
 }
 
-/// A message of reasoning alone must stay or go with the answer behind it, and nothing may come between them. If no
+/// A message of reasoning alone must stay or go with the answer after it, and nothing may come between them. If no
 /// answer follows it, it may go alone.
 fn check_reasoning(conversation: &Conversation, plan: &Plan, dropped: &[bool]) -> Result<(), Refusal> {
     let inserted = plan.ops.iter().filter_map(|op| match op {

@@ -45,7 +45,7 @@ pub(super) fn check_split(conversation: &Conversation, bytes: u32) -> Result<(),
 }
 
 /// All marks of a request together: none may be added twice, there may be no more than a request can have, and those
-/// with the long lifetime must come first. `split` is the mark on the instructions or behind the frame.
+/// with the long lifetime must come first. `split` is the mark on the instructions or after the frame.
 pub(super) fn check_marks(
     conversation: &Conversation,
     marked: &[(PartId, Hold)],

@@ -48,7 +48,7 @@ pub enum Op {
         /// The part.
         part: PartId,
         /// The index of each leaf, or of each text in the arguments, and what becomes of it, in ascending order.
-        /// Removable images and documents are counted behind the leaves.
+        /// Removable images and documents are counted after the leaves.
         leaves: Vec<(u32, LeafEdit)>,
     },
     /// Puts a cache mark at the end of a part.
@@ -70,7 +70,7 @@ pub enum Op {
         /// The cache mark on the first, if there is one.
         mark: Option<Hold>,
     },
-    /// Puts a cache mark behind everything before the messages.
+    /// Puts a cache mark after everything before the messages.
     MarkFrame {
         /// The time to live to ask for.
         hold: Hold,
@@ -79,12 +79,12 @@ pub enum Op {
     Drop {
         /// The first message to drop.
         first: usize,
-        /// The first message behind them.
+        /// The first message after them.
         end: usize,
     },
     /// Inserts a message with one text before message `before`, or at the end if that is the number of messages.
     Insert {
-        /// The message behind it.
+        /// The message after it.
         before: usize,
         /// Its role.
         role: Role,

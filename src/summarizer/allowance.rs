@@ -21,8 +21,8 @@ impl Allowance {
         last <= 0.0 || calls.iter().map(cost).sum::<f64>() + last * (1 + more) as f64 <= self.most
     }
 
-    /// Whether a job that has made these `calls` in vain may be begun again. The next one may cost as much, and is not
-    /// expected to cost less than a whole one. A job that cost nothing may.
+    /// Whether a job whose `calls` were wasted may be begun again. The next one may cost as much, and is not expected
+    /// to cost less than a whole one. A job that cost nothing may.
     fn allows_another_job(&self, calls: &[Called]) -> bool {
         let spent = calls.iter().map(|call| self.cost_of(call)).sum::<f64>();
         spent <= 0.0 || spent + spent.max(self.expected) <= self.most
@@ -49,7 +49,7 @@ impl Job {
         }
     }
 
-    /// Whether another job like this one, which has made these `calls` in vain, may be begun within its allowance.
+    /// Whether another job like this one, whose `calls` were wasted, may be begun within its allowance.
     pub(super) fn affords_another_job(&self, calls: &[Called]) -> bool {
         self.task.allowance.is_none_or(|allowance| allowance.allows_another_job(calls))
     }

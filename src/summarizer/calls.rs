@@ -22,7 +22,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Records that a call of so many bytes is sent now.
+    /// Records that a call of `bytes` bytes is sent now.
     pub(super) fn begin(&mut self, bytes: u64) {
         self.in_progress = Some((Instant::now(), bytes));
     }

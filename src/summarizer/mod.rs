@@ -92,13 +92,13 @@ pub struct Task {
     pub thread: String,
     /// The conversation that its calls are booked on.
     pub conversation_id: String,
-    /// The chain of the history up to the end of what the summary stands for.
+    /// The chain of the history up to the end of what the summary replaces.
     pub chain: Chain,
     /// The number of messages in that history.
     pub end: usize,
     /// The request that the messages are in.
     pub conversation: Conversation,
-    /// The messages that the summary stands for, ascending.
+    /// The messages that the summary replaces, ascending.
     pub messages: Vec<usize>,
     /// Parts of them that are sent in another form than the client sent.
     pub sent: HashMap<PartId, Vec<(u32, LeafEdit)>>,
@@ -431,7 +431,7 @@ impl Shared {
         })
     }
 
-    /// Whether a job for this thread, if it has no allowance, may begin beside those that run.
+    /// Whether a job for this thread, if it has no allowance, may begin while the others run.
     fn takes(&self, running: &HashMap<String, Running>, thread: &str) -> bool {
         self.rest_of(thread).is_none_or(|rest| rest.is_waived)
             && running.len() < self.limits.jobs

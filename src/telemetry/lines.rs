@@ -81,7 +81,7 @@ impl Write for &Lines {
 fn write(mut there: impl Write, lines: &Receiver<Next>) {
     for next in lines {
         match next {
-            // Nobody is left to be told that it failed.
+            // There is nobody left to report a failure to.
             Next::Line(line) => drop(there.write_all(&line)),
             Next::Flush(done) => drop(done.send(())),
         }

@@ -10,7 +10,7 @@ const MAX_WIDTH: usize = 96;
 /// The same on the narrowest terminal.
 const MIN_WIDTH: usize = 32;
 /// The minimum number of characters shown of a long line on each side of the place where it begins to differ, as far as
-/// there are so many.
+/// there are that many.
 const AROUND: usize = 24;
 /// The columns before each line.
 const SIGNS: usize = 4;

@@ -159,7 +159,7 @@ fn changed(record: &Record, difference: &Difference) -> String {
         let messages = figures::counted(gone.messages.into(), "message", "messages");
         told.push(format!("{messages} replaced by a {}", gone.rule));
     }
-    // The text that stands for messages may be appended to a part.
+    // The text that replaces messages may be appended to a part.
     let stands = |change: &&Change| difference.gone.as_ref().is_some_and(|gone| gone.rule == change.rules);
     let is_form = |change: &&Change| change.rules != CACHE_MARK && !stands(change);
     let parts = difference.changes.iter().filter(is_form).count() as u64;
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::ledger::Edits;
 
-    /// With bodies, cache marks and the text that stands for messages are among the changes; without, they are not.
+    /// With bodies, cache marks and the text that replaces messages are among the changes; without, they are not.
     #[test]
     fn both_forms_of_a_difference_count_alike() {
         let change = |rules: &str| Change { rules: rules.to_owned(), ..Change::default() };

@@ -15,7 +15,7 @@ const COLUMNS: [(&str, Align); 8] = [
     ("window", Align::Right),
     ("", Align::Left),
 ];
-/// The maximum length of a name whose figures are beside it. A longer one has them on the next line, and is not
+/// The maximum length of a name whose figures are on the same line. A longer one has them on the next line, and is not
 /// shortened.
 const MAX_NAME: usize = 42;
 /// The indentation of lines about the row above.

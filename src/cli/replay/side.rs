@@ -50,11 +50,11 @@ impl Bill {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Last(Vec<u128>);
 
-/// What determines the bill, beside the recorded prompt.
+/// What determines the bill, besides the recorded prompt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Billed {
     pub(super) scale: Scale,
-    /// Tokens in front of the prompt that were not recorded.
+    /// Tokens before the prompt that were not recorded.
     pub(super) hidden: u64,
     /// Tokens of the answer.
     pub(super) output: u64,

@@ -386,7 +386,7 @@ fn price_overrides_are_read_by_model_pattern() {
     }
 }
 
-/// Only a file that must be valid as it stands needs a place for the URLs of full texts.
+/// Only a file that must be valid as it is needs a place for the URLs of full texts.
 #[test]
 fn urls_of_full_texts_need_a_fixed_port() {
     for (admin, recall, wrong) in

@@ -3,7 +3,7 @@
 use super::*;
 use crate::conversation::Hold;
 
-/// What stands around the messages is before them, but for the provider's own mark at the end.
+/// The tools precede the messages; the provider's own mark follows them.
 #[test]
 fn long_marks_precede_short_ones_across_tools_and_messages() {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
@@ -25,7 +25,7 @@ fn long_marks_precede_short_ones_across_tools_and_messages() {
     }
 }
 
-/// Marks that last for long come first, and none stands twice; whatever the client's own are like.
+/// Long-lived marks come first, and no mark occurs twice, whatever marks the client sets.
 #[test]
 fn long_marks_precede_short_ones_and_none_is_repeated() {
     const SHORT: &str = r#","cache_control":{"type":"ephemeral"}"#;
@@ -54,7 +54,7 @@ fn long_marks_precede_short_ones_and_none_is_repeated() {
     }
 }
 
-/// What goes takes its marks with it; all others stay, on what they stood on.
+/// What is dropped takes its marks with it; all other marks stay where they were.
 #[test]
 fn marks_are_verified_after_drops_and_insertions() {
     const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;

@@ -46,7 +46,7 @@ const ITEMS: &str = r#"{"model":"m","input":[
  {"role":"assistant","content":"done"},
  {"role":"user","content":"last"}]}"#;
 
-/// The start of a conversation with images in results: one between texts, two alone, and one that stands elsewhere.
+/// The start of a conversation with images in results: one between texts, two alone, and one that is stored elsewhere.
 const IMAGES: &str = r#"{"model":"m","messages":[
  {"role":"user","content":"goal"},
  {"role":"assistant","content":[{"type":"tool_use","id":"a","name":"x","input":{}},{"type":"tool_use","id":"b","name":"x","input":{}},{"type":"tool_use","id":"c","name":"x","input":{}}]},

@@ -61,8 +61,8 @@ fn unpaired_calls_and_results_are_not_dropped() {
     refusals("anthropic", unanswered, &[(&[drop(1, 2)], Err(Refusal::Pairing))]);
 }
 
-/// A call may be there without being understood: named, or in an older form. What stands far before it is not in
-/// its way.
+/// A call may be there without being understood: named, or in an older form. A call far before the insertion does not
+/// prevent it.
 #[test]
 fn insertions_must_not_separate_a_result_from_a_referenced_call() {
     let named = r#"{"input":[{"role":"user","content":"goal"},{"role":"assistant","content":"well"},
@@ -72,7 +72,7 @@ fn insertions_must_not_separate_a_result_from_a_referenced_call() {
     {
         refusals("openai-responses", named, &[(&[insert(before, Role::User, "x")], expected)]);
     }
-    // What goes with the same plan stands between nothing.
+    // A message that the same plan drops separates nothing.
     let kept = r#"{"previous_response_id":"r","input":[{"role":"user","content":"goal"},
         {"role":"assistant","content":"well"},{"role":"user","content":"go"},
         {"type":"function_call_output","call_id":"a","output":"one"},{"role":"user","content":"on"}]}"#;

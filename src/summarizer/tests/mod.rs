@@ -34,7 +34,7 @@ const GOOD: &str = "<summary>\n## Done\n- the parser\n## Next\n- the printer\n</
 const OTHER: &str = "<summary>\n## Done\n- the parser, the printer\n## Next\n- tests\n</summary>";
 const OVERFLOW: &str = r#"{"error":{"message":"too long","code":"context_length_exceeded"}}"#;
 
-/// Answers by its script, the last line of it for ever, and remembers what it was asked.
+/// Answers by its script, repeating the last line forever, and remembers what it was asked.
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
     prompts: Mutex<Vec<String>>,
@@ -95,7 +95,7 @@ impl Transport for Script {
     }
 }
 
-/// A history of so many steps, each with a result of 400 bytes.
+/// A history of this many steps, each with a result of 400 bytes.
 fn talk(steps: usize) -> Conversation {
     let mut messages = vec![json!({"role": "user", "content": "Write a parser"})];
     for step in 0..steps {
@@ -343,7 +343,7 @@ fn the_next_summary_continues_from_the_last() {
     assert!(!prompt.contains("[step 9]") && prompt.contains("[step 10]"));
 }
 
-/// Every so many summaries are made from the originals, as long as these can be read with the calls that there may be.
+/// Every few summaries, one is made from the originals, as long as the permitted calls suffice to read them.
 #[test]
 fn a_history_too_long_to_reread_continues_from_the_last_summary() {
     for (steps, window, generation, from_originals) in [
@@ -401,7 +401,7 @@ fn lost_calls_count_towards_the_spend_limit() {
     assert_eq!((script.prompts().len(), done.outcome.map(|_| ())), (1, Err(Failure::Spent)));
 }
 
-/// A job that is cut short leaves behind what it has asked.
+/// A job that is cut short reports the calls that it made.
 #[test]
 fn an_aborted_job_reports_its_calls() {
     let (told, ends) = std::sync::mpsc::channel();
