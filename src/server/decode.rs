@@ -15,8 +15,8 @@ use crate::sse::{BOM, Beginning};
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER: usize = 4 * 1024;
 
-/// What `Content-Encoding` says of plain bodies: servers of event streams write "none" so that nothing in front of them
-/// compresses, and some name the character set.
+/// What `Content-Encoding` says of plain bodies: servers of event streams write "none" so that no proxy between them
+/// and the client compresses, and some name the character set.
 const NO_CODINGS: &[&str] = &["", "identity", "none", "utf-8", "binary"];
 
 /// How a body is encoded.
@@ -109,7 +109,7 @@ pub(super) enum Decoder<W: Write> {
 }
 
 impl<W: Write> Decoder<W> {
-    /// A decoder for `coding`; `None` stands for an unknown one.
+    /// A decoder for `coding`; `None` means an unknown one.
     pub(super) fn new(coding: Option<Coding>, sink: W) -> Self {
         match coding {
             Some(Coding::Identity) => Self::Identity(sink),

@@ -152,8 +152,8 @@ pub trait Exchange: Send {
     /// The request is about to leave. Called again if the original is sent after a rejection.
     fn sent(&mut self, form: Form);
 
-    /// The request was answered with 4xx or 500. `body` is the decoded beginning of the answer, at most
-    /// [`super::REJECTION_LIMIT`] bytes.
+    /// The request was refused. Called for 400, 422 and 500; for any other 4xx only if the request was edited. `body`
+    /// is the decoded beginning of the answer, at most [`super::REJECTION_LIMIT`] bytes.
     fn rejected(&mut self, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Remedy;
 
     /// The original was refused like its edited form before. `body` is the beginning of the answer, as in

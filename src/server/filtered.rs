@@ -1,8 +1,8 @@
 //! An answer on its way through a [`Filter`].
 //!
-//! What the filter lets through is passed on at once. A broken answer stays broken, behind all that has arrived of it.
-//! A filter that panics is removed, and the rest of the answer passes unfiltered. So does all of an answer that turns
-//! out not to be an event stream.
+//! What the filter lets through is passed on at once. A broken answer stays broken, after all that has arrived of it. A
+//! filter that panics is removed, and the rest of the answer passes unfiltered. So does all of an answer that turns out
+//! not to be an event stream.
 
 use std::mem;
 use std::sync::Arc;

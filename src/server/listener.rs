@@ -23,7 +23,7 @@ use super::tap::{self, Endings};
 
 /// Threads that a worker may use for large bodies, name lookups and the like.
 const BLOCKING_THREADS: usize = 16;
-/// How long observers may take to be told of the last endings.
+/// How long observers may take to process the last endings.
 const ENDINGS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the work on large bodies may take to finish.
 const OFFLOAD_TIMEOUT: Duration = Duration::from_secs(10);

@@ -115,7 +115,7 @@ impl<G: Gateway> Handler<G> {
         Prepared { exchange, refusal, ..Prepared::untouched() }
     }
 
-    /// Has the gateway prepare a rejected request anew. `None` if there is nothing to send in its place.
+    /// Has the gateway prepare a rejected request anew. `None` if there is nothing to send instead.
     pub(super) async fn prepare_again(
         &self,
         inbound: &Inbound,

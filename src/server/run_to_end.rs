@@ -17,7 +17,7 @@ use super::handler::Handler;
 use super::tap::Tap;
 
 /// The preparation of a request. If it is dropped while the request is held, it goes on in a task of its own, and the
-/// resulting exchange is told that the client has gone.
+/// resulting exchange is notified that the client has gone.
 pub(super) struct RunToEnd<'a, G, F>
 where
     F: Future<Output = Option<Prepared>> + Send + 'static,

@@ -3,9 +3,9 @@
 //! - Reset: for HTTP/1.0 clients, the end of the connection is the end of an answer without a length. So that a broken
 //!   answer does not look complete, the socket is reset unless hyper has shut it down in order.
 //! - Departure: a client that closes its sending side while it waits for an answer counts as gone. It might still read,
-//!   but it cannot be told from one that has exited, whose request would be answered and paid for. hyper notices
-//!   the close unless it has buffered more than the request, such as an empty line behind it. So every flush looks for
-//!   it.
+//!   but it cannot be distinguished from one that has exited, whose request would be answered and paid for. hyper
+//!   notices the close unless it has buffered more than the request, such as an empty line after it. So every flush
+//!   looks for it.
 //! - Lingering: closing a connection while the client still sends would reset it, and the client could lose the answer.
 //!   So at shutdown what it sends is read and dropped, until it closes its side or a limit is reached. A client that
 //!   has been silent for long is not waited for: hyper may have read the rest of an unwanted request by itself.

@@ -17,7 +17,7 @@ use super::exchange::{End, Exchange, Form, Remedy};
 use super::guard::guard;
 use super::stats::Stats;
 
-/// The most endings that are queued. Further ones are told at once, while their connection waits.
+/// The most endings that are queued. Further ones are reported at once, while their connection waits.
 const MAX_QUEUED_ENDINGS: usize = 256;
 
 /// Follows one request and its answer. If it is dropped before [`Tap::end`], it tells that the client has gone or,
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// The server may stop before an ending is told, or before there is one.
+    /// The server may stop before an ending is reported, or before there is one.
     #[test]
     fn every_ending_is_reported_once_even_after_a_shutdown() {
         let (stats, heard) = (Arc::<Stats>::default(), Arc::default());

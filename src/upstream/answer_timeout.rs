@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Pieces of a request, each of which comes after so many seconds, and the wait for the next.
+    /// Pieces of a request, each of which comes after this many seconds, and the wait for the next.
     struct Slow(VecDeque<u64>, Option<Pin<Box<tokio::time::Sleep>>>);
 
     impl Body for Slow {

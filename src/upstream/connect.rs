@@ -34,8 +34,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the upstream may take to answer the ping. The network may be away for a while: what was lost is sent again
 /// only after up to twice as long.
 const PING_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a connection may be silent before the system checks it, how often it then does, and how often in vain until
-/// the connection is given up. A network that is away for two minutes must not cost an answer.
+/// How long a connection may be silent before the system probes it, how long it waits between probes, and how many
+/// probes may fail before the connection is given up. A network outage of two minutes must not cost an answer.
 const TCP_KEEP_ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(15), 8);
 
 /// A byte stream to the server that is connected to first: the upstream, or a proxy.

@@ -218,7 +218,7 @@ mod tests {
             ("\r\n\nHTTP/1.0 404\n\nb", "\r\n\nHTTP/1.1 404\nconnection: close\r\n\nb"),
             ("HTTP/1.1 103 x\r\n\r\nHTTP/1.0 2", "HTTP/1.1 103 x\r\n\r\n"),
             ("HTTP/1.1 103 x\r\n\r\nHTTP/1.0 2\n", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 2\nconnection: close\r\n"),
-            // The bytes behind a head may look like another head.
+            // The bytes after a head may look like another head.
             ("HTTP/1.1 200 OK\r\n\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\n\r\nHTTP/1.0 200 OK\n"),
             ("HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 101 x\r\n\r\nHTTP/1.0 200 OK\n"),
             ("HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n", "HTTP/1.1 200 OK\r\nHTTP/1.0 200 OK\n"),

@@ -20,7 +20,7 @@ use super::write_first::is_closed;
 /// How every answer of HTTP/1 begins, and no frame of HTTP/2: it would be longer than any may be.
 const HTTP_1: &[u8] = b"HTTP/";
 
-/// The server answers the preface of HTTP/2 with HTTP/1, so it has not read any request behind it.
+/// The server answers the preface of HTTP/2 with HTTP/1, so it has not read any request after it.
 #[derive(Debug, thiserror::Error)]
 #[error("it speaks HTTP/1 where HTTP/2 was agreed on")]
 struct SpeaksHttp1;
@@ -79,7 +79,7 @@ impl<S> Opening<S> {
 }
 
 impl<S: Read + Unpin> Opening<S> {
-    /// Reads bytes behind the first `matched`, which may begin an answer of HTTP/1, and no more than such a beginning.
+    /// Reads bytes after the first `matched`, which may begin an answer of HTTP/1, and no more than such a beginning.
     fn poll_beginning(
         &mut self,
         matched: usize,

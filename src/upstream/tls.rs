@@ -14,7 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 /// The variable that names a PEM file of further authorities for agents that run on Node.
 const EXTRA_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 
-/// The mark that some editors put in front of a text.
+/// The mark that some editors put before a text.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 const HTTP_1: &[u8] = b"http/1.1";
@@ -116,7 +116,7 @@ fn platform_roots() -> RootCertStore {
 }
 
 /// Adds the certificates of the file that [`EXTRA_VARIABLE`] names. It was not written for the gateway, so one that
-/// cannot be used is not an error, but a warning, once. Those in front of a bad one are used, as Node does.
+/// cannot be used is not an error, but a warning, once. Those before a bad one are used, as Node does.
 fn add_extra(roots: &mut RootCertStore, file: &Path) {
     static WARNED: Once = Once::new();
     if let Err(reason) = try_add_extra(roots, file) {

@@ -83,13 +83,13 @@ fn pieces_available_together_are_merged_within_limits() {
         ("5*3", "15 ."),
         ("5*1 - 5*1", "5 5 ."),
         ("5*2 - - 5*2 t", "10 - 10 t ."),
-        // At most so many pieces are merged; the rest of a burst follows one turn later.
+        // At most 64 pieces are merged; the rest of a burst follows one turn later.
         ("2*64", "128 - ."),
         ("2*65", "128 - 2 ."),
         ("2*130", "128 - 128 - 4 ."),
         ("2*64 t", "128 - t ."),
         ("2*64 - 2*1", "128 - - 2 ."),
-        // At most about so many bytes are merged.
+        // At most about 16 KiB are merged.
         ("8192*5", "16384 16384 8192 ."),
         ("300*60", "16500 1500 ."),
         // A large piece is not merged, which would copy it.
