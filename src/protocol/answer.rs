@@ -72,7 +72,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// The framing that a content type stands for, in upper or lower case; `None` if it is not known.
+    /// The framing that a content type denotes, in upper or lower case; `None` if it is not known.
     pub fn of_type(content_type: &str) -> Option<Self> {
         const TYPES: [(&str, Framing); 3] = [
             ("text/event-stream", Framing::Events),

@@ -1,6 +1,6 @@
 //! Envelopes: bodies that contain a request among other things.
 //!
-//! The request inside is read and edited as if it stood alone. The rest leaves as it came.
+//! The request inside is read and edited as if it were alone. The rest leaves as it came.
 
 use bytes::Bytes;
 

@@ -1,8 +1,8 @@
 //! Reads JSON that the parser refuses, without the values for which it is refused.
 //!
 //! Servers write `NaN`, numbers beyond any float, half a character, or nesting without end. One such value must not
-//! cost the figures beside it. The end of a value is found by brackets and quotes alone. Only documents that the parser
-//! has refused are read here, so that an ordinary answer is parsed once. The cost is linear.
+//! cost the other figures. The end of a value is found by brackets and quotes alone. Only documents that the parser has
+//! refused are read here, so that an ordinary answer is parsed once. The cost is linear.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rest is what the parser reads, wherever the odd value stands.
+        /// The other members are read as the parser reads them, wherever the odd value is.
         #[test]
         fn members_beside_an_invalid_value_are_read_like_a_strict_parser(
             values in proptest::collection::vec("[a-c1\\[\\]{}:,\"\\\\ ]{0,9}", 1..6),

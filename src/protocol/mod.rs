@@ -114,7 +114,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
     }
 
     /// Adds the cache marks of a request whose server passes them on to a provider that caches by marks; `carriers`
-    /// says where they may stand. Dialects that have marks of their own, or none, return the conversation unchanged.
+    /// says where they may be. Dialects that have marks of their own, or none, return the conversation unchanged.
     fn with_marks(&self, conversation: Conversation, _carriers: Carriers) -> Conversation {
         conversation
     }

@@ -191,7 +191,7 @@ mod tests {
             prelude(&format!(r#""system":[{header},{}]"#, text("one", MARK)))
         };
         assert_eq!(aside(1), aside(2));
-        // Where instructions stand among the messages they name it as well.
+        // Instructions among the messages are part of the key as well.
         let chat = protocol::named("openai-chat").unwrap();
         let key = |system: &str, user: &str| {
             let body = format!(

@@ -2,7 +2,7 @@
 //!
 //! It holds only hashes and lengths, because it is made twice for every request: for the original and for what was
 //! sent. Each message is hashed and weighed once. Neither the key nor the weight of a block depends on its cache mark,
-//! or on whether a text stands alone or as the only text of a block. What cannot be read still counts as a block, so
+//! or on whether a text is a plain string or the only text of a block. What cannot be read still counts as a block, so
 //! that nothing here fails.
 
 use std::sync::LazyLock;
@@ -44,8 +44,8 @@ pub struct Block {
     pub key: u128,
     /// The bytes of its text, as it is written in the body.
     pub bytes: u32,
-    /// Its weight in bytes: its length without its cache mark and without the block around a text that could stand
-    /// alone, with runs that take few tokens counted for little.
+    /// Its weight in bytes: its length without its cache mark and without the block around a text that could be a plain
+    /// string, with runs that take few tokens counted for little.
     pub weight: u32,
     /// The tokens that a tokenizer counts in it, once that is known.
     pub counted: Option<u32>,
@@ -446,7 +446,7 @@ mod tests {
         }
     }
 
-    /// Where marks stand on messages as well, that is one of the last part.
+    /// Where messages can be marked as well, the mark of a message is a mark on its last part.
     #[test]
     fn a_mark_on_a_message_is_on_its_last_part() {
         use crate::conversation::Hold::{Long, Short};
@@ -486,7 +486,8 @@ mod tests {
         }
     }
 
-    /// So are instructions that stand alone and in a list, with a mark or without; tools that say the same are not.
+    /// The key is the same whether instructions are a string or a list, marked or not; tools with the same text have
+    /// another.
     #[test]
     fn instructions_have_one_key_as_a_text_or_a_block() {
         let protocol = protocol::named("anthropic").unwrap();
@@ -535,7 +536,7 @@ mod tests {
         }
     }
 
-    /// Newer models of one family read the instructions behind the messages, and the provider keeps nothing of them.
+    /// Newer models of one family read the instructions after the messages, and the provider keeps nothing of them.
     #[test]
     fn instructions_of_newer_models_are_late_blocks() {
         const INPUT: &str = r#"[{"role":"developer","content":"d"},{"role":"user","content":"hi"}]"#;
@@ -570,7 +571,7 @@ mod tests {
         }
     }
 
-    /// What stands before a summary of the provider's own is no prompt any more; tools and instructions are.
+    /// What precedes a summary of the provider's own is no longer part of the prompt; tools and instructions are.
     #[test]
     fn a_prompt_begins_with_the_providers_own_summary() {
         let user = |text: &str| format!(r#"{{"role":"user","content":"{text}"}}"#);

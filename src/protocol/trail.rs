@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A body that is broken behind a known list is still found to be broken.
+    /// A body that is broken after a known list is still found to be broken.
     #[test]
     fn a_broken_body_is_refused_despite_a_known_list() {
         let (memo, protocol) = (Lists::default(), protocol::named("anthropic").unwrap());

@@ -30,7 +30,7 @@ pub enum Invalid {
     /// A text is blank, or a message is empty.
     #[error("message {0}: blank")]
     Blank(usize),
-    /// Instructions stand where they are not allowed.
+    /// Instructions are where they are not allowed.
     #[error("message {0}: instructions out of place")]
     Instructions(usize),
     /// The reasoning of two answers meets in one message, or no answer follows the reasoning.
@@ -45,14 +45,14 @@ pub(super) struct Rules {
     pub(super) begins_with_user: bool,
     /// The last message must not be the model's.
     pub(super) ends_with_client: bool,
-    /// Where results must stand.
+    /// Where results must be.
     pub(super) results: Results,
     /// No id may occur twice.
     pub(super) unique_ids: bool,
     /// Which blank texts are refused.
     pub(super) blanks: Blanks,
-    /// Instructions may stand only at the end or before an answer: never first, and behind an answer only if it ends
-    /// with a result of the provider's own tools.
+    /// Instructions may come only at the end or before an answer: never first, and after an answer only if it ends with
+    /// a result of the provider's own tools.
     pub(super) instructions_before_answers: bool,
     /// Reasoning is signed, so the reasoning of two answers must not meet in one message.
     pub(super) reasoning_apart: bool,
@@ -60,7 +60,7 @@ pub(super) struct Rules {
     pub(super) reasoning_followed: bool,
 }
 
-/// Where the results of calls must stand.
+/// Where the results of calls must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Results {
     /// Directly after the calls, before anything else.

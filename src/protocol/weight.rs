@@ -95,7 +95,7 @@ mod tests {
             (&" ".repeat(38), 7),
             (&"-".repeat(80), 8),
             (r#"{\"a\":1}"#, 9),
-            // An escaped backslash is no white space, nor is the letter behind it.
+            // An escaped backslash is no white space, nor is the letter after it.
             (r"C:\\new\\table", 14),
             ("==--==", 6),
             ("aaaaaaaaaaaa", 12),

@@ -185,7 +185,7 @@ fn opaque_text(text: &str) -> Node {
     Node::opaque([("type", Node::text("text")), ("text", Node::text(text))])
 }
 
-/// One with a mark that lasts for long, which may stand before any other.
+/// One with a long-lived mark, which may precede any other.
 fn marked_text(text: &str) -> Node {
     let mark = Node::opaque([("type", Node::text("ephemeral")), ("ttl", Node::text("1h"))]);
     Node::opaque([("type", Node::text("text")), ("text", Node::text(text)), ("cache_control", mark)])
@@ -218,7 +218,7 @@ fn thinking(present: bool, dice: &mut Dice) -> Vec<Node> {
     blocks
 }
 
-/// A few words, or so many that they weigh more than results.
+/// A few words, or enough to weigh more than results.
 fn thought(dice: &mut Dice) -> Node {
     let seal = "ErUBCkYIBxgC".repeat(if dice.one_in(3) { 150 } else { 1 });
     if dice.one_in(3) {
@@ -261,7 +261,7 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     blocks
 }
 
-/// Results come first, what the user says behind them; some clients use a message for each.
+/// Results come first, then what the user says; some clients use a message for each.
 fn results(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     let mut blocks: Vec<Node> =
         step.calls.iter().enumerate().map(|(at, call)| result(call, first + at, dice)).collect();

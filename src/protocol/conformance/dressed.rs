@@ -14,7 +14,7 @@ struct Dress {
     mark: &'static str,
     line_end: &'static str,
     field: &'static str,
-    /// What stands in front of each event, in turn.
+    /// What precedes each event, in turn.
     between: Vec<&'static str>,
     is_apart: bool,
     is_pretty: bool,

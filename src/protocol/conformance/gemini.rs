@@ -60,7 +60,7 @@ impl Subject for Contents {
         &["thoughtSignature", "thought_signature"]
     }
 
-    /// There are none; signatures are what stands beside parts here. Results have none.
+    /// There are none; here, signatures next to parts take their role. Results have none.
     fn mark(&self, message: &mut Node) {
         let Node::Map(members) = message else { return };
         let Some((_, Node::List(parts))) = members.iter_mut().find(|(key, _)| key == "parts") else { return };

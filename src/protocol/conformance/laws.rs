@@ -127,7 +127,7 @@ fn is_named(conversation: &Conversation, plan: &Plan, edit: &Edit) -> bool {
                     dropped(at) || edit.at.end <= message.span.start || message.span.end <= edit.at.start
                 })
         }
-        // Beside messages that are dropped, an insertion may stand anywhere between the nearest that stay.
+        // Next to dropped messages, an insertion may be anywhere between the nearest that stay.
         Op::Insert { .. } => {
             let mut messages = conversation.messages.iter();
             edit.at.is_empty()

@@ -90,7 +90,7 @@ pub(crate) trait Subject: Sync {
         false
     }
 
-    /// Whether a message of this role can stand in the list.
+    /// Whether a message of this role can be in the list.
     fn takes(&self, _role: Role) -> bool {
         true
     }
@@ -98,19 +98,19 @@ pub(crate) trait Subject: Sync {
     /// The tool results of a message: which part, of which call, saying what.
     fn results(&self, message: &Tree) -> Vec<(usize, Option<String>, Tree)>;
 
-    /// The list that the images of a result stand in; `None` if there is none.
+    /// The list that the images of a result are in; `None` if there is none.
     fn media<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree>;
 
-    /// Whether a block of it is an image that stands in it.
+    /// Whether a block of it is an image with its data.
     fn is_image(&self, block: &Tree) -> bool;
 
-    /// A block with a text, as it stands in place of an image.
+    /// A block with a text, as it replaces an image.
     fn text_block(&self, text: &str) -> Tree {
         let kind = ("type".to_owned(), Tree::Text("text".to_owned()));
         Tree::Map(vec![kind, ("text".to_owned(), Tree::Text(text.to_owned()))])
     }
 
-    /// How many texts a result's content has that may be given other words, where images stand with it.
+    /// How many of the texts in a result's content can be replaced if there are images among them.
     fn texts(&self, content: &Tree) -> usize {
         content.items().iter().filter(|block| is_text(block)).count()
     }
@@ -147,8 +147,8 @@ impl dyn Subject + '_ {
         talk.messages(self.ids(talk), 0).iter().enumerate().map(write).collect()
     }
 
-    /// Takes images out of a result, by their number among those of it: none where anything else stands with them that
-    /// is no text.
+    /// Takes images out of a result, by their number among its images. If anything besides texts is next to them, takes
+    /// none.
     pub(crate) fn take_images(
         &self,
         message: &mut Tree,

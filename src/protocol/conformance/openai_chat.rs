@@ -15,7 +15,7 @@ pub(super) struct Completions;
 /// A model whose reasoning is bound to the text before it, reached through a router.
 const BOUND: &str = "anthropic/claude-opus-5.5";
 
-/// Names that servers and routers give to reasoning beside the content.
+/// Names that servers and routers give to reasoning outside the content.
 pub(crate) const THOUGHTS: &[&str] = &[
     "reasoning_content",
     "reasoning",
@@ -100,7 +100,7 @@ impl Subject for Completions {
         edit_content(message.get_mut("content").expect("a result with text has content"), leaves);
     }
 
-    /// What was thought comes first, what is said then, and the calls behind it.
+    /// Reasoning comes first, then the text, then the calls.
     fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
         let thoughts = THOUGHTS.iter().filter(|name| message.get(name).is_some()).count();
         let said = match message.get("content") {
@@ -233,7 +233,7 @@ fn thinking(message: Node, present: bool, says: &str, dice: &mut Dice) -> Node {
     }
 }
 
-/// A block of reasoning as it stands at its first provider.
+/// A block of reasoning as its first provider writes it.
 fn thought(dice: &mut Dice) -> Node {
     if dice.one_in(3) {
         return block("redacted_thinking", [("data", Node::text("x"))]);
@@ -241,7 +241,7 @@ fn thought(dice: &mut Dice) -> Node {
     block("thinking", [("thinking", Node::text("hm")), ("signature", Node::text("x"))])
 }
 
-/// Reasoning in front of what is said, in one list.
+/// Reasoning before the text, in one list.
 fn thinks_aloud(mut message: Node, dice: &mut Dice) -> Node {
     let Node::Map(members) = &mut message else { return message };
     if let Some((_, content)) = members.iter_mut().find(|(key, _)| key == "content") {

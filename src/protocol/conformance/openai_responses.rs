@@ -266,7 +266,7 @@ fn calls(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     items
 }
 
-/// In any order, and what the user says behind them.
+/// In any order, followed by what the user says.
 fn results(step: &Step, first: usize, dice: &mut Dice) -> Vec<Node> {
     let mut items: Vec<Node> =
         step.calls.iter().enumerate().map(|(at, call)| result(call, first + at)).collect();

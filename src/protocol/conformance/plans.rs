@@ -23,7 +23,7 @@ pub(crate) enum Wish {
     Forget(u8),
     /// The instructions become two texts, with a mark or without.
     Split(Index, Option<Hold>),
-    /// What stands before the messages is marked at its end.
+    /// What precedes the messages is marked at its end.
     MarkFrame(Hold),
     /// A part is marked.
     Mark(Index, Hold),

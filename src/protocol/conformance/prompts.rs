@@ -44,7 +44,7 @@ fn every_part_is_a_block_and_marks_change_neither_key_nor_weight() {
             subject.mark(message);
         }
         let marked = read(protocol, write(&subject.frame(&talk, messages), Spelling::Compact, 0));
-        // Where nothing marks the cache, it is content that stands in for a mark.
+        // Where nothing marks the cache, content is used in place of a mark.
         let has_marks = protocol.name() != "gemini";
         let marked = protocol.prompt(&marked);
         prop_assert!(!has_marks || keys(&marked) == keys(&prompt));

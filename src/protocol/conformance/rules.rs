@@ -53,7 +53,7 @@ impl OpenCalls {
         if self.running.is_empty() { Ok(()) } else { Err(format!("{:?} came to nothing", self.running)) }
     }
 
-    /// Something comes that may only stand behind all results.
+    /// Something comes that may only follow all results.
     pub(super) fn expect_none_open(&self, what: &str) -> Result<(), String> {
         match self.open.first() {
             Some(id) => Err(format!("{what} comes before the result of {id}")),

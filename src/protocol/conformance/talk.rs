@@ -25,7 +25,7 @@ pub(crate) enum Ids {
     One,
 }
 
-/// From here on, numbers stand for calls that all have one id.
+/// From here on, numbers denote calls that all have one id.
 pub(crate) const ONE: usize = 1 << 32;
 
 /// From a message of the user's own to the next.
@@ -33,7 +33,7 @@ pub(crate) const ONE: usize = 1 << 32;
 pub(crate) struct Turn {
     pub(crate) user: String,
     pub(crate) media: bool,
-    /// A message of the system's own behind the user's.
+    /// A message of the system's own after the user's.
     pub(crate) note: Option<String>,
     pub(crate) steps: Vec<Step>,
     /// What the model says at the end.
@@ -57,7 +57,7 @@ pub(crate) struct Step {
     pub(crate) calls: Vec<Call>,
     /// What the user says along with the results.
     pub(crate) aside: Option<String>,
-    /// A message of the system's own behind the results.
+    /// A message of the system's own after the results.
     pub(crate) note: Option<String>,
 }
 
@@ -89,9 +89,9 @@ pub(crate) enum Content {
 #[derive(Debug, Clone)]
 pub(crate) enum Block {
     Text(String),
-    /// An image that stands in it: its encoding.
+    /// An image with its data: the encoding.
     Image(String),
-    /// An image that stands elsewhere.
+    /// An image that is stored elsewhere.
     Linked,
     /// Of a kind that nobody knows.
     Strange,

@@ -87,7 +87,7 @@ impl Tree {
         texts.into_iter().filter_map(|text| text.text()).collect()
     }
 
-    /// Its texts in order, those that stand four lists and objects deep at most.
+    /// Its texts in order, down to a depth of four lists and objects.
     fn texts_mut<'t>(&'t mut self, depth: usize, out: &mut Vec<&'t mut Self>) {
         let is_string = self.is_string();
         match self {
@@ -272,7 +272,7 @@ fn mark_frame(root: &mut Tree, hold: Hold) {
     members.push(("cache_control".to_owned(), cache_control(hold)));
 }
 
-/// Texts of a result get new words, and images, which are counted behind these, go or give way to a text.
+/// Texts of a result get new words, and images, which are counted after these, go or give way to a text.
 fn result(subject: &dyn Subject, message: &mut Tree, part: usize, leaves: &[(u32, LeafEdit)]) {
     let images = subject.take_images(&mut message.clone(), part, |_| true).len();
     let content =

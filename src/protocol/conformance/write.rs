@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// A JSON value that remembers which of its objects the gateway reads.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
-    /// Text that is written as it stands.
+    /// Text that is written as it is.
     Raw(String),
     /// A string.
     Text(String),
@@ -95,7 +95,7 @@ pub(crate) enum Spelling {
 /// A flaw in one object: it can be read in two ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// A key stands there twice.
+    /// A key occurs twice.
     Twice,
     /// A key is written with an escape.
     Escaped,

@@ -152,7 +152,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
         }
         feed(response.bytes, output, MARKS, &mut digest)?;
     }
-    // Images of a result are beside its response.
+    // Images of a result are next to its response.
     if let Some(media) = response.given("parts") {
         feed(response.bytes, media, MARKS, &mut digest)?;
         result.media = self::media(response.bytes, media)?.map(Box::new);
@@ -165,7 +165,7 @@ fn result(response: &Object<'_>, item: Value, is_signed: bool, hash: &mut Hasher
     Ok(Part::new(PartData::ToolResult(result), item.span))
 }
 
-/// The media beside a response; `None` if there are none. They can only be removed together, and only if the response
+/// The media next to a response; `None` if there are none. They can only be removed together, and only if the response
 /// cannot refer to any of them by name. No text can take their place.
 fn media(bytes: &[u8], beside: Value) -> Result<Option<Media>, Unread> {
     let list = if beside.kind == Kind::Array { scan::items(bytes, beside.span)? } else { vec![beside] };

@@ -1,8 +1,8 @@
 //! Google Gemini: `generateContent`, streamed and not.
 //!
 //! The model is named in the path. Calls and results may have no ids, and are then paired by name and order. A
-//! signature stands beside the part that it signs, which is then never edited. Names are written in camel case or in
-//! snake case; a request with a part that uses both for one member is not read.
+//! signature is next to the part that it signs, which is then never edited. Names are written in camel case or in snake
+//! case; a request with a part that uses both for one member is not read.
 
 mod answer;
 mod ask;

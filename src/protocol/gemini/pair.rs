@@ -1,6 +1,6 @@
 //! Pairs calls with results where ids are missing.
 //!
-//! The provider pairs by name and order within one exchange, which is the model's calls and the results right behind
+//! The provider pairs by name and order within one exchange, which is the model's calls and the results right after
 //! them:
 //!
 //! - A result without an id gets the id of the first open call of the same tool.

@@ -249,7 +249,7 @@ fn calls(object: &Object<'_>, hash: &mut Hasher) -> Result<Vec<Part>, Unread> {
     Ok(parts)
 }
 
-/// Whether a call comes with another provider's signature, which stands beside it or, through some gateways, in its id.
+/// Whether a call comes with another provider's signature, next to the call or, through some gateways, in its id.
 fn is_signed(item: &Object<'_>) -> bool {
     let beside = ["extra_content", "provider_specific_fields", "thought_signature"];
     beside.iter().any(|key| item.get(key).is_some())
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::conversation::Hold;
 
-    /// Under all of its names. Signatures in it may be those of the calls beside it.
+    /// Signatures within the reasoning may be those of the calls next to it.
     #[test]
     fn reasoning_is_recognised_under_all_its_names() {
         const CALL: &str =

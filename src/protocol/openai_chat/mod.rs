@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions, and the many servers that speak it.
 //!
-//! A tool result is a message of its own. Reasoning is in members beside the content or in blocks of it, and is kept
+//! A tool result is a message of its own. Reasoning is in members next to the content or in blocks of it, and is kept
 //! unchanged or removed whole.
 
 mod answer;

@@ -130,7 +130,7 @@ fn is_kept(frame: &Object<'_>) -> bool {
     !frame.is_false("store")
 }
 
-/// The instructions, if the model reads them behind the items.
+/// The instructions, if the model reads them after the items.
 fn late(frame: &Object<'_>) -> Option<Span> {
     let is_late = frame.name("model").is_some_and(|model| usage::reads_instructions_last(&model));
     Some(frame.given("instructions").filter(|_| is_late)?.span)
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Everything behind the model's last item was added by the client, whatever its type.
+    /// Everything after the model's last item was added by the client, whatever its type.
     #[test]
     fn items_after_the_models_last_one_are_newborn() {
         let before = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;

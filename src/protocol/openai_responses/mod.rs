@@ -1,7 +1,7 @@
 //! OpenAI Responses over HTTP.
 //!
 //! The history is a list of items, or a single text. Each item counts as a message, and reasoning belongs to the item
-//! behind it. Unknown items, compactions and references are never edited.
+//! after it. Unknown items, compactions and references are never edited.
 
 mod answer;
 mod ask;
