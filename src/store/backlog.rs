@@ -15,7 +15,7 @@ const RESERVE: u64 = 8 << 20;
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Records that could not be stored while others had locked the store or the disk was full, oldest first. Newer ones
-/// are stored behind them, since a record may be completed by a later one of the same id.
+/// are stored after them, since a record may be completed by a later one of the same id.
 pub(super) struct Backlog {
     rows: Vec<LedgerRow>,
     /// The most rows.
@@ -85,7 +85,7 @@ impl Backlog {
         self.rows.splice(0..0, rows);
     }
 
-    /// Puts records back behind those that are older.
+    /// Puts records back after those that are older.
     pub(super) fn put_behind(&mut self, mut rows: Vec<LedgerRow>) {
         self.rows.append(&mut rows);
     }

@@ -1,8 +1,8 @@
 //! Which gateways that share this store are running, and where they listen.
 //!
-//! Each of them keeps a file that is named after its address, locked as long as it lives, so that a gateway put in
-//! front of another one with the same books is noticed. For notices and the set-up of agents only: nothing fails if a
-//! file is missing, and then a gateway is not recognised.
+//! Each of them keeps a file that is named after its address, locked as long as it lives, so that a gateway that
+//! forwards to another one with the same books is noticed. For notices and the set-up of agents only: nothing fails if
+//! a file is missing, and then a gateway is not recognised.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

@@ -140,7 +140,7 @@ impl Cut {
 }
 
 /// Writes lines with their ends. If the last one was written only in part, that part is removed if possible: it would
-/// make the line behind it unreadable.
+/// make the line after it unreadable.
 fn write_whole(file: &mut (impl io::Write + TakeBack), lines: &[u8]) -> Result<(), Cut> {
     let mut written = 0;
     while written < lines.len() {
@@ -168,7 +168,7 @@ trait TakeBack {
 }
 
 impl TakeBack for File {
-    /// Does nothing if the file no longer ends with `half`, because another gateway has written behind it.
+    /// Does nothing if the file no longer ends with `half`, because another gateway has written after it.
     fn take_back(&mut self, half: &[u8]) {
         let mut found = vec![0; half.len()];
         let start = self.metadata().ok().and_then(|file| file.len().checked_sub(half.len() as u64));
@@ -182,7 +182,7 @@ impl TakeBack for File {
     }
 }
 
-/// Reads the last `len` bytes of a file, and [`SEARCHED_LEN`] more, in case others have written behind them.
+/// Reads the last `len` bytes of a file, and [`SEARCHED_LEN`] more, in case others have written after them.
 fn read_end(file: &File, len: u64) -> io::Result<Vec<u8>> {
     let all = file.metadata()?.len();
     let start = all.saturating_sub(len.saturating_add(SEARCHED_LEN));

@@ -45,7 +45,7 @@ enum Claimant {
 }
 
 impl Claim {
-    /// Records `mine` unless the other was first. Returns whether `mine` stands.
+    /// Records `mine` unless the other was first. Returns whether `mine` counts.
     fn make(&self, mine: Claimant) -> bool {
         *self.0.get_or_init(|| mine) == mine
     }

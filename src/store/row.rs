@@ -28,7 +28,7 @@ pub struct Thread {
     pub at_ms: i64,
 }
 
-/// A history that a thread has sent, alone or with more behind it. It may also be the name under which a provider
+/// A history that a thread has sent, alone or with more after it. It may also be the name under which a provider
 /// holds a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {

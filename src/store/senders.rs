@@ -67,8 +67,8 @@ mod tests {
     use crate::conversation::Digest;
     use crate::store::schema;
 
-    /// A store in which so many threads, each of a session of its own, have sent one history and one of their own. They
-    /// were last used in the reverse order of their ids.
+    /// A store in which `threads` threads, each of a session of its own, have sent one history and one of their own.
+    /// They were last used in the reverse order of their ids.
     fn crowd(connection: &Connection, threads: usize) -> Chain {
         let shared = Chain(Digest::of(&[b"shared"]));
         for n in 0..threads {

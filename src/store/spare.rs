@@ -1,6 +1,6 @@
 //! Gives free space of the database back to the file system, a little at a time.
 //!
-//! Removed rows leave free pages behind, which later writes use. Pages far in excess of what these need are given back.
+//! Removed rows leave free pages, which later writes use. Pages far in excess of what these need are given back.
 //! A store that was created without `auto_vacuum` keeps all of them: giving them back would mean writing the whole file
 //! anew, and nobody else could write in the meantime.
 

@@ -183,7 +183,7 @@ impl OldFiles {
         };
         for _ in 0..FILES_PER_TURN {
             let Some(entry) = entries.next() else { return false };
-            // A folder that cannot be read would return errors for ever.
+            // A folder that cannot be read would return errors forever.
             let Ok(entry) = entry.map_err(|error| self.failures.add(error)) else { return false };
             if let Err(error) = (self.remove)(&entry, self.before) {
                 self.failures.add(error);
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A turn ends behind so many that are in use, too.
+    /// A turn that finds nothing old ends after a bounded number of outputs in use.
     #[test]
     fn old_outputs_among_many_in_use_are_found_in_bounded_turns() {
         let Rig { home: _home, mut connection, outputs, .. } = Rig::new();

@@ -9,7 +9,7 @@
 //! since nobody else will book them. It puts those that a log lacks among the records that wait to be logged
 //! ([`unlogged`]).
 //!
-//! A note says where the log ended before its record ([`LogEnd`]), and the record is looked for behind that place. If
+//! A note says where the log ended before its record ([`LogEnd`]), and the record is looked for after that place. If
 //! the log is another file by now, or a shorter one, all of it is searched. A record that is not found is logged, even
 //! if it was logged before. Records that are crossed out are never logged again, since the log may have been moved away
 //! since.
@@ -446,7 +446,7 @@ fn not_logged<'n>(dir: &Path, notes: &'n [Note]) -> Vec<&'n LedgerRow> {
     logs.into_values().flatten().map(|note| &note.row).collect()
 }
 
-/// Leaves out the records that have a line of their own in the log, behind the place where it ended.
+/// Leaves out the records that have a line of their own in the log, after the place where it ended.
 fn leave_out_logged(log: &Path, notes: &mut Vec<&Note>) -> io::Result<()> {
     let found = fs::metadata(log)?;
     if !found.is_file() {
@@ -729,7 +729,7 @@ mod tests {
         }
     }
 
-    /// Whoever closes a file leaves none, and does not hide another's behind it.
+    /// Closing a file removes it, and does not hide another gateway's file that comes after it.
     #[test]
     fn closed_underway_files_are_removed() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
@@ -826,7 +826,7 @@ mod tests {
         assert_eq!(bench.logged(), Some(text("a1 a2")));
     }
 
-    /// A file that cannot be opened or locked hides none behind it.
+    /// A file that cannot be opened or locked does not hide those after it.
     #[test]
     fn unusable_underway_files_are_skipped_with_a_warning_if_all_are() {
         for (name, blocked, expected, told) in [("one", 1, Some("a1"), false), ("all", MAX_FILES, None, true)]

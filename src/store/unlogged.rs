@@ -20,12 +20,12 @@ use super::{Batch, LedgerRow, StoreError, schema};
 /// The most lines that one turn logs.
 const LINES_PER_TURN: usize = 64;
 /// The number of consecutive conversations that cannot be logged after which a round gives up. The next round continues
-/// behind them.
+/// after them.
 const TRIES: usize = 16;
 /// The most appends between two rounds.
 const MAX_PAUSE: u32 = 1024;
 
-/// Where a round is: behind a conversation, or still at it. The default is before all conversations.
+/// Where a round is: after a conversation, or still at it. The default is before all conversations.
 #[derive(Default)]
 struct Position {
     conversation: String,
@@ -313,7 +313,7 @@ mod tests {
             self.unlogged.log(&mut self.connection, &mut self.logs, &[batch]);
         }
 
-        /// Takes turns as long as there are any, so many at most.
+        /// Takes turns as long as there are any, `most` at most.
         fn turns(&mut self, most: usize) {
             for _ in 0..most {
                 self.unlogged.take_turn(&self.connection, &mut self.logs, &|| true);
@@ -456,7 +456,7 @@ mod tests {
         bench.turns(1);
         bench.check("a", &lines, 0);
 
-        // A round that fails everywhere ends, and the next one goes on behind it.
+        // A round that fails everywhere ends, and the next one goes on where it ended.
         let all: Vec<String> = ('b'..='z').map(|name| format!("{name}1")).collect();
         fs::remove_dir_all(bench.dir()).unwrap();
         bench.block();

@@ -258,7 +258,7 @@ impl Worker {
         self.limit_wait_to(self.patience);
     }
 
-    /// How long to wait for others that have locked the store: shorter once that was in vain.
+    /// How long to wait for others that have locked the store: shorter once that has failed.
     fn patience(&self) -> Duration {
         if self.backlog.is_empty() { self.patience } else { self.patience.min(RETRY_AFTER) }
     }
@@ -327,7 +327,7 @@ impl Worker {
         self.store_missing();
     }
 
-    /// Stores a group of jobs, behind the records in memory, and logs their records.
+    /// Stores a group of jobs, after the records in memory, and logs their records.
     fn write(&mut self, mut group: Vec<Job>) {
         self.write_backlog();
         if !self.backlog.is_empty() {
@@ -660,7 +660,7 @@ mod tests {
         connection
     }
 
-    /// Lets the database grow by so many pages, as on a disk that is nearly full.
+    /// Lets the database grow by this many pages, as on a disk that is nearly full.
     fn limit_growth(connection: &Connection, pages: u32) {
         let now: u32 = connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         connection.query_row(&format!("PRAGMA max_page_count = {}", now + pages), [], |_| Ok(())).unwrap();
