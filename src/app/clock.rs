@@ -28,7 +28,7 @@ pub(super) fn new_id() -> String {
     Builder::from_unix_timestamp_millis(now, &random).into_uuid().to_string()
 }
 
-/// The lower 26 bits of a number, laid out behind the time so that ids sort by them. UUIDs use the upper four bits of
+/// The lower 26 bits of a number, laid out after the time so that ids sort by them. UUIDs use the upper four bits of
 /// the first byte for the version, and the upper two of the third for the variant.
 fn ordered_bits(number: u32) -> [u8; 4] {
     let number = number & 0x03FF_FFFF;

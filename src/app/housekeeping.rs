@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// What a request used just within its time stays, though the store was told of a use an hour before.
+    /// What a request used just within its time stays, even if the last use that was stored is an hour older.
     #[test]
     fn retention_allows_for_late_reports_of_use() {
         let home = |name: &str| (name == "HOME").then(|| "/home/me".to_owned());

@@ -20,7 +20,7 @@ pub(super) fn text(store: &dyn Store, tally: &Tally, stats: &Stats) -> String {
 /// The type of a metric that is a histogram.
 const HISTOGRAM: &str = "histogram";
 
-/// A label's value, escaped to stand in quotes. Values from the configuration may hold any characters.
+/// A label's value, escaped for use in quotes. Values from the configuration may hold any characters.
 fn escaped(word: &str) -> String {
     word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -137,7 +137,7 @@ struct Settings {
     dashboard: Option<SocketAddr>,
 }
 
-/// How the log tells of [`Core::storing`].
+/// Log wording for [`Core::storing`].
 fn storing() -> Mutex<Outage> {
     Mutex::new(Outage::new(
         "a request leaves without what was to be decided about it",
@@ -151,7 +151,7 @@ impl Core {
         self.settings.recover.enabled && !self.observes()
     }
 
-    /// Adds the dashboard's address to what a browser is told that was pointed at the clients' address.
+    /// Adds the dashboard's address to the answer for a browser that was pointed at the clients' address.
     fn with_dashboard(&self, head: &Parts, mut fault: Fault) -> Fault {
         if let Some(address) = self.settings.dashboard
             && head.method == Method::GET
@@ -353,7 +353,7 @@ impl Sidecar {
         }
     }
 
-    /// Adds members beside the messages to the body that leaves, unless the upstream is known to refuse them.
+    /// Adds members besides the messages to the body that leaves, unless the upstream is known to refuse them.
     fn add_members(&self, enveloped: &Enveloped, rewritten: &Rewritten) -> Added {
         let Inbound { body, upstream, .. } = &enveloped.inbound;
         let key = self.cache_key(upstream, rewritten);

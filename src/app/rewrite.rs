@@ -228,7 +228,7 @@ impl<'a> Request<'a> {
         }
         let tuning = sent.tuning.as_ref()?;
         let terms = &tuning.terms;
-        // A client that compacts its history itself may do so any moment now: the summary would be paid for in vain.
+        // A client that compacts its history itself may do so any moment now: the summary would be wasted.
         let is_late = level.gauge.is_some_and(|gauge| gauge.excess(&tuning.policy.window) > 0);
         let compacts = is_late && self.sender.caller.client.as_deref().is_some_and(compaction::is_done_by);
         // After an event, the answer first shows how long the prompt is now.

@@ -430,7 +430,7 @@ mod tests {
         check(&routes, "GET", "/v1/models", "access-control-request-method: POST", "refuse 404");
     }
 
-    /// Clients of one dialect send headers of others beside their own.
+    /// Clients of one dialect send headers of others along with their own.
     #[test]
     fn the_most_specific_header_determines_the_dialect() {
         for (pairs, expected) in [

@@ -12,10 +12,10 @@ use super::route::Routes;
 use crate::config::did_you_mean;
 use crate::upstream::Upstream;
 
-/// The most beginnings that are told of, since clients choose them.
+/// The most path prefixes to report, since clients choose them.
 const MAX_TOLD: usize = 64;
 
-/// The beginnings that the log has told of.
+/// The path prefixes that were reported.
 #[derive(Debug, Default)]
 pub(super) struct Slips(Mutex<HashSet<String>>);
 

@@ -136,7 +136,7 @@ pub(super) struct Cuts {
     pub(super) bytes: u64,
 }
 
-/// The gateway's own calls, beside their number and cost.
+/// The gateway's own calls, besides their number and cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct OwnCalls {
     pub(super) summaries: u64,

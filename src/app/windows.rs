@@ -99,7 +99,7 @@ impl Windows {
         learned.surprises || learned.limit.is_some_and(|limit| !limit.is_believed(now_ms))
     }
 
-    /// Records that a prompt of so many tokens was answered. If the known window is smaller, it is forgotten. Returns
+    /// Records that a prompt of `tokens` tokens was answered. If the known window is smaller, it is forgotten. Returns
     /// whether that was so.
     fn record_answered(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
         self.update(upstream, model, |learned| {
@@ -141,7 +141,7 @@ impl Windows {
         self.full.get(&head).is_some()
     }
 
-    /// Records that this history was refused as too long in a form of so many bytes.
+    /// Records that this history was refused as too long in a form of `bytes` bytes.
     pub(super) fn record_refused(&self, head: Chain, bytes: u64) {
         let shortest = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
         self.refused.insert(head, shortest);
@@ -184,7 +184,7 @@ impl Core {
         }
     }
 
-    /// Records that a prompt of so many tokens was answered.
+    /// Records that a prompt of `tokens` tokens was answered.
     pub(super) fn record_fitting_prompt(&self, upstream: &Upstream, model: Option<&str>, tokens: u64) {
         if self.learned.windows.record_answered(upstream.name(), model, tokens) {
             self.store_window(upstream, model, None, (self.now_ms)());

@@ -22,10 +22,10 @@ type Key = (String, String);
 
 /// The requests that wait for their usage.
 pub(super) struct Awaited {
-    /// Their records. `None` stands for one that waits no longer, so that it is neither looked up in the store again
-    /// nor booked twice before the store has it.
+    /// Their records. `None`: it no longer waits. The entry keeps it from being looked up in the store again, and from
+    /// being booked twice before the store has it.
     records: LruCache<Key, Option<Waiting>>,
-    /// Hashes of the keys of records that this process has booked, which may be in the store alone by now.
+    /// Hashes of the keys of records that this process has booked, which may be only in the store by now.
     booked: LruCache<u64, ()>,
 }
 

@@ -1,8 +1,8 @@
 //! Counts tokens with a public tokenizer. Its proportions are right for every model, its absolute figures only for
 //! few: the scale is set by the provider's own figures.
 //!
-//! Counting is slow beside everything else that is done with a request, so it happens on the thread that keeps the
-//! books and every text is counted once. The tokenizer is loaded when it is first needed and dropped when nothing
+//! Counting is slow compared with everything else that is done with a request, so it happens on the thread that keeps
+//! the books and every text is counted once. The tokenizer is loaded when it is first needed and dropped when nothing
 //! has come for a while. It never sees more than a few kilobytes at a time: tokenizers crawl, and some panic, on
 //! endless runs.
 

@@ -51,7 +51,7 @@ pub(super) fn counterfactual(
     let is_event = ended.record.breaks_prefix();
     let tokens = uses.billed_as(uses.original, real, is_event);
     let estimated = tokens != real.tokens;
-    // A summary that was requested alone is billed beside the prompt, of which nothing is left to measure by.
+    // A summary that was requested alone is billed outside the prompt, which leaves no prompt to measure by.
     let is_all_beside = real.tokens.prompt() == 0 && uses.lacking().sent > 0;
     let untouched = with_tokens(real, tokens);
     if is_all_beside || (estimated && (is_cut || is_too_long(ended, real, &untouched, prices))) {

@@ -1,5 +1,5 @@
-//! Detects instructions that change from one request of a thread to the next: the provider's cache of everything
-//! behind the change is lost.
+//! Detects instructions that change from one request of a thread to the next: the provider's cache of everything after
+//! the change is lost.
 //!
 //! This is only reported. Each text is kept once, however many threads share it; the memory is bounded and lost with
 //! the process.

@@ -71,9 +71,9 @@ impl Histories {
         name.map_or(Some(Lacking::NOTHING), |name| self.lacking(&record.upstream, name, now_ms))
     }
 
-    /// Records what is missing behind a request that came at `at_ms`: from the history that ends with its answer, and
+    /// Records what is missing after a request that came at `at_ms`: from the history that ends with its answer, and
     /// from the one that `grown` names, which grows with the request. `grown` comes with what was missing from that
-    /// history before. `None` stands for what is unknown.
+    /// history before. `None` means unknown.
     pub(super) fn keep(
         &mut self,
         record: &Record,
@@ -107,7 +107,7 @@ impl Histories {
 }
 
 /// The entries to store for a request that was not measured. If it was edited, or continues a history from which
-/// something may be missing, what is missing behind it is unknown.
+/// something may be missing, what is missing after it is unknown.
 pub(super) fn of_unmeasured(ended: &Ended) -> Vec<StoredLacking> {
     let record = &ended.record;
     if !record.status.is_some_and(|status| (200..300).contains(&status)) {

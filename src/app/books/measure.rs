@@ -35,7 +35,7 @@ pub(in crate::app) struct Measured {
     pub(super) edits_from: Option<u64>,
     /// Whether the provider holds a part of the history that is not in the body.
     pub(super) hides: bool,
-    /// Whether some of that part stands between messages of the body.
+    /// Whether some of that part belongs between messages of the body.
     pub(super) refers: bool,
     /// The user's turn that the request belongs to, from 1.
     pub(super) turn: u32,
@@ -266,7 +266,7 @@ mod tests {
         protocol::named("openai-responses").unwrap().index(&body, &NoMemo).unwrap()
     }
 
-    /// Of the first so many messages, another record tells.
+    /// The files in the `prior` messages are in another record.
     #[test]
     fn files_of_a_record_are_limited_and_from_new_messages() {
         let many: Vec<String> = (0..2 * MAX_FILES).map(|at| format!("{at}.rs")).collect();

@@ -1,7 +1,7 @@
 //! Named prefixes: what providers hold under a name and read before everything in the body, such as a cached prefix or
 //! a stored prompt.
 //!
-//! The tokens of a named prefix are billed with the prompt, but no block in the body stands for them. Without a block
+//! The tokens of a named prefix are billed with the prompt, but no block in the body represents them. Without a block
 //! of its own they would be spread over the body's blocks, and each block that is cut would seem to take a share of
 //! them with it.
 
@@ -44,9 +44,9 @@ struct Prefix {
 /// Where the size of a named prefix comes from.
 #[derive(Clone, Copy)]
 enum Source {
-    /// The provider has stated it: it billed so much as read from a cache, or for an empty body.
+    /// The provider has stated it: it billed this much as read from a cache, or for an empty body.
     Stated,
-    /// It is what was billed beyond a body of so many estimated tokens, at that density.
+    /// It is what was billed beyond a body of `tokens` estimated tokens, at that density.
     BeyondBody { tokens: u64, density: f64 },
 }
 
@@ -62,7 +62,7 @@ struct Body {
 pub(super) struct Figure {
     /// All its tokens.
     pub(super) billed: u64,
-    /// Those of them that were read from a cache, if names stand for caches: at least all tokens of the named prefix.
+    /// Those of them that were read from a cache, if names denote caches: at least all tokens of the named prefix.
     pub(super) read: u64,
 }
 

@@ -1,6 +1,6 @@
 //! How much of what a provider's cache should hold the provider really reads.
 //!
-//! Some providers promise nothing, and miss now and then. Behind the prefix that a request names they may read nothing
+//! Some providers promise nothing, and miss now and then. After the prefix that a request names they may read nothing
 //! at all. A prompt that an event has changed leaves so little to be read that its own figures do not tell.
 
 /// The number of prompts whose mean counts: of more, the older ones count less and less.

@@ -54,7 +54,7 @@ pub(super) struct Sizes {
 /// What the provider holds under a name in the request and reads before the body. Both fields are 0 if there is none.
 #[derive(Clone, Copy, Default)]
 struct NamedPrefix {
-    /// Combined with the key of each block: a block's size behind one prefix says nothing about it behind another.
+    /// Combined with the key of each block: a block's size after one prefix says nothing about it after another.
     key: u128,
     tokens: u64,
 }
@@ -101,8 +101,8 @@ struct Added {
     known_squares: f64,
     /// The tokens of its new blocks, as they are estimated.
     new: u64,
-    /// Whether the sent form alone has some of its new blocks: if there are known ones beside them, an event has put
-    /// them in the place of others.
+    /// Some new blocks exist only in the sent form. If there are known ones as well, an event has put them in the place
+    /// of others.
     is_event: bool,
 }
 
@@ -129,10 +129,10 @@ impl Sizes {
         Self { blocks, prompts, density: 1.0, prefix, unsent }
     }
 
-    /// Sets the tokens of all blocks, which come with estimates: first in the prompt that was `sent` and billed,
-    /// then in forms of it that were not sent. Afterwards the tokens of `sent` add up to what was billed, but for
-    /// rounding. `named` is the prefix that the provider reads before the prompt. Sizes that were learned behind
-    /// another prefix are not used, nor are those that depend on another size of this one.
+    /// Sets the tokens of all blocks, which come with estimates: first in the prompt that was `sent` and billed, then
+    /// in forms of it that were not sent. Afterwards the tokens of `sent` add up to what was billed, but for rounding.
+    /// `named` is the prefix that the provider reads before the prompt. Sizes that were learned after another prefix
+    /// are not used, nor are those that depend on another size of this one.
     pub(super) fn size<'p>(
         &mut self,
         named: Option<Block>,
@@ -147,7 +147,7 @@ impl Sizes {
         let estimated = tokens_of(&sent.blocks).saturating_add(tokens_of(&sent.late));
         let overall_density = billed as f64 / estimated.max(1) as f64;
         let mut density = self.density;
-        // First, because this figure leaves out what stands behind the mark, which may be another state each time.
+        // First, because this figure leaves out what follows the mark, which may be another state each time.
         if let Some(marked) = marked
             && let Some(mut head) = up_to_mark(sent)
         {
@@ -167,8 +167,8 @@ impl Sizes {
         let assumed_prefix =
             newest.map_or(Some(self.prefix.tokens), |newest| self.known(newest)?.assumed_prefix);
         let unseen = Estimate { density, assumed_prefix };
-        // A few new blocks beside known ones take all the error of the prefix's size, so their density is no measure
-        // for blocks whose size has to be learned anew because that of the prefix has changed.
+        // A few new blocks among known ones take all the error of the prefix's size, so their density is no measure for
+        // blocks whose size has to be learned anew because that of the prefix has changed.
         let outdated = Estimate { density: overall_density, assumed_prefix: Some(self.prefix.tokens) };
         let unsent = unsent.iter_mut();
         for block in unsent.flat_map(|prompt| prompt.blocks.iter_mut().chain(&mut prompt.late)) {
@@ -227,7 +227,7 @@ impl Sizes {
     /// Sizes blocks that were billed for `billed` tokens together. The first of these assumptions holds that does not
     /// contradict what is known of the blocks:
     ///
-    /// 1. Behind the longest earlier prompt that the blocks begin with, they have what was billed beyond that prompt.
+    /// 1. After the longest earlier prompt that the blocks begin with, they have what was billed beyond that prompt.
     /// 2. All of them together have what was billed, the known ones about as much as is known.
     /// 3. All of them are scaled alike, whatever is known.
     ///
@@ -275,7 +275,7 @@ impl Sizes {
                 None => self.put(block, Size { tokens, ..size }),
             }
         }
-        // Beside known blocks, new ones may take the error of these: their density says nothing about other blocks.
+        // New blocks may take the error of known ones: their density then says nothing about other blocks.
         Some(measured.filter(|_| added.is_all_new()).unwrap_or(likely))
     }
 
@@ -305,7 +305,7 @@ impl Sizes {
         block.key ^ self.prefix.key
     }
 
-    /// The known size of a block, if it holds behind the named prefix.
+    /// The known size of a block, if it holds after the named prefix.
     fn known(&self, block: &Block) -> Option<Size> {
         self.blocks.get(&self.key(block)).filter(|size| self.holds(size))
     }
@@ -371,8 +371,8 @@ impl Added {
     /// they are too far from what was expected, or the density is too unlikely. `measured` is what [`Self::density`]
     /// returns.
     ///
-    /// Behind an event, new blocks are at least as dense as is likely. Estimates count what may not be billed, such as
-    /// ids: small blocks are learned too large, and the large ones beside them as much too small. If an event keeps
+    /// After an event, new blocks are at least as dense as is likely. Estimates count what may not be billed, such as
+    /// ids: small blocks are learned too large, and the large ones next to them as much too small. If an event keeps
     /// only the small ones, what the figures lack is theirs, and makes no new block smaller.
     fn scales(&self, measured: Option<f64>, likely: f64) -> Option<Scales> {
         let density = measured.unwrap_or(likely);
@@ -429,10 +429,10 @@ mod tests {
     /// What was sent, what it was billed for, and how large that makes it; the same of what was not sent.
     type Case = (&'static str, Blocks, u64, &'static [u64], Blocks, &'static [u64]);
 
-    /// The same of a prompt with something behind it, and how large that is.
+    /// The same for a prompt with late blocks, and the sizes of these.
     type Late = (&'static str, PromptShape, u64, [&'static [u64]; 2], Blocks, &'static [u64]);
 
-    /// A prompt of blocks with these keys, estimated at so many tokens.
+    /// A prompt of blocks with these keys and estimates.
     fn prompt(blocks: Blocks) -> PromptShape {
         let block = |&(key, tokens)| Block { key, tokens, mark: None, bound: 0 };
         PromptShape { blocks: blocks.iter().map(block).collect(), automatic: None, late: vec![] }
@@ -457,7 +457,7 @@ mod tests {
                 &[(1, 6000), (2, 4000), (3, 8000), (5, 9000)],
                 &[4800, 3200, 12_000, 14_400],
             ),
-            // The known blocks behind an event keep about their size, whatever new blocks are among them.
+            // The known blocks after an event keep about their size, whatever new blocks are among them.
             (
                 "an event",
                 &[(1, 6000), (2, 4000), (6, 50), (4, 2000)],
@@ -573,8 +573,7 @@ mod tests {
         }
     }
 
-    /// A note that replaces most of a history is new beside a few known blocks, and need not be as dense as the
-    /// history.
+    /// A note that replaces most of a history is new among a few known blocks, and need not be as dense as the history.
     #[test]
     fn a_dense_note_before_known_blocks_does_not_rescale_others() {
         let mut sizes = Sizes::new();
@@ -697,7 +696,7 @@ mod tests {
         }
     }
 
-    /// What stands behind the blocks is billed with them, so it does not make them denser.
+    /// Late blocks are billed with the others, so they do not make them denser.
     #[test]
     fn outdated_sizes_are_estimated_by_all_that_was_billed() {
         let mut sizes = Sizes::new();
@@ -713,7 +712,7 @@ mod tests {
         }
     }
 
-    /// They are no smaller than they are estimated to be beside the rest, and do not make what is cut larger.
+    /// Late blocks are no smaller than their estimated share, and do not make what is cut larger.
     #[test]
     fn late_blocks_are_sized_at_least_in_proportion_to_the_rest() {
         let mut sizes = Sizes::new();

@@ -1,9 +1,9 @@
 //! Reasoning blocks, and which of them the provider really reads.
 //!
 //! Some providers leave a reasoning block, and all reasoning after it, out of the prompt if the block does not follow
-//! the prefix that it was generated behind. They report how many blocks they left out and do not bill them, so these
-//! must not count as sent. How many they would have left out of the original is modelled like their caches: the
-//! number that they report for what was sent, plus the difference between what the model says of the two forms.
+//! the prefix that it was generated after. They report how many blocks they left out and do not bill them, so these
+//! must not count as sent. How many they would have left out of the original is modelled like their caches: the number
+//! that they report for what was sent, plus the difference between what the model says of the two forms.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ const MAX_THOUGHTS: u64 = 16 * 1024;
 /// The key of a prefix that differs from every other.
 const ANOTHER_PREFIX: u64 = 0;
 
-/// The prefixes that reasoning blocks were generated behind, in the two forms of each conversation.
+/// The prefixes that reasoning blocks were generated after, in the two forms of each conversation.
 pub(super) struct Thoughts {
     /// In the form that clients sent.
     original: Bonds,
@@ -120,7 +120,7 @@ impl SentAs {
     }
 }
 
-/// The prefix that each reasoning block was generated behind, by the block's key.
+/// The prefix that each reasoning block was generated after, by the block's key.
 struct Bonds(Recent<u128, u64>);
 
 impl Bonds {
@@ -129,9 +129,9 @@ impl Bonds {
         thoughts.iter().any(|thought| self.0.get(&thought.key).is_some())
     }
 
-    /// Counts the reasoning blocks from the first one on that does not follow the prefix it was generated behind.
-    /// Blocks that were never seen before are remembered as generated behind their present prefix, or, if `is_older`,
-    /// behind another one.
+    /// Counts the reasoning blocks from the first one on that does not follow the prefix it was generated after. Blocks
+    /// that were never seen before are remembered as generated after their present prefix, or, if `is_older`, after
+    /// another one.
     fn count_broken(&self, thoughts: &[Thought], is_older: bool) -> usize {
         let mut first = thoughts.len();
         for (at, thought) in thoughts.iter().enumerate() {
@@ -154,7 +154,7 @@ fn is_bound(record: &Record) -> bool {
 mod tests {
     use super::*;
 
-    /// Thoughts that are counted from here to there, and what stands before all of them.
+    /// Thoughts from one number to another, and what precedes all of them.
     type Form = (u128, u128, u64);
 
     fn thoughts((from, to, before): Form) -> Vec<Thought> {

@@ -64,7 +64,7 @@ struct Caches {
     planned: Option<CacheModel>,
     /// The sizes of the blocks that go through these caches.
     sizes: Sizes,
-    /// How much is read of what these caches hold: of prompts without a prefix that is cached under a name, and behind
+    /// How much is read of what these caches hold: of prompts without a prefix that is cached under a name, and after
     /// such a prefix.
     reliability: [Reliability; 2],
     /// The threads whose whole past went through these caches.
@@ -155,8 +155,8 @@ impl Untouched {
         withdraw_if_lacking(&mut ended.record, before);
     }
 
-    /// Carries forward what is missing before a request that was not measured, and returns it. If something is
-    /// missing, or the request was edited, what is missing behind it is unknown: the request may be a compaction.
+    /// Carries forward what is missing before a request that was not measured, and returns it. If something is missing,
+    /// or the request was edited, what is missing after it is unknown: the request may be a compaction.
     fn carry_lacking(&mut self, ended: &Ended) -> Option<Lacking> {
         let before = self.histories.before(&ended.record, ended.continues.as_deref(), ended.at_ms);
         let is_whole = before == Some(Lacking::NOTHING) && !ended.record.edits.were_sent();
@@ -164,7 +164,7 @@ impl Untouched {
         before
     }
 
-    /// Records what is missing from the history behind a request, and what was missing before it; `None`: unknown.
+    /// Records what is missing from the history after a request, and what was missing before it; `None`: unknown.
     fn keep_lacking(&mut self, ended: &Ended, before: Option<Lacking>, after: Option<Lacking>) {
         let grows = ended.grows && is_answered(&ended.record);
         let grown = ended.continues.as_deref().filter(|_| grows).map(|name| (name, before));
@@ -247,7 +247,7 @@ impl Caches {
         is_known
     }
 
-    /// Feeds the forms of a prompt to their caches, behind the part of the history that no body holds.
+    /// Feeds the forms of a prompt to their caches, after the part of the history that no body holds.
     fn observe(&mut self, asked: &Asked<'_>, scope: u64, at_ms: i64) -> Uses {
         let Asked { forms, size, lacking, flight, .. } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);

@@ -98,7 +98,7 @@ impl Follow {
         }
     }
 
-    /// Whether the request was edited or added to, was refused, and the original was sent in its place.
+    /// Whether the request was edited or added to, was refused, and the original was sent instead.
     const fn is_original(&self) -> bool {
         matches!(self.sent_form, SentForm::Original | SentForm::RefusedOriginal)
     }
@@ -108,7 +108,7 @@ impl Follow {
         self.is_original() && self.facts.state == State::Edited
     }
 
-    /// Whether anything was added beside the messages.
+    /// Whether anything was added besides the messages.
     const fn adds(&self) -> bool {
         !self.start.added.is_empty()
     }

@@ -26,7 +26,7 @@ pub(in crate::app) struct Start {
     pub(in crate::app) sent: u64,
     /// Bytes of the rewritten body, before members are added and without the envelope.
     pub(in crate::app) rewritten_to: u64,
-    /// The members beside the messages that were added or added to.
+    /// The members besides the messages that were added or added to.
     pub(in crate::app) added: Vec<&'static str>,
     /// The budget that is reached or nearly reached, if any.
     pub(in crate::app) budget: Option<Reached>,

@@ -21,7 +21,7 @@ pub(super) const FAILURES: u8 = 6;
 /// Those failures that only writing encounters.
 pub(super) const WRITES: std::ops::RangeInclusive<u8> = 3..=5;
 
-/// A store that fails when it is told to.
+/// A store that fails on demand.
 pub(super) struct Faulty {
     inner: Arc<dyn Store>,
     failure: AtomicU8,

@@ -34,7 +34,7 @@ fn sweep() -> Batch {
     Batch { forget_threads: Some(before), at_ms: rig::clock(), ..Batch::default() }
 }
 
-/// A store that is swept right after decisions were read, once it is told to.
+/// A store that, on demand, is swept right after decisions were read.
 struct Swept {
     inner: Arc<dyn Store>,
     is_due: AtomicBool,

@@ -64,7 +64,7 @@ fn choose(seen: Seen<'_>, demand: Demand) -> Option<Choice> {
     Some(Choice { cut, bytes })
 }
 
-/// Bytes of each message as it is sent now. Messages that a splice stands for are not sent.
+/// Bytes of each message as it is sent now. Messages that a splice replaces are not sent.
 fn sent_bytes(seen: Seen<'_>) -> Vec<u64> {
     let Seen { conversation, applied, splice, .. } = seen;
     let mut bytes: Vec<u64> = conversation.messages.iter().map(|message| message.read_len() as u64).collect();

@@ -2,9 +2,9 @@
 //!
 //! A summary replaces exactly the history whose chain it carries, and is offered to no other. One is begun after a
 //! request whose prompt is near the window, in tokens and in requests left, if no usable one is ready or being written.
-//! A summary that is written too early may be paid for in vain. If it is written too late, messages are dropped, which
-//! is worse. So a summary that is expensive compared to what the conversation has cost is delayed until room is needed,
-//! but no longer.
+//! A summary that is written too early may be wasted. If it is written too late, messages are dropped, which is worse.
+//! So a summary that is expensive compared to what the conversation has cost is delayed until room is needed, but no
+//! longer.
 
 mod bill;
 mod choice;

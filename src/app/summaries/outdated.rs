@@ -1,10 +1,10 @@
 //! Recognises clients that make room themselves before a summary of their history is used.
 //!
-//! A client may drop its oldest messages somewhat below the window. Each summary that is written just before is paid
-//! for in vain. Where a client has cut a history for which a summary was begun, it is likely to cut the thread that
-//! goes on from there at the same length of the prompt. Such a thread branches from the one before and brings many
-//! other messages with its first request. A branch that begins with an edited message or a sub-agent brings few. All of
-//! this is kept in memory only.
+//! A client may drop its oldest messages somewhat below the window. Each summary that is written just before is wasted.
+//! Where a client has cut a history for which a summary was begun, it is likely to cut the thread that goes on from
+//! there at the same length of the prompt. Such a thread branches from the one before and brings many other messages
+//! with its first request. A branch that begins with an edited message or a sub-agent brings few. All of this is kept
+//! in memory only.
 
 use crate::lineage::{Place, Relation};
 use crate::planner::Level;
@@ -34,7 +34,7 @@ struct Near {
     growth: Option<u64>,
     /// Whether a summary was begun and not used.
     is_begun: bool,
-    /// The longest prompt of the earlier threads that the client has cut, if a summary of one was begun in vain.
+    /// The longest prompt of the earlier threads that the client has cut, if a summary of one was wasted.
     cut_at: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Outdated {
         Self(Recent::of_entries(MAX_THREADS))
     }
 
-    /// Records a request of so many messages, if it begins a branch that looks like a history that was cut.
+    /// Records a request of `messages` messages, if it begins a branch that looks like a history that was cut.
     pub(super) fn record_branch(&self, place: &Place, messages: usize, now_ms: i64) {
         let is_cut = place.relation == Relation::Fork && messages > place.sent + MAX_NEW_MESSAGES;
         let parent = place.thread.parent.as_ref().filter(|_| is_cut);

@@ -152,7 +152,7 @@ impl Spending {
         });
     }
 
-    /// Replaces the expected cost of a summary by what its calls have cost, and remembers that if they were in vain.
+    /// Replaces the expected cost of a summary by what its calls have cost, and remembers that if they were wasted.
     pub(super) fn book_actual(&self, done: &Done) {
         let thread = &done.job.task.thread;
         let paid = self.account(thread).expected.and_then(|expected| expected.paid(&done.calls));
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A request comes near the window, or is told what the next summary costs, while one is settled.
+    /// A request comes near the window while a summary is settled, or another summary is booked meanwhile.
     #[test]
     fn changes_made_while_a_summary_is_settled_are_kept() {
         let spending = Spending::new();

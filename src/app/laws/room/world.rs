@@ -1,4 +1,4 @@
-//! One user, two agents, two gateways on one store, and summaries that get ready when they are told to.
+//! One user, two agents, two gateways on one store, and summaries that get ready on demand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -184,7 +184,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The first agent, or somebody else in its place, says something that differs from what was said so far.
+    /// The first agent, or somebody else instead of it, says something that differs from what was said so far.
     pub(super) fn branch(&mut self, branch: &Branch, number: usize) {
         let client = &mut self.life.clients[0];
         match branch {

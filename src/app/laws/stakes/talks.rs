@@ -256,7 +256,7 @@ fn slow_conversations_pay_for_short_ones() {
     }
 }
 
-/// Small conversations that an agent has beside each step of a large one cost little, and do not keep it from being
+/// Small conversations that an agent has during each step of a large one cost little, and do not keep it from being
 /// written.
 #[test]
 fn conversations_beside_each_step_do_not_keep_it_from_being_written() {

@@ -77,8 +77,8 @@ fn only_early_summaries_have_an_allowance() {
     }
 }
 
-/// Messages stay for a summary that waits because it is dear, or may be begun as soon as room is wanted. What held for
-/// one request holds for no other: where none can be begun, they stay for none.
+/// Messages stay for a summary that waits because it is expensive, or may be begun as soon as room is wanted. What held
+/// for one request holds for no other: where none can be begun, they stay for none.
 #[test]
 fn messages_are_kept_only_for_summaries_that_may_be_begun() {
     let (_home, store) = on_disk();

@@ -169,7 +169,7 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
     }
 }
 
-/// A call whose prompt is billed with so many tokens, or with an unknown number.
+/// A call whose prompt is billed with this many tokens, or with an unknown number.
 pub(super) fn called(prices: &Catalogue, model: &str, input: Option<u64>) -> Called {
     let usage =
         Usage { tokens: Tokens { input: input.unwrap_or(0), ..Tokens::default() }, ..Usage::default() };

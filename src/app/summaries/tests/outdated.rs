@@ -3,9 +3,9 @@
 use super::super::outdated::Outdated;
 use super::*;
 
-/// What happens to a thread: it branches from the one with the letter before, with so many messages that are not in
-/// that; its request, near the window of 10,000 of which 9,000 are usable, has a prompt of so many tokens; or a summary
-/// of it is begun or used.
+/// What happens to a thread: it branches from the one with the letter before, with this many messages that are not in
+/// that; its request, near the window of 10,000 of which 9,000 are usable, has a prompt of this many tokens; or a
+/// summary of it is begun or used.
 enum Happens {
     Branches(char, usize),
     Near(char, u64),
