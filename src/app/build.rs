@@ -279,7 +279,7 @@ fn windows(config: &Config, store: &dyn Store, routes: &Routes) -> Windows {
         return Windows::new();
     }
     let stored = store.windows(clock::now_ms()).unwrap_or_else(|error| {
-        tracing::warn!(%error, "what providers have said of windows could not be read");
+        tracing::warn!(%error, "the stored context windows could not be read");
         Vec::new()
     });
     let served = routes.all().iter().map(|served| &served.upstream);

@@ -111,7 +111,7 @@ impl Page {
         );
         self.cache(sums);
         let net = totals.saved.net.unwrap_or_default();
-        let help = "What the gateway saved, an estimate: negative where it made requests dearer";
+        let help = "What the gateway saved, an estimate: negative where it made requests more expensive";
         self.plain("net_saved_dollars", help, net.usd());
         self.plain(
             "saved_tokens_total",
@@ -190,12 +190,7 @@ impl Page {
             let _ = writeln!(self.text, "plimsoll_zone_transitions_total{{{labels}}} {count}");
         }
         let alerts = sums.alerts.iter().map(|(alert, count)| (*alert, *count));
-        self.labelled(
-            "alerts_total",
-            "What the log told of conversations, as [alerts] says",
-            "alert",
-            alerts,
-        );
+        self.labelled("alerts_total", "Alerts logged about conversations", "alert", alerts);
         self.plain("spikes_total", "Prompts that grew much faster than was usual", sums.spikes);
         let shares = &sums.shares;
         let by_share = [

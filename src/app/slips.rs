@@ -29,7 +29,7 @@ impl Slips {
                 begins = format!("/{segment}/"),
                 upstream = upstream.name(),
                 hint = did_you_mean(&format!("/{meant}/")),
-                "a path begins with no upstream's name: such requests go by their protocol"
+                "the path has an unknown upstream prefix: routed by its protocol instead"
             );
         }
     }

@@ -168,14 +168,11 @@ mod tests {
             found: (0..count).map(|at| format!("a{at}")).collect(),
         };
         for (none, expected) in [
-            (
-                NoId::None { kind: "full text", start: "a".to_owned() },
-                "`a`: no full text has an id that begins so",
-            ),
-            (several(2), "`a`: 2 conversations have ids that begin so:\n  a0\n  a1"),
+            (NoId::None { kind: "full text", start: "a".to_owned() }, "no full text id starts with `a`"),
+            (several(2), "2 conversation ids start with `a`:\n  a0\n  a1"),
             (
                 several(12),
-                "`a`: 12 conversations have ids that begin so:\n  a0\n  a1\n  a2\n  a3\n  a4\n  a5\n  a6\n  a7\n  a8\n  \
+                "12 conversation ids start with `a`:\n  a0\n  a1\n  a2\n  a3\n  a4\n  a5\n  a6\n  a7\n  a8\n  \
                  a9\n  and 2 more",
             ),
         ] {

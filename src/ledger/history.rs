@@ -75,7 +75,7 @@ pub enum NoHistory {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoId {
     /// No id matches.
-    #[error("`{start}`: no {kind} has an id that begins so")]
+    #[error("no {kind} id starts with `{start}`")]
     None {
         /// What kind of id it is.
         kind: &'static str,
@@ -83,7 +83,7 @@ pub enum NoId {
         start: String,
     },
     /// Several ids match.
-    #[error("`{start}`: {} {kind}s have ids that begin so", .found.len())]
+    #[error("{} {kind} ids start with `{start}`", .found.len())]
     Several {
         /// What kind of ids they are.
         kind: &'static str,
@@ -224,8 +224,8 @@ mod tests {
             ("ab", &["abc"], Ok("abc")),
             ("ab…", &["abc", "b"], Ok("abc")),
             ("ab", &["ab", "abc"], Ok("ab")),
-            ("ab", &[], Err("`ab`: no conversation has an id that begins so")),
-            ("a", &["ab", "ac"], Err("`a`: 2 conversations have ids that begin so")),
+            ("ab", &[], Err("no conversation id starts with `ab`")),
+            ("a", &["ab", "ac"], Err("2 conversation ids start with `a`")),
         ] {
             let one = one(CONVERSATION, id, found(ids)).map_err(|wrong| wrong.to_string());
             assert_eq!(one.as_deref().map_err(String::as_str), expected, "{id} {ids:?}");

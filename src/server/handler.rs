@@ -142,8 +142,11 @@ impl<G: Gateway> Handler<G> {
         }
         if body.is_open() && self.stats.large_bodies.begins() {
             let max_body = self.settings.max_body;
-            let what = "a request is longer than `limits.max_body`: such go through unread, unrecorded and past budgets";
-            tracing::warn!(max_body, "{what}, and whole, whatever was sent before");
+            tracing::warn!(
+                max_body,
+                "a request body exceeds `limits.max_body`: it is forwarded unread, unrecorded, not counted by budgets, \
+                 and without earlier edits"
+            );
         }
         let read_at = Instant::now();
         let decoded = self.decode(&head.headers, &body).await;

@@ -156,7 +156,7 @@ pub enum StoreError {
     Changed,
     /// There is a write-ahead log, but its index file cannot be created next to it.
     #[error(
-        "the newest records are in the `-wal` file beside it, which cannot be read where no file can be made\n  \
+        "the newest records are in the `-wal` file next to it, which cannot be read where no file can be created\n  \
          hint: copy both to a folder that can be written to"
     )]
     Unindexed,

@@ -161,7 +161,7 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<i64> {
 pub(super) fn tell_of_lock(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(SHORT_PATIENCE)?;
     if version(connection).is_err_and(|error| is_locked(&error)) {
-        tracing::warn!(at_most = ?PATIENCE, "the store is locked by another process, which is waited for");
+        tracing::warn!(at_most = ?PATIENCE, "the store is locked by another process; waiting for it");
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ impl Sqlite {
 fn wait_for_turn(dir: &Path) -> Option<File> {
     let folder = File::open(dir).ok()?;
     if matches!(folder.try_lock(), Err(TryLockError::WouldBlock)) {
-        tracing::info!(dir = %dir.display(), "another gateway is opening the store, and is waited for");
+        tracing::info!(dir = %dir.display(), "another gateway is opening the store; waiting for it");
         folder.lock().ok()?;
     }
     Some(folder)

@@ -111,7 +111,7 @@ impl Sweep {
         }
         if self.leaves_free && self.has_removed() {
             self.leaves_free = spare::give_back(connection).unwrap_or_else(|error| {
-                tracing::warn!(%error, "what the database has free could not be given back");
+                tracing::warn!(%error, "free pages could not be returned to the file system");
                 false
             });
         }

@@ -39,7 +39,7 @@ const CROSSED_OUT: &[u8] = b"-";
 type LogEnd = (u64, u64);
 
 /// What a warning says about a gateway without a file.
-const UNNOTED: &str = "if this gateway is killed, what it has not logged will be in the database alone";
+const UNNOTED: &str = "if this gateway is killed, what it has not logged will be only in the database";
 
 /// The beginning of a file, as JSON. A line end follows, then the line and the record of each row.
 #[derive(Default, Serialize, Deserialize)]
@@ -162,7 +162,7 @@ impl Underway {
         if let Some(LockedFile { file, .. }) = &self.file
             && let Err(error) = file.write_all_at(CROSSED_OUT, 0)
         {
-            tracing::warn!(%error, "that records are logged cannot be noted: {UNNOTED}");
+            tracing::warn!(%error, "cannot mark records as logged: {UNNOTED}");
             self.file.take().into_iter().for_each(LockedFile::remove);
         }
     }
@@ -279,7 +279,7 @@ fn lock_and_read(path: &Path) -> io::Result<Option<(LockedFile, Notes)>> {
     let notes = if is_crossed_out(&bytes) { Some(Notes::default()) } else { parse(&bytes) };
     let notes = notes.unwrap_or_else(|| {
         tracing::warn!(
-            "{} is no list of what a killed gateway had to log: what it had stored and not logged is in the database alone",
+            "{} is no list of what a killed gateway had to log: what it had stored and not logged is only in the database",
             path.display()
         );
         Notes::default()
@@ -845,7 +845,7 @@ mod tests {
                 underway.cross_out();
                 underway.close();
             });
-            assert_eq!(log.contains("WARN") && log.contains("in the database alone"), told, "{name}: {log}");
+            assert_eq!(log.contains("WARN") && log.contains("only in the database"), told, "{name}: {log}");
             assert_eq!(log.lines().count(), 1, "{name}: {log}");
         }
     }

@@ -92,7 +92,7 @@ impl Unlogged {
                     left.extend(rows[logged..].iter().map(|row| (*row).clone()));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, conversation, "records could not be logged, and are in the database alone");
+                    tracing::warn!(%error, conversation, "records could not be logged, and are only in the database");
                 }
             }
         }

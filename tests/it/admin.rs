@@ -148,7 +148,7 @@ fn api_answers_are_bounded() {
     let mut ids = [id, other];
     ids.sort();
     assert_eq!(said["error"]["conversations"], json!(ids));
-    let message = format!("`{several}`: 2 conversations have ids that begin so");
+    let message = format!("2 conversation ids start with `{several}`");
     assert_eq!(said["error"]["message"], message);
 }
 
@@ -181,10 +181,10 @@ fn wrong_parameters_are_named() {
         ("/api/report?utc=yes", 400, "utc", "expected true or false"),
         ("/api/report?by=%ff", 400, "by", "not UTF-8"),
         ("/api/report?limit=1", 400, "limit", "no such parameter, only `by`, `utc`, `since`, `until`"),
-        ("/api/conversations/none", 404, "", "`none`: no conversation has an id that begins so"),
+        ("/api/conversations/none", 404, "", "no conversation id starts with `none`"),
         // Browsers cannot send these in a path.
-        ("/api/conversations?id=.", 404, "", "`.`: no conversation has an id that begins so"),
-        ("/api/conversations?id=..&limit=200", 404, "", "`..`: no conversation has an id that begins so"),
+        ("/api/conversations?id=.", 404, "", "no conversation id starts with `.`"),
+        ("/api/conversations?id=..&limit=200", 404, "", "no conversation id starts with `..`"),
         ("/api/conversations?id=x&since=7d", 400, "since", "no such parameter, only `id`, `limit`"),
         ("/api/conversations/%ff", 404, "", "not UTF-8"),
         ("/api/report/day", 404, "", "there are /api/conversations, "),

@@ -67,7 +67,7 @@ fn own_calls_are_not_counted_as_requests() {
     // Which books were read depends on the configuration.
     for command in ["inspect", "fidelity"] {
         let none = run(home.path(), &[&[command, "z"], &CONFIG[..]].concat());
-        let said = format!("`z`: no conversation has an id that begins so in {}\n", home.path().display());
+        let said = format!("no conversation id starts with `z` in {}\n", home.path().display());
         assert_eq!((none.code, none.err), (Some(1), said));
     }
     let text = done(home.path(), &[&["inspect", "c", "--utc"], &CONFIG[..]].concat());

@@ -160,7 +160,7 @@ fn a_misspelt_name_of_an_upstream_is_warned_of_once() {
         paths[2..],
         ["locla", "locla", "team"].map(|name| format!("POST /{name}/v1/messages HTTP/1.1"))
     );
-    let told = told(home.path(), "a path begins with no upstream's name: such requests go by their protocol");
+    let told = told(home.path(), "the path has an unknown upstream prefix: routed by its protocol instead");
     let told: Vec<_> = told.iter().map(|told| (&told["begins"], &told["upstream"], &told["hint"])).collect();
     assert_eq!(told, [(&"/locla/".into(), &"anthropic".into(), &"did you mean `/local/`?".into())]);
 }
@@ -254,7 +254,7 @@ fn a_refused_edit_is_logged_and_its_refusal_recorded() {
     let headers = [("x-api-key", "sk-ant-a-long-credential"), ("x-plimsoll-session-id", "mine")];
     assert_eq!(gateway.post("/v1/messages", &headers, &body).0, 200);
     gateway.stop();
-    let message = "an edited request was refused, its original was not: the thread is left alone from now on";
+    let message = "an edited request was refused, its original was not: this thread is no longer edited";
     let told = told(home.path(), message);
     let [told] = &told[..] else { panic!("{told:?}") };
     assert_eq!(told["conversation"], "mine");

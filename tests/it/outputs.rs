@@ -108,15 +108,15 @@ fn a_missing_output_is_reported() {
         let output = known.iter().find(|output| id_of(output) == id).unwrap();
         assert_eq!((&output["bytes"], &output["path"]), (&Value::Null, &Value::Null), "{output}");
     }
-    let all = format!("``: {} full texts have ids that begin so:\n", ids.len());
+    let all = format!("{} full text ids start with ``:\n", ids.len());
     for (id, says) in [
         (
             "0123456789abcdef0123456789abcdef",
-            "`0123456789abcdef0123456789abcdef`: no full text has an id that begins so\n",
+            "no full text id starts with `0123456789abcdef0123456789abcdef`\n",
         ),
-        ("notes", "`notes`: no full text has an id that begins so\n"),
-        ("../../secret", "`../../secret`: no full text has an id that begins so\n"),
-        ("/etc/passwd", "`/etc/passwd`: no full text has an id that begins so\n"),
+        ("notes", "no full text id starts with `notes`\n"),
+        ("../../secret", "no full text id starts with `../../secret`\n"),
+        ("/etc/passwd", "no full text id starts with `/etc/passwd`\n"),
         ("", &all),
         (taken, "has been removed\n  hint: `plimsoll diff demo "),
         (removed, "or not any more, because of `outputs.retention`\n  hint: `plimsoll diff demo "),
@@ -133,7 +133,7 @@ fn a_missing_output_is_reported() {
         assert_eq!(ran.code, Some(2), "{arguments:?}");
     }
     let ran = run(home.path(), &[&["outputs", "--conversation", "x"], &KEPT[..]].concat());
-    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "`x`: no conversation has an id that begins so\n"));
+    assert_eq!((ran.code, ran.err.as_str()), (Some(1), "no conversation id starts with `x`\n"));
 }
 
 /// This works while a gateway has the store open, too.

@@ -47,7 +47,7 @@ impl Follow {
         tracing::warn!(
             conversation = place.thread.conversation,
             thread = place.thread.id,
-            "an edited request was refused, its original was not: the thread is left alone from now on"
+            "an edited request was refused, its original was not: this thread is no longer edited"
         );
         self.core.tally.stored(self.core.lineage.set_aside(place, self.at_ms));
     }

@@ -115,7 +115,7 @@ fn parts(price: &Price) -> Vec<String> {
     let costs = usual(price);
     let mut parts = Vec::new();
     if base.cache_write_1h.is_none() && costs.cache_write_1h != costs.cache_write_5m {
-        parts.push("1h is not listed: twice the input, as writes for 5m are dearer than input".to_owned());
+        parts.push("1h is not listed: twice the input, as writes for 5m cost more than input".to_owned());
     }
     for (what, listed, cost) in [
         ("writes for 12h", base.cache_write_12h, costs.cache_write_12h),
@@ -219,7 +219,7 @@ mod tests {
                     "model          input  read  write 5m  1h  output   window",
                     "gpt-5.6-cyber   12.5  1.25    15.625  25      75  400,000",
                     "  catalogue 2026-11-21: gpt-5.6-cyber of openai",
-                    "  1h is not listed: twice the input, as writes for 5m are dearer than input",
+                    "  1h is not listed: twice the input, as writes for 5m cost more than input",
                     "  writes for 12h: 31.25",
                     "  prompts above 272,000 tokens: input 25, read 2.5, write 5m 31.25, 12h 62.5, output 112.5",
                 ],

@@ -151,7 +151,8 @@ fn waiting_for_a_locked_store_is_logged() {
     drop(bench.open());
     let locks = bench.database();
     locks.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT").unwrap();
-    let said = "WARN plimsoll::store::schema: the store is locked by another process, which is waited for at_most=10s";
+    let said =
+        "WARN plimsoll::store::schema: the store is locked by another process; waiting for it at_most=10s";
     let log = logged(tracing::Level::WARN, || {
         schema::tell_of_lock(&bench.database()).unwrap();
     });

@@ -249,7 +249,7 @@ fn requests_outside_budgets_are_noted_once() {
             assert_eq!(send(address, "POST", "/v1/messages", &[], &body).0, 200);
         }
     });
-    for warning in ["longer than `limits.max_body`", "budgets in dollars count no more than its known part"] {
+    for warning in ["exceeds `limits.max_body`", "budgets in dollars count no more than its known part"] {
         assert_eq!(log.matches(warning).count(), 1, "{warning}\n{log}");
     }
 }
