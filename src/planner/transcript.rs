@@ -102,7 +102,7 @@ pub(super) fn note(
     }
     let quotes = quotes(conversation, messages, (bytes / QUOTES_DIVISOR).clamp(MIN_QUOTES, MAX_QUOTES));
     if !quotes.is_empty() {
-        out.push_str("; what was said in them begins so:");
+        out.push_str("; excerpts of what was said:");
         for quote in quotes {
             out.push('\n');
             out.push_str(&quote);

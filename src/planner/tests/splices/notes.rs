@@ -93,7 +93,9 @@ fn a_note_repeats_the_last_plan() {
             vec![call("update_plan", &newer), said.clone()],
             4,
             all,
-            Some("begins so:\n- model: well\n- user: go\n- the last plan: {\"todos\":[\"two\"]}]"),
+            Some(
+                "excerpts of what was said:\n- model: well\n- user: go\n- the last plan: {\"todos\":[\"two\"]}]",
+            ),
         ),
         // A newer one stays.
         (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, all, None),
