@@ -69,9 +69,9 @@ mod tests {
         }
     }
 
-    /// The words are those of `inspect`: the page has none of its own for words of a record.
+    /// The words are those of `inspect`: the page has no words of its own for records.
     #[test]
-    fn what_was_done_is_told_by_the_api() {
+    fn what_was_done_is_worded_by_the_api() {
         let script = within("<script>", "</script>");
         assert!(script.contains("[...happened, ...standing]"));
         for field in ["outcome", "own", "error", "budget", "status", "edits.parts", "edits.splice"] {
@@ -79,9 +79,9 @@ mod tests {
         }
     }
 
-    /// While requests come, the focus and what is selected stay: what is shown again is changed only where it differs.
+    /// The focus and the selection survive updates: elements are changed only where they differ.
     #[test]
-    fn what_is_shown_again_is_not_replaced() {
+    fn unchanged_elements_are_not_replaced() {
         let script = within("<script>", "</script>");
         for id in ["totals", "days", "heads", "list", "columns", "requests", "name"] {
             assert_eq!(script.matches(&format!("put($('{id}'), ")).count(), 1, "{id}");
@@ -150,9 +150,9 @@ mod tests {
         assert_eq!(marked.len(), always.len());
     }
 
-    /// What comes from outside may contain characters that turn the direction of adjacent text.
+    /// Text from outside may contain characters that change the direction of adjacent text.
     #[test]
-    fn no_text_turns_those_beside_it() {
+    fn no_text_changes_the_direction_of_adjacent_text() {
         let script = within("<script>", "</script>");
         assert!(script.contains("const plain = text => text.replace(/\\p{Bidi_C}/gu, '\u{fffd}');"));
         for code in ["made.textContent = plain(text);", "made.title = plain(name);", "plain(short(id))"] {

@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(today.with(7, booked, |account| account.spent.tokens), 21);
     }
 
-    /// A new day begins with nothing; what a store has is read once, and what is booked is not read again.
+    /// A new day begins with nothing; the sums in a store are read once, and what is booked is not read again.
     #[test]
     fn budget_sums_start_from_the_store_and_restart_each_day() {
         let home = tempfile::tempdir().unwrap();

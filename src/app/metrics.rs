@@ -291,7 +291,7 @@ mod tests {
     use crate::ledger::{BodySizes, Cost, DoomLoop, Edits, Event, Made, Record, Shares, Window};
     use crate::usage::Tokens;
 
-    /// Names of the user's own may hold anything.
+    /// Names chosen by the user may contain any characters.
     #[test]
     fn labels_are_escaped() {
         let mut page = Page::default();

@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// A thread keeps what was chosen at its first request, whatever model is asked later.
+    /// A thread keeps the profile chosen at its first request, whatever model is asked later.
     #[test]
     fn a_thread_keeps_its_profile() {
         let all = tunings(PROFILES);

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(windows.of("a", Some("m"), 0), Some(500));
     }
 
-    /// As a server may have been started anew with a larger one.
+    /// The server may have been restarted with a larger window.
     #[test]
     fn a_learned_window_expires_after_a_day() {
         const DAY: i64 = 24 * 3_600_000;
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!([DAY + 10, DAY + 11].map(|now_ms| windows.of("a", Some("m"), now_ms)), [Some(1), None]);
     }
 
-    /// As far as the upstream is the same, whatever it is called.
+    /// They apply as long as the upstream is the same, whatever it is called.
     #[test]
     fn stored_windows_apply_to_upstreams_with_the_same_url() {
         let stored = |upstream: &str, model: &str, tokens| StoredWindow {

@@ -77,7 +77,7 @@ mod tests {
     use crate::conversation::{NoMemo, PartKind};
     use crate::protocol;
 
-    /// What a message shows apart from what code reads is what matters to the prompt.
+    /// Content of a message that is not read by code is part of the prompt.
     #[test]
     fn images_beside_results_for_code_are_seen() {
         let image = r#"{"type":"image","source":{"type":"url","url":"https://a/b.png"}}"#;
@@ -91,7 +91,7 @@ mod tests {
         assert!(read.messages[1].index.parts[0].is_read_by_code());
     }
 
-    /// Which of the results, in order, code reads, by their ids; these count as nothing and contain nothing to edit.
+    /// Which results, in order, are read by code, by their ids; these count as nothing and contain nothing to edit.
     #[test]
     fn results_read_by_code_count_as_nothing() {
         let anthropic =

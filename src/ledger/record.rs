@@ -746,7 +746,7 @@ mod tests {
         assert_eq!(Record::default().zone(), None);
     }
 
-    /// Lines of older and of newer versions are read too.
+    /// Lines of older and newer versions can be read too.
     #[test]
     fn prompt_tokens_are_known_only_if_the_provider_reported_them() {
         let unknown = Record { prompt_is_unknown: true, ..full() };

@@ -242,7 +242,7 @@ mod tests {
         assert_eq!((report.total.requests, report.unreadable), (5, 1));
     }
 
-    /// The last request tells how full the window is; calls of the gateway's own do not.
+    /// The last request shows how full the window is; calls of the gateway's own do not.
     #[test]
     fn the_zone_of_a_conversation_is_that_of_its_last_request() {
         let zone = |name: &'static str| Some(Window { zone_sent: Some(name.into()), ..Window::default() });

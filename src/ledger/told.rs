@@ -358,7 +358,7 @@ mod tests {
         Record { relation: Some(CONTINUE.into()), outcome, edits, ..Record::default() }
     }
 
-    /// The books may not name those who write in them.
+    /// The ledger must not name the modules that write to it.
     #[test]
     fn words_of_other_modules_are_as_they_write_them() {
         let written = [decision::OPENING, decision::CLEAR, decision::REASONING];
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_to_a_request_and_what_stands_is_told() {
+    fn new_and_standing_decisions_are_described() {
         let made = |rules: &str| Made { rules: rules.to_owned(), ..Made::default() };
         let splice = |made| Splice {
             rule: "summary".to_owned(),
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_or_only_observed_is_not_told_as_done() {
+    fn refused_and_observed_edits_are_not_described_as_made() {
         let made = |rules: &str| Made { rules: rules.to_owned(), ..Made::default() };
         let event = Event {
             reason: "window".into(),
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_in_words() {
+    fn ends_are_described_in_words() {
         let circles = DoomLoop { tool: "Read".to_owned(), calls: 3, same_results: Some(true) };
         let budget =
             Budget { state: Used::Spent.into(), limit: "budget.day_usd".to_owned(), used: "$9".to_owned() };

@@ -485,7 +485,7 @@ mod tests {
         assert_eq!((totals.saved.net, totals.saved.net_of), (Some(Money::from_picodollars(30)), 1));
     }
 
-    /// A call that was sent and has no bill may have cost something, so its cost is not nothing.
+    /// A call that was sent and has no bill may have cost something, so its cost is unknown.
     #[test]
     fn own_calls_without_a_bill_have_an_unknown_cost() {
         let none = Totals { own_calls: 1, ..Totals::default() };

@@ -353,8 +353,8 @@ mod tests {
         })
     }
 
-    /// A client that marks its instructions alone, or what it began with, has its history read as if it were new, time
-    /// and again.
+    /// If a client marks only its instructions or its first message, its history would be billed as new with each
+    /// request.
     #[test]
     fn histories_are_marked_unless_the_client_does() {
         let added = [vec![2, 0], vec![4, 2, 0]];
@@ -562,7 +562,7 @@ mod tests {
         }
     }
 
-    /// Who asks a history something else that was changed finds what is the same.
+    /// A fork of a history that an event has changed finds the part that both share.
     #[test]
     fn an_event_also_marks_the_prefix_that_forks_would_read() {
         let step = |at: usize| {
@@ -605,7 +605,7 @@ mod tests {
         }
     }
 
-    /// What no provider keeps, however it is marked, leaves as it came, and so does what is kept without marks.
+    /// Where a provider caches nothing, whatever is marked, no marks are added; nor where it caches without marks.
     #[test]
     fn marks_without_effect_are_not_added() {
         let text = "go on ".repeat(100);
@@ -628,7 +628,7 @@ mod tests {
         }
     }
 
-    /// A request that is tried again is no continuation as long as nothing of its thread was billed.
+    /// A retried request is not a continuation as long as nothing of its thread was billed.
     #[test]
     fn a_thread_with_only_refusals_is_marked_like_a_new_one() {
         use crate::planner::Fate::{Billed, Refused, Unknown};

@@ -325,7 +325,7 @@ mod tests {
 
     /// There may be short texts besides the one that was read.
     #[test]
-    fn read_backs_are_recognised_beside_short_remarks() {
+    fn read_backs_are_recognised_next_to_short_remarks() {
         let text = "a line\n".repeat(300);
         let call = format!("cat /o/{}.txt", decision::output_id(&[text.as_str().into()]));
         for (beside, expected) in [(0, true), (MAX_REMARK, true), (MAX_REMARK + 1, false)] {

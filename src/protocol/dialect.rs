@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::protocol::{self, Ask, Framing};
 
-    /// What the gateway itself asks goes where clients of the dialect ask.
+    /// The gateway's own requests use the paths that clients of the dialect use.
     #[test]
     fn own_call_paths_are_generate_paths_of_their_dialect() {
         for protocol in protocol::ALL {

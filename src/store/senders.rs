@@ -93,8 +93,8 @@ mod tests {
         shared
     }
 
-    /// Whatever number of threads has sent a history, as many are read, and the newest and the session's own are among
-    /// them.
+    /// However many threads have sent a history, the same number is read, and the newest and the session's own are
+    /// among them.
     #[test]
     fn lookup_cost_does_not_depend_on_the_number_of_threads() {
         let steps = |connection: &Connection| -> Vec<i32> {

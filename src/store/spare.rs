@@ -87,7 +87,7 @@ mod tests {
 
     /// Others read and write in the meantime, and after a crash the work is resumed where it was.
     #[test]
-    fn the_file_shrinks_in_steps_beside_other_writers() {
+    fn the_file_shrinks_in_steps_despite_other_writers() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("s.db");
         let mut connection = open(&path);
@@ -132,7 +132,7 @@ mod tests {
         assert!(is_whole(&connection));
     }
 
-    /// What is freed and filled again every hour is not given back in between.
+    /// Space that is freed and filled again every hour is not given back in between.
     #[test]
     fn moderate_free_space_is_kept_for_reuse() {
         let home = tempfile::tempdir().unwrap();

@@ -656,7 +656,7 @@ mod tests {
         }
     }
 
-    /// People may move a log away as soon as a record is there: it is not underway any more.
+    /// People may move a log away as soon as a record is there: it is no longer underway.
     #[test]
     fn logged_records_are_not_recovered_again() {
         type End = fn(&Bench, Underway);
@@ -692,7 +692,7 @@ mod tests {
         }
     }
 
-    /// What lacks columns cannot be booked.
+    /// Records that lack columns cannot be booked.
     #[test]
     fn unstored_records_noted_by_an_older_gateway_are_dropped() {
         let mut bench = Bench::new("a1", None);
@@ -710,7 +710,7 @@ mod tests {
         assert_eq!(bench.logged(), Some(text("a1 a2 a3")));
     }
 
-    /// What a gateway that lives has not logged yet is left to it, however long it takes.
+    /// What a running gateway has not logged yet is left to it, however long it takes.
     #[test]
     fn only_records_of_killed_gateways_are_recovered() {
         for (name, killed, expected) in [
@@ -747,7 +747,7 @@ mod tests {
         assert!(bench.file(0).exists());
     }
 
-    /// What is crossed out no more would come back.
+    /// Notes that can no longer be crossed out would come back.
     #[test]
     fn an_underway_file_that_cannot_be_cleared_is_removed_with_a_warning() {
         let mut bench = Bench::new("a1 a2", Some("a1"));
@@ -850,7 +850,7 @@ mod tests {
         }
     }
 
-    /// A log that cannot be read keeps nothing else from being logged, and is looked at again when it can be written.
+    /// A log that cannot be read keeps nothing else from being logged, and is examined again once it can be.
     #[test]
     fn an_unreadable_log_is_examined_again_once_readable() {
         let mut bench = Bench::new("a1 a2 b1", Some("a1"));

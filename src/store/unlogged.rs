@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_cannot_be_logged_are_told_of_with_their_place() {
+    fn records_that_cannot_be_logged_are_reported_with_their_path() {
         let mut bench = Bench::new();
         bench.block();
         let log = crate::store::tests::logged(tracing::Level::WARN, || bench.log(&["a1"]));
@@ -345,7 +345,7 @@ mod tests {
         assert!(log.contains(&says), "{log}");
     }
 
-    /// A log of which another is written is caught up with, and so is one that goes on itself, in order.
+    /// A log catches up when another one is written, and on its own, in order.
     #[test]
     fn unlogged_records_are_logged_in_order_once_possible() {
         for then in [&["b1"][..], &["a3"], &["a3", "b1"]] {
@@ -382,7 +382,7 @@ mod tests {
         bench.check("b", &["b1"], 0);
     }
 
-    /// A gateway may die when it has logged what waits and has not taken it out.
+    /// A gateway may die after it has logged what waits and before it has taken it out.
     #[test]
     fn records_logged_before_a_crash_are_not_logged_twice() {
         let mut bench = Bench::new();
@@ -419,7 +419,7 @@ mod tests {
     /// Rounds are repeated while other logs can be written: rarely if a log stays unwritable, and soon enough if it
     /// does not.
     #[test]
-    fn a_round_that_left_lines_is_repeated_behind_further_appends() {
+    fn a_round_that_left_lines_is_repeated_after_further_appends() {
         for (appends, rounds) in [(1, 1), (10, 4), (100, 7), (1000, 10)] {
             let mut bench = Bench::new();
             let in_the_way = bench.dir().join("a.jsonl");

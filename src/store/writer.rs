@@ -552,7 +552,7 @@ mod tests {
         (Job { batch: Batch { decisions: vec![decided], ..Batch::default() }, duty: Some(duty) }, stored)
     }
 
-    /// If nothing can be written, nothing is said to be in the logs.
+    /// If nothing can be written, nothing is claimed to be in the logs.
     #[test]
     fn last_records_that_cannot_be_logged_are_said_to_be_lost() {
         for (is_lost, says) in [
@@ -576,9 +576,9 @@ mod tests {
         }
     }
 
-    /// Whoever reads that a text was not saved needs to know where, and what comes of it.
+    /// A reader of the warning needs to know where the text should be, and what follows from its absence.
     #[test]
-    fn a_text_that_cannot_be_saved_is_told_of_with_its_place() {
+    fn a_text_that_cannot_be_saved_is_reported_with_its_path() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("outputs"), "").unwrap();
         let mut worker = worker(home.path());
@@ -623,7 +623,7 @@ mod tests {
         assert_eq!(stored(&worker), [1, 1], "what another is sent as stays");
     }
 
-    /// What is stored is underway before that, and not any more when it is logged.
+    /// A record is underway before it is stored, and no longer once it is logged.
     #[test]
     fn records_are_underway_until_they_are_logged() {
         let home = tempfile::tempdir().unwrap();

@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Of 200 threads that would read at once what they write, if the server kept anything, few write.
+    /// Of 200 threads that would at once read what they write, if the server kept anything, few write.
     #[test]
     fn what_would_be_read_does_not_pay_for_losses_again_and_again() {
         let (mut debt, mut written) = (Debt::default(), 0);
@@ -366,7 +366,7 @@ mod tests {
         assert!(written < 60, "{written}: {debt:?}");
     }
 
-    /// What is refused has neither written nor read.
+    /// A refused request has neither written nor read.
     #[test]
     fn refused_requests_leave_no_debt() {
         for before in [vec![], vec![writes(16.0); 2], vec![reads(16.0); 2]] {

@@ -140,8 +140,8 @@ impl Expected {
 mod tests {
     use super::*;
 
-    /// Answers that tell that some of the history was there (`*`), most of all bytes (`+`) or nothing (`-`), and
-    /// requests that leave; and how many more are to rest then.
+    /// Answers showing that some of the history was there (`*`), most of all bytes (`+`) or nothing (`-`), and requests
+    /// that leave; and how many more are to rest then.
     #[test]
     fn rests_grow_with_each_fruitless_try() {
         for (told, tries, expected) in [

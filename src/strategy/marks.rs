@@ -451,7 +451,7 @@ mod tests {
         CacheClock { now_ms, ttl_ms: 300_000 }
     }
 
-    /// What the provider marks itself is the last block that can carry a mark, of those that are sent.
+    /// The provider's own mark is on the last block that can carry a mark, of those that are sent.
     #[test]
     fn client_marks_are_found_on_blocks_and_the_request() {
         const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;

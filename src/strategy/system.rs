@@ -418,7 +418,7 @@ mod tests {
 
     /// What precedes the instructions is part of what the provider caches.
     #[test]
-    fn instructions_behind_other_tools_are_another_cache_entry() {
+    fn instructions_after_other_tools_are_another_cache_entry() {
         let mut systems = Systems::default();
         let text = "a rule\n".repeat(100);
         let mut see = |rest: &[&[u8]], text: &str, now_ms| {

@@ -347,7 +347,7 @@ mod tests {
             assert_eq!(SendError::from_connecting(&Outer(cause)).to_string(), expected);
         }
     }
-    /// The upstream is gone, or the network is: nothing tells.
+    /// The upstream is gone, or the network is: nothing reports it.
     #[tokio::test(start_paused = true)]
     async fn an_unanswered_ping_is_a_timeout() {
         let (stream, _silent) = tokio::io::duplex(1 << 16);

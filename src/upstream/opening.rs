@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_begins_with_is_told() {
+    fn the_beginning_of_a_connection_is_reported() {
         const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
         for (pieces, then, expected, passed) in [
             (&[&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..]][..], None, Heard::Http1, &b""[..]),

@@ -385,8 +385,8 @@ mod tests {
         }
     }
 
-    /// With it comes a result that is cut in what was sent, and would have been read by nobody before: more would be
-    /// unread of the original than there is of what was sent.
+    /// It comes with a result that is cut in what was sent, and that would not have been cached either: more would be
+    /// unread of the original than the whole prompt that was sent.
     #[test]
     fn cache_misses_after_an_event_say_little_about_the_untouched_prompt() {
         for (what, real, sent, original, expected) in [
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// Few tokens are left to be read, or none, and none are. The rest is as likely to be read as it usually is.
+    /// Few cached tokens are left to be read, or none, and none are read. The rest is as likely to be read as usual.
     #[test]
     fn events_that_leave_nothing_to_read_leave_what_is_usually_read() {
         for (what, real, sent, original, usually_read, expected) in [
@@ -550,7 +550,8 @@ mod tests {
         }
     }
 
-    /// What has no mark is read from no cache, however much more was read of what was sent with one than was expected.
+    /// A prompt without marks is read from no cache, however much more than expected was read of the marked prompt that
+    /// was sent.
     #[test]
     fn unmarked_untouched_prompts_read_no_cache() {
         let unmarked = |uncached| CacheUse { uncached, is_unmarked: true, ..CacheUse::default() };

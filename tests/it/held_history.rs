@@ -303,7 +303,7 @@ fn a_response_chain_stays_one_conversation_across_restarts() {
 
 /// Requests without input of their own can be continued like any other, and can begin a history.
 #[test]
-fn a_response_chain_continues_behind_requests_without_input() {
+fn a_response_chain_continues_after_requests_without_input() {
     let from = |answer: usize| json!({"model": "gpt-5", "previous_response_id": format!("resp_{answer}")});
     let within = json!({"model": "gpt-5", "conversation": "conv_1"});
     let saying = |body: &Value| merged(body.clone(), &json!({"input": "go on"}));

@@ -170,7 +170,7 @@ fn too_long(received: &[Received]) -> usize {
 /// Where the provider holds the history, the request's own results are cut, whether or not the refusal says by how much
 /// it is too long. A retry is sent in the same form.
 #[test]
-fn an_overflow_behind_a_held_history_cuts_new_results() {
+fn an_overflow_after_a_held_history_cuts_new_results() {
     const HELD: usize = 30_000;
     let result = |at: usize| {
         let lines: Vec<String> = (0..1500).map(|line| format!("result {at} line {line}")).collect();

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn test_items_are_told_apart() {
+    fn test_items_are_distinguished() {
         let cases: &[(&str, &str)] = &[
             ("#[cfg(test)] mod tests; fn a() {}", "fn a() {}"),
             ("#[cfg(test)] #[path = []] use a::{b}; fn a() {}", "; fn a() {}"),

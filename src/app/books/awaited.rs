@@ -169,7 +169,7 @@ mod tests {
     const DONE: &str = r#"{"status":"completed","model":"gpt-5","usage":{"input_tokens":1000,"output_tokens":100,"total_tokens":1100}}"#;
     const GONE: &str = r#"{"status":"cancelled","usage":null}"#;
 
-    /// A record that is in the store alone by now still counts as known to this process, if it was booked here.
+    /// A record that may be only in the store by now still counts as known to this process if it was booked here.
     #[test]
     fn what_was_booked_here_is_known_after_its_record_is_forgotten() {
         let home = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ mod tests {
         check(&[known, refused, other, never], &[told("a", DONE)], &[]);
     }
 
-    /// What was not known to be begun here is not found by its id alone.
+    /// An answer that is not known to have been begun here is not found by its id alone.
     #[test]
     fn answers_begun_elsewhere_are_not_found_by_id_alone() {
         let home = tempfile::tempdir().unwrap();

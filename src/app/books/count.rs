@@ -233,7 +233,7 @@ mod tests {
         (0..depth).fold(records, |inner, at| serde_json::json!({format!("level_{at}"): inner}))
     }
 
-    /// Where nothing is counted, what was taken out must not seem to have been more than it was.
+    /// Where nothing is counted, removed text must not seem larger than it was.
     #[test]
     fn estimates_of_removed_text_are_close_to_counted_tokens() {
         let indented = |width: usize, depth| {

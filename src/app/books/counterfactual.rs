@@ -145,7 +145,7 @@ fn with_tokens(real: &Usage, tokens: Tokens) -> Usage {
 mod tests {
     use super::*;
 
-    /// What single calls of an answer have read, as far as it is known.
+    /// What the single calls of an answer have read, as far as that is known.
     #[test]
     fn prompts_of_single_calls_grow_with_their_sum() {
         let tokens = |input| Tokens { input, output: 9, ..Tokens::default() };

@@ -508,7 +508,7 @@ mod tests {
         }
     }
 
-    /// What replaces the end of a prompt is no reason to doubt the rest.
+    /// A replaced end of a prompt is no reason to doubt the rest.
     #[test]
     fn tokens_beyond_known_blocks_are_assigned_to_new_blocks() {
         let mut sizes = Sizes::new();
@@ -525,7 +525,7 @@ mod tests {
     }
 
     /// The third block was learned too large, and the fourth as much too small. When one of them is left out, the
-    /// figure shows that; a prompt that has both grows by its new blocks alone all the same.
+    /// figure shows that; a prompt that has both still grows by its new blocks alone.
     #[test]
     fn sizes_learned_together_hold_for_a_prompt_that_has_all_of_them() {
         let mut sizes = Sizes::new();
@@ -658,7 +658,7 @@ mod tests {
         }
     }
 
-    /// Only what the first figure told depends on the size of what is held under a name.
+    /// Only sizes from the first figure depend on the size of the named content.
     #[test]
     fn sizes_from_differences_hold_when_named_content_is_resized() {
         let mut sizes = Sizes::new();

@@ -483,7 +483,7 @@ mod tests {
         }
     }
 
-    /// Where the books had no room to look at it.
+    /// The books had no room to look at these requests.
     #[test]
     fn histories_edited_without_being_measured_are_unknown() {
         let home = tempfile::tempdir().unwrap();

@@ -121,7 +121,7 @@ impl Store for Swept {
 }
 
 /// A request that is made again and again is sent the same way, whatever the store removes in the meantime, whichever
-/// gateway sends it and whatever that would decide now; and if it was not made for long, nothing fails.
+/// gateway sends it and whatever that gateway would decide now. After a long pause nothing fails.
 #[test]
 fn law_07_append_only_while_requests_recur() {
     let (rig, key, edited) = (Rig::new(), keys(), Cell::new(0));

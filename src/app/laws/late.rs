@@ -81,7 +81,7 @@ fn late_requests_are_sent_with_their_former_edits_only() {
     }
 }
 
-/// The time of an upload, and of an attempt that the provider has refused, is not the gateway's.
+/// Gateway time does not include uploads, nor attempts that the provider has refused.
 #[test]
 fn gateway_time_excludes_uploads_and_refused_attempts() {
     const LONG: Duration = Duration::from_secs(60);

@@ -406,7 +406,7 @@ fn law_09_fail_open_dialect() {
     assert!(changed.get() > 10, "there was hardly a plan: {}", changed.get());
 }
 
-/// Where a dialect cannot put marks, a request leaves with the stored edits, and is not believed to be marked.
+/// Where a dialect cannot add marks, a request leaves with the stored edits, and no marks are recorded.
 #[test]
 fn marks_that_cannot_be_put_are_not_recorded() {
     let anthropic = protocol::named("anthropic").unwrap();

@@ -104,8 +104,8 @@ fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
     begun
 }
 
-/// However long messages are, and whenever a conversation ends before room is needed: what it has paid for summaries
-/// that it has no use for is at most 15 % of its cost without the gateway. When room is needed, one is begun.
+/// However long messages are, and whenever a conversation ends before room is needed, it has paid at most 15 % of its
+/// cost without the gateway for summaries that it does not use. When room is needed, one is begun.
 #[test]
 fn unused_summaries_cost_at_most_the_loss_limit() {
     let (key, seen) = (keys(), RefCell::new(Begun::default()));

@@ -20,8 +20,8 @@ enum Goes {
     OffNewest,
 }
 
-/// One thread of a session sends a beginning and has decided about a result in it; many others send it too, with more
-/// words. What was decided holds for all, and a request of the session goes on with its own thread.
+/// One thread of a session sends a prefix and has decided about a result in it; many others send it too, followed by
+/// more words. The decision applies to all, and a request of the session continues its own thread.
 #[test]
 fn a_request_continues_its_own_thread_among_many_with_its_prefix() {
     const SHOT: &str = "u:shot c1 r1:long";
@@ -79,7 +79,7 @@ fn a_request_continues_its_own_thread_among_many_with_its_prefix() {
     }
 }
 
-/// Threads of one session that share a beginning each go on by themselves, though they go on at the same time.
+/// Threads of one session that share a prefix each continue separately, even at the same time.
 #[test]
 fn parallel_threads_with_a_shared_prefix_continue_separately() {
     let desk = Desk::new();

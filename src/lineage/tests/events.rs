@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What was sent before an event is sent so by whoever goes back before it.
+/// A client that goes back to a point before an event is sent what was sent there before the event.
 #[test]
 fn a_rewind_before_an_event_gets_the_decisions_sent_then() {
     let desk = Desk::new();
@@ -30,8 +30,8 @@ fn a_rewind_before_an_event_gets_the_decisions_sent_then() {
     }
 }
 
-/// Clients put words at the end of a request and leave them out of the next: that is one thread all the same, and an
-/// event holds.
+/// Clients add words at the end of a request and leave them out of the next: it is still one thread, and its event
+/// applies.
 #[test]
 fn an_event_applies_though_its_last_words_are_left_out() {
     for (earlier, event, next, relation) in [
@@ -98,7 +98,7 @@ fn a_rewind_before_an_event_is_decided_independently() {
     }
 }
 
-/// What is decided anew about a request that the provider has refused takes the place of what was decided first.
+/// New decisions about a request that the provider has refused replace the first ones.
 #[test]
 fn new_decisions_for_a_refused_request_replace_the_first() {
     for (earlier, request) in [
@@ -130,7 +130,7 @@ fn new_decisions_for_a_refused_request_replace_the_first() {
     }
 }
 
-/// Of requests of one history that leave at the same time, the one that decides more is stored, and so remembered.
+/// Of simultaneous requests of one history, the one that decides more is stored, and so remembered.
 #[test]
 fn of_parallel_requests_the_one_with_more_decisions_is_remembered() {
     let desk = Desk::new();

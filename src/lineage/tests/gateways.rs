@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one gateway has sent of a thread, another one on the same store goes on with, however much older what it
-/// remembers is.
+/// A gateway continues what another one on the same store has sent in a thread, even if what it remembers is much
+/// older.
 #[test]
 fn gateways_on_one_store_take_turns_in_a_thread() {
     let one = Desk::new();
@@ -22,7 +22,7 @@ fn gateways_on_one_store_take_turns_in_a_thread() {
     }
 }
 
-/// Another gateway on the store sees what this one stored, and is not told what it remembers otherwise.
+/// Another gateway on the store sees what this one stored, whatever it remembers itself.
 #[test]
 fn gateways_on_one_store_see_each_others_decisions() {
     let (one, request) = (Desk::new(), talk("u c1 r1"));
@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of whatever one of several gateways on a store has sent, the others know what it was sent as.
+    /// Whatever one of several gateways on a store has sent, the others know in which form.
     #[test]
     fn gateways_on_one_store_find_the_decisions_of_a_single_one(steps in steps()) {
         let alone = Desk::new();

@@ -16,7 +16,8 @@ fn answered(desk: &Desk, place: &Place, answer: &str) {
     desk.commit(Batch { boundaries: vec![boundary], ..Batch::default() });
 }
 
-/// Requests of a conversation that the provider keeps are of one thread, whoever else has one of that name.
+/// Requests of a conversation that the provider keeps belong to one thread, whoever else has a conversation of that
+/// name.
 #[test]
 fn requests_of_a_provider_held_conversation_are_one_thread() {
     let desk = Desk::new();
@@ -68,7 +69,7 @@ fn a_provider_held_history_continues_its_thread() {
     }
 }
 
-/// Whatever gateway on the store has seen the answer, and however often it was started since.
+/// This holds for any gateway on the store, and after any number of restarts.
 #[test]
 fn a_provider_held_history_is_known_to_all_gateways() {
     let answer = r#""previous_response_id":"resp_1""#;
@@ -93,7 +94,7 @@ fn a_provider_held_history_is_known_to_all_gateways() {
     }
 }
 
-/// What has a name of its own is found by that, answered or not; what has none by nothing.
+/// A conversation with a name is found by it, answered or not; one without a name is not found.
 #[test]
 fn a_provider_held_conversation_is_known_to_all_gateways() {
     for (from, expected) in [
@@ -111,7 +112,7 @@ fn a_provider_held_conversation_is_known_to_all_gateways() {
     }
 }
 
-/// Of several threads under one name the newest is gone on with. One that is forgotten is none.
+/// Of several threads under one name, the newest is continued. A forgotten thread does not count.
 #[test]
 fn the_newest_existing_thread_of_a_held_conversation_continues() {
     let (me, desk) = (Caller::default(), Desk::new());

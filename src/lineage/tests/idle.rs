@@ -101,7 +101,7 @@ fn held(place: &Place) -> (Vec<String>, Option<String>) {
     (texts(place), place.splice.as_ref().map(|splice| splice.text.to_string()))
 }
 
-/// That nothing was decided holds as long.
+/// The knowledge that nothing was decided is kept as long.
 #[test]
 fn a_repeated_request_without_decisions_is_not_swept() {
     let desk = Desk::new();
@@ -114,9 +114,8 @@ fn a_repeated_request_without_decisions_is_not_swept() {
     }
 }
 
-/// A thread that is used for longer than things are kept, by gateways that remember it and by others, keeps all that it
-/// relies on; so does one that only makes the same request again and again, and one that branched from a thread that
-/// rests.
+/// A thread that is used for longer than the retention, by gateways that remember it and by others, keeps all that it
+/// relies on; so does one that only makes the same request again and again, and one that branched from an idle thread.
 #[test]
 fn threads_in_use_keep_their_decisions_and_splices() {
     let first = Desk::new();
@@ -175,8 +174,8 @@ fn threads_in_use_keep_their_decisions_and_splices() {
     }
 }
 
-/// A thread that rested for longer than things are kept is joined half-way when it goes on, whatever the gateway
-/// remembers of it, and then is a thread like any other.
+/// A thread that was idle for longer than the retention is forgotten, whatever the gateway remembers of it: its next
+/// request begins a new thread half-way, which then is a thread like any other.
 #[test]
 fn idle_threads_are_swept_after_the_retention() {
     for restarts in [false, true] {
@@ -225,7 +224,7 @@ fn idle_threads_are_swept_after_the_retention() {
     }
 }
 
-/// A clock that was set back says nothing of what was noted since.
+/// After the clock is set back, uses noted at what is now a later time do not count.
 #[test]
 fn uses_are_noted_after_the_clock_is_set_back() {
     let desk = Desk::new();
@@ -239,7 +238,8 @@ fn uses_are_noted_after_the_clock_is_set_back() {
     }
 }
 
-/// Nothing goes before it is known what is in use: when uses have been noted for as long as things are kept.
+/// Nothing is removed until it is known what is in use, that is until uses have been noted for as long as the
+/// retention.
 #[test]
 fn sweeps_remove_nothing_until_uses_were_noted_for_the_retention() {
     let first = Desk::new();
@@ -255,7 +255,7 @@ fn sweeps_remove_nothing_until_uses_were_noted_for_the_retention() {
     assert_eq!(first.rows_with("old"), []);
 }
 
-/// An older gateway on the same store says nothing about uses; what it goes on with is a thread all the same.
+/// An older gateway on the same store does not note uses; a thread that it continues is kept all the same.
 #[test]
 fn threads_continued_by_older_gateways_are_not_swept() {
     let first = Desk::new();
@@ -275,8 +275,8 @@ fn threads_continued_by_older_gateways_are_not_swept() {
     }
 }
 
-/// What a branch shares with a thread that is gone stays known to be sent: whoever goes back there changes nothing of
-/// it.
+/// What a branch shares with a removed thread is still known to have been sent: a client that goes back there gets it
+/// unchanged.
 #[test]
 fn the_shared_prefix_of_a_branch_survives_its_swept_parent() {
     let first = Desk::new();

@@ -29,7 +29,7 @@ fn talk(messages: &[&str]) -> Conversation {
     protocol::named("anthropic").unwrap().index(&body, &NoMemo).unwrap()
 }
 
-/// What a request is taken for, and from which part on it leaves out what the last one ended with.
+/// How a request is classified, and from which part on it leaves out what the last one ended with.
 #[test]
 fn omitted_last_words_continue_a_thread_and_other_changes_fork() {
     const LAST: &[&str] = &["a", "1", "1s"];

@@ -131,7 +131,7 @@ fn texts(place: &Place) -> Vec<String> {
     place.applied.iter().map(text).collect()
 }
 
-/// What a request is taken for, after others were sent: its relation and how much of it is old.
+/// How a request is classified after others were sent: its relation and how much of it is old.
 #[test]
 fn relations_of_a_request_to_earlier_ones() {
     for (sent, request, expected) in [
@@ -172,7 +172,7 @@ fn relations_of_a_request_to_earlier_ones() {
     }
 }
 
-/// What was decided holds whatever the instructions say now.
+/// Decisions apply whatever the instructions say now.
 #[test]
 fn threads_and_decisions_are_found_despite_changed_instructions() {
     let (desk, nobody) = (Desk::new(), Caller::default());
@@ -206,7 +206,7 @@ fn a_growing_history_stays_one_thread() {
     assert_eq!((place.thread.id.as_str(), place.relation), ("thread-2", Relation::Continue));
 }
 
-/// Two requests that go on from one at the same time: both find what was sent, one thread each.
+/// Two simultaneous requests that continue the same one: both find what was sent, in one thread each.
 #[test]
 fn parallel_requests_are_two_threads() {
     let desk = Desk::new();
@@ -218,7 +218,7 @@ fn parallel_requests_are_two_threads() {
     assert_eq!(desk.send(&session("s"), &two, &[]).relation, Relation::Fork);
 }
 
-/// A label groups threads; it never makes one history of two, nor two of one.
+/// A label groups threads; it never joins two histories, nor splits one.
 #[test]
 fn sessions_group_threads_without_joining_or_splitting_histories() {
     let desk = Desk::new();
@@ -257,7 +257,7 @@ fn principals_do_not_share_threads_or_decisions() {
     }
 }
 
-/// A new thread of a session does not take over that another one of it was set aside: the label may be anyone's.
+/// A new thread of a session does not inherit that another one of it was set aside: the label may be anyone's.
 #[test]
 fn threads_are_set_aside_with_their_forks_only() {
     let desk = Desk::new();
@@ -275,7 +275,7 @@ fn threads_are_set_aside_with_their_forks_only() {
     assert!(!stranger.place(&session("s"), &talk("u:a c1 r1")).thread.observe);
 }
 
-/// A request that found its thread before that was set aside does not undo it when it leaves.
+/// A request that found its thread before it was set aside does not undo that when it leaves.
 #[test]
 fn a_request_in_flight_does_not_undo_setting_aside() {
     let desk = Desk::new();
@@ -290,7 +290,8 @@ fn a_request_in_flight_does_not_undo_setting_aside() {
     }
 }
 
-/// What was sent to a model that binds its thoughts is known of all that goes on from there, and of nothing else.
+/// What was sent to a model that binds its reasoning is known to all histories that continue from there, and to no
+/// others.
 #[test]
 fn bound_reasoning_is_remembered_per_history() {
     let desk = Desk::new();
@@ -324,7 +325,7 @@ fn bound_reasoning_is_remembered_per_history() {
     }
 }
 
-/// A request that never ended a request, but was the beginning of one, was sent all the same.
+/// A history that was only ever the beginning of a request was sent nevertheless.
 #[test]
 fn prefixes_of_a_sent_request_count_as_sent() {
     let desk = Desk::new();

@@ -6,7 +6,7 @@ use crate::planner::{Debt, Expected, Fate, Outlook, Staked};
 use crate::strategy::debt::{Shares, Write};
 use crate::strategy::gate::Rates;
 
-/// What one model's cache is asked for is not looked for in what another one tells, also where both are asked the same
+/// Expectations of one model's cache are not compared with the figures of another one, even if both are asked the same
 /// at the same time.
 #[test]
 fn expectations_of_one_cache_do_not_affect_the_outlook_of_another() {
@@ -32,7 +32,7 @@ fn expectations_of_one_cache_do_not_affect_the_outlook_of_another() {
     assert_eq!(desk.lineage.outlook(cache(Chain::root("x", b"you"), "b", Some("m"))), Outlook::Fair);
 }
 
-/// What was written before the rest began, and is not there while it lasts, makes the next one no longer.
+/// Misses during a rest, of what was written before it, do not prolong the next one.
 #[test]
 fn misses_during_a_rest_do_not_prolong_the_next() {
     let desk = Desk::new();
@@ -48,8 +48,8 @@ fn misses_during_a_rest_do_not_prolong_the_next() {
     assert_eq!(desk.lineage.outlook(place.cache), Outlook::Fair);
 }
 
-/// What requests write counts when they leave, and is taken back if they are refused. What they read counts once they
-/// are billed, unless nothing was there. A request that is made again before it has ended counts as often.
+/// Writes count when requests leave, and are taken back if these are refused. Reads count once the requests are billed,
+/// unless nothing was there. A request that is made again before it has ended counts as often.
 #[test]
 fn stakes_are_settled_when_requests_end() {
     use Fate::{Billed, Refused, Unknown};

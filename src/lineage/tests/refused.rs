@@ -1,10 +1,10 @@
-//! What goes on as it was sent, and what is left alone, where the provider has refused an edit.
+//! What is still sent in its edited form, and what is no longer edited, after the provider has refused an edit.
 
 use super::*;
 use crate::planner::Fate;
 
-/// A fork that shares the refused edit is left alone, and so is what was never edited. Where an edit before it was
-/// taken, what goes back there goes on in that form.
+/// A fork that shares the refused edit is left alone, and so is a thread that was never edited. If an earlier edit was
+/// accepted, a client that goes back to it continues in that form.
 #[test]
 fn a_rewind_before_a_refused_edit_keeps_accepted_edits() {
     let taken: &[&str] = &["2:first"];
@@ -58,8 +58,8 @@ fn a_rewind_before_a_refused_edit_keeps_accepted_edits() {
     }
 }
 
-/// Other gateways on the same store know it too, and what was set aside before it was stored since when is left alone
-/// with all that branches off.
+/// Other gateways on the same store know which threads are set aside, and from which point on. If the point was not
+/// stored, the forks of a thread are set aside with it.
 #[test]
 fn threads_set_aside_at_an_unknown_point_include_their_forks() {
     for (forgets, is_aside) in [(false, false), (true, true)] {
@@ -80,7 +80,7 @@ fn threads_set_aside_at_an_unknown_point_include_their_forks() {
     }
 }
 
-/// A pause lasts until the provider reads something, however often it refuses that before.
+/// A pause lasts until the provider reads something, however often it refuses requests before.
 #[test]
 fn refused_requests_do_not_end_a_pause() {
     use Fate::{Billed, Refused, Unknown};

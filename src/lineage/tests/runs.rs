@@ -18,7 +18,7 @@ fn send(desk: &Desk, caller: &Caller, now_ms: i64, request: &str) -> Place {
     place
 }
 
-/// A job that runs every night in the same words is a conversation each time; whoever tries again is not.
+/// A job that runs every night with the same words is a new conversation each time; a retry is not.
 #[test]
 fn an_anonymous_rerun_after_an_hour_is_a_new_conversation() {
     let (nobody, somebody) = (Caller::default(), session("s"));
@@ -52,7 +52,7 @@ fn an_anonymous_rerun_after_an_hour_is_a_new_conversation() {
     }
 }
 
-/// Each night's run stays one conversation to its end, whoever tries again in between.
+/// Each night's run stays one conversation to its end, despite retries in between.
 #[test]
 fn each_run_stays_one_conversation_despite_retries() {
     let (desk, nobody) = (Desk::new(), Caller::default());
@@ -71,7 +71,7 @@ fn each_run_stays_one_conversation_despite_retries() {
     assert_eq!(conversations.len(), 3);
 }
 
-/// What was decided about a run's first words holds for the next run's: the bytes are the same.
+/// Decisions about a run's first words apply to the next run: the bytes are the same.
 #[test]
 fn decisions_on_first_messages_apply_to_the_next_run() {
     let (desk, nobody) = (Desk::new(), Caller::default());
@@ -82,7 +82,7 @@ fn decisions_on_first_messages_apply_to_the_next_run() {
     assert_ne!(next.thread.conversation, place.thread.conversation);
 }
 
-/// That the provider refused an edit of one run says nothing of the next; it holds for whatever goes on with that run.
+/// An edit refused in one run says nothing about the next; it applies to everything that continues that run.
 #[test]
 fn a_new_run_is_not_set_aside_for_a_refusal_of_the_former() {
     for (first, minutes, request, expected) in [
@@ -111,8 +111,8 @@ fn a_new_run_is_not_set_aside_for_a_refusal_of_the_former() {
     }
 }
 
-/// What was decided about first words holds for the next run also where an edit of the first was refused, and whether
-/// the gateway remembers that or reads it.
+/// Decisions about first words apply to the next run even if an edit of the first run was refused, whether the gateway
+/// remembers that or reads it.
 #[test]
 fn decisions_on_first_messages_apply_to_the_next_run_after_a_refusal() {
     for restarts in [false, true] {

@@ -17,7 +17,7 @@ pub(super) fn splice(end: u32, text: &str) -> Arc<Splice> {
     })
 }
 
-/// A splice does not hold where what it takes is in the step in progress, or is what the user said last.
+/// A splice does not apply where a message that it replaces is in the step in progress, or is the user's last.
 #[test]
 fn splices_do_not_apply_to_a_rewind_into_what_they_replace() {
     for (request, back, end) in [
@@ -85,8 +85,8 @@ fn splices_apply_only_from_their_request_on() {
     }
 }
 
-/// All that an event changes of what was sent before holds where its splice does, and where the turns are over whose
-/// thoughts it leaves out, if it leaves out none of the turn in progress. What is decided about new results holds
+/// All changes that an event makes to what was sent before apply where its splice does, and where the turns are over
+/// whose reasoning it leaves out, if it leaves out none of the turn in progress. Decisions about new results apply
 /// wherever these are sent.
 #[test]
 fn all_changes_of_an_event_apply_together() {
@@ -172,7 +172,7 @@ fn all_changes_of_an_event_apply_together() {
     }
 }
 
-/// What a splice took that cannot be read any more is sent again. What was decided about the rest still holds.
+/// The messages of a splice that cannot be read any more are sent again. Decisions about the rest still apply.
 #[test]
 fn a_damaged_splice_is_ignored_without_losing_decisions() {
     let desk = Desk::new();

@@ -37,7 +37,7 @@ fn calls_and_results_stay_together() {
     );
 }
 
-/// A result alone in a body answers a call that the provider keeps; a call alone waits for its result.
+/// A result without its call answers a call that the provider keeps; a call without its result waits for it.
 #[test]
 fn unpaired_calls_and_results_are_not_dropped() {
     let continued = r#"{"thread":{"type":"continue"},"messages":[
@@ -143,7 +143,7 @@ fn reasoning_is_dropped_only_with_its_call_or_answer() {
     );
 }
 
-/// Where nothing came of it, it goes alone, and does not become another answer's.
+/// Where no answer followed it, it goes alone, and does not become another answer's.
 #[test]
 fn reasoning_without_an_answer_may_be_dropped_alone() {
     refusals(

@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    /// What branches off from a thread that was read is not the first of its kind, whatever becomes of it.
+    /// A branch of a thread that was read is not the first of its kind, whatever becomes of it.
     #[test]
     fn a_thread_counts_as_only_refused_until_something_was_read() {
         use Fate::{Billed, Refused, Unknown};

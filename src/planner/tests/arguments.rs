@@ -140,8 +140,8 @@ fn several_arguments_of_one_call_are_saved_in_one_labelled_text() {
     assert_eq!(full_text(&talk, &Applied { part, decision: of_old.into() }), Some(before));
 }
 
-/// Where it is wanted long arguments go for the money's sake as well: of calls that are not fresh any more, and of no
-/// tool that keeps its results.
+/// If configured, long arguments are also abridged to save money: those of calls that are no longer fresh, and of tools
+/// whose results are not kept.
 #[test]
 fn long_arguments_of_old_calls_are_abridged_for_cost_if_configured() {
     let steps = |first: &str, count: usize| format!("u {first}{}", " 20".repeat(count));
@@ -175,7 +175,8 @@ fn long_arguments_of_old_calls_are_abridged_for_cost_if_configured() {
     }
 }
 
-/// A client that spells its arguments another way is sent the same; one that says something else is sent what it says.
+/// A client that spells its arguments in another way is sent the same; one that says something else is sent what it
+/// says.
 #[test]
 fn abridged_arguments_apply_only_to_equal_calls() {
     let policy = Policy { ladder: ladder::Settings::default(), ..policy(Reason::Window) };

@@ -150,8 +150,8 @@ fn results_are_pruned_by_turns_and_strict_token_limits() {
     }
 }
 
-/// One result of 15,000 tokens a turn: an agent's own pruning comes every other turn, the gate lets it come when it
-/// has paid. All other requests are the one before them and what is new.
+/// One result of 15,000 tokens a turn: an agent's own pruning comes every other turn, the gate allows it once it pays
+/// off. Every other request extends the one before it.
 #[test]
 fn eager_pruning_comes_every_other_turn_and_gated_only_if_it_pays() {
     let talk = ["u run=15000 a"; 13].join(" ") + " u";

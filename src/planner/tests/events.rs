@@ -112,7 +112,7 @@ pub(super) fn event(before: &str, then: &str, policy: &Policy, facts: &Facts) ->
     (outcome.event.map(|event| event.reason), cleared.map(|applied| applied.part.message).collect())
 }
 
-/// What the provider is asked to do is not done here too, unless its own figure says that the window is full.
+/// Edits that the provider is asked to make are not made here too, unless its own figure says that the window is full.
 #[test]
 fn events_defer_to_the_providers_own_edits_unless_the_window_is_full() {
     const BEFORE: &str = "u 4000 4000 100 4000";
@@ -141,7 +141,7 @@ fn events_defer_to_the_providers_own_edits_unless_the_window_is_full() {
     }
 }
 
-/// A client that asks the provider later on gets what was decided before, and nothing more.
+/// If a client asks the provider for edits later, earlier decisions stay and no new ones are made.
 #[test]
 fn earlier_clearings_stay_when_the_provider_is_asked_to_edit() {
     let (policy, facts, mut thread) = (policy(Reason::Eager), Facts::default(), Thread::default());
@@ -214,7 +214,7 @@ fn minimum_tokens_limits_what_an_event_clears_except_for_the_window() {
     }
 }
 
-/// A call that is made again after its result was cleared is counted, once; the pace is read once a request.
+/// A call that is made again after its result was cleared is counted once; the pace is updated once per request.
 #[test]
 fn repeated_calls_of_cleared_results_are_counted_once() {
     let policy = policy(Reason::Eager);
@@ -262,7 +262,7 @@ fn a_nearly_spent_budget_triggers_only_events_that_pay() {
     }
 }
 
-/// A result goes only for a placeholder that is shorter than what is sent of it by now.
+/// A result is cleared only if the placeholder is shorter than what is currently sent of it.
 #[test]
 fn results_are_cleared_only_for_a_shorter_placeholder() {
     let mut policy = policy(Reason::Eager);
@@ -294,7 +294,7 @@ fn results_are_cleared_only_for_a_shorter_placeholder() {
     assert!(decided(300) && !decided(60));
 }
 
-/// What says the same as a cleared result is sent in full; a pointer keeps what it points to from being cleared.
+/// A repetition of a cleared result is sent in full; a pointer protects its target from being cleared.
 #[test]
 fn pointer_targets_are_not_cleared_and_cleared_results_not_targets() {
     let mut policy = policy(Reason::Eager);
@@ -327,7 +327,7 @@ fn pointer_targets_are_not_cleared_and_cleared_results_not_targets() {
     assert_eq!((rules(&pointed), pointed.event), (vec![(4, "repeat".to_owned())], None));
 }
 
-/// A request that is made again has no event and costs no rent.
+/// A request that is made again causes no event and no rent.
 #[test]
 fn retries_cause_no_event_and_no_cost() {
     let policy = policy(Reason::BreakEven);

@@ -309,7 +309,7 @@ fn text_and_media_of_a_result_are_cleared_together_or_not_at_all() {
     }
 }
 
-/// Images count as everywhere, and the full text is of the texts alone.
+/// Images count as everywhere else, and the full text consists of the texts alone.
 #[test]
 fn a_cleared_result_with_images_saves_only_its_texts() {
     let content = format!(
@@ -344,7 +344,7 @@ fn a_cleared_result_with_images_saves_only_its_texts() {
     assert!(protocol::apply_verified(anthropic, &marked, &again.plan, &NoMemo).is_ok());
 }
 
-/// Of a screenshot nothing is saved; it is a result as any other, and its call that is made again is a recall.
+/// Nothing of a screenshot is saved; it is a result like any other, and repeating its call is a recall.
 #[test]
 fn a_cleared_screenshot_saves_no_text_and_counts_recalls() {
     let content = format!(r#"[{{"type":"image","source":{{"type":"base64","data":"{}"}}}}]"#, image());
@@ -373,8 +373,8 @@ fn a_cleared_screenshot_saves_no_text_and_counts_recalls() {
     assert_eq!(outcome.applied.len(), 1, "the new one stays");
 }
 
-/// The newest results are protected up to a number of tokens, images among them: one is some 1,600, and one and its
-/// text are some 1,700.
+/// The newest results are protected up to a number of tokens, including images: one is some 1,600, and one with its
+/// text some 1,700.
 #[test]
 fn the_newest_results_are_protected_including_their_images() {
     let (words, image) = (words(), image());

@@ -160,8 +160,8 @@ fn stored_decisions_come_first_and_are_kept() {
     assert_eq!(plan_with(&request, &past, &off).plan, again.plan);
 }
 
-/// What code reads goes as it came, whatever it is: it is neither cut nor pointed to or from, also where an earlier
-/// gateway has cut it.
+/// A result that code reads is sent unchanged, whatever it is: it is neither cut nor pointed to or from, not even if an
+/// earlier gateway has cut it.
 #[test]
 fn results_read_by_code_are_neither_shortened_nor_pointed_to() {
     let talk = |words: &str, code: &[&str]| {
@@ -194,7 +194,7 @@ fn results_read_by_code_are_neither_shortened_nor_pointed_to() {
     }
 }
 
-/// A decision is about what the result said; about anything else it says nothing.
+/// A decision applies only to the result that it was made about.
 #[test]
 fn decisions_about_other_content_are_ignored() {
     let first = run(&talk("u c1 r1:big"), 1, &[]);
@@ -204,7 +204,7 @@ fn decisions_about_other_content_are_ignored() {
     }
 }
 
-/// A result that says the same in a form that cannot be changed goes as it came; what was decided about others holds.
+/// A result with the same content in a form that cannot be changed is sent unchanged; decisions about others apply.
 #[test]
 fn a_decision_is_skipped_if_the_form_of_the_result_is_not_editable() {
     let protocol = protocol::named("openai-responses").unwrap();
@@ -312,7 +312,7 @@ fn exemptions_and_repeat_settings_are_obeyed() {
     }
 }
 
-/// What is saved is the whole text, by an id made of it.
+/// The whole text is saved, under an id derived from it.
 #[test]
 fn full_texts_are_saved_by_a_content_id() {
     let outcome = run(&talk("u c1 r1:pieces c2 r2:pieces"), 3, &[]);
@@ -341,7 +341,7 @@ fn full_texts_of_several_blocks_are_joined_by_line_ends() {
     assert_eq!(full_text(&request, &of_old), Some(glued));
 }
 
-/// A text without a block of its own cannot go; it is shortened to next to nothing, unless it is that already.
+/// A text without a block of its own cannot be removed; it is shortened to almost nothing, unless it already is.
 #[test]
 fn emptied_output_channels_keep_a_minimal_text() {
     let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();
@@ -384,8 +384,8 @@ fn results_that_would_not_get_shorter_are_not_truncated() {
     assert_eq!([cut("abc"), cut(&"abcd ".repeat(20))], [None, Some(true)]);
 }
 
-/// A block that the client has marked stays, and its mark with it. Where the mark came later than the decision, the
-/// history stays as it was sent.
+/// A block that the client has marked stays, with its mark. If the mark came later than the decision, the history stays
+/// as it was sent.
 #[test]
 fn blocks_marked_by_the_client_keep_their_mark_when_shortened() {
     let lines = (0..60).map(|line| format!("line {line} of many\\n")).collect::<Vec<String>>().concat();

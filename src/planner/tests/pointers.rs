@@ -79,7 +79,7 @@ fn pointers_target_the_newest_readable_result() {
     assert_eq!(outcome.saves.len(), 1);
 }
 
-/// Where the provider takes old results out of the prompt by itself, nobody knows which can be read.
+/// Where the provider removes old results from the prompt by itself, it is unknown which of them can be read.
 #[test]
 fn no_pointer_targets_what_the_provider_may_remove() {
     const TALK: &str = "u c1 r1:even c2 r2:even";
@@ -165,8 +165,8 @@ fn read_back(command: &str, max_bytes: usize, result: &str) -> Vec<String> {
     decided.into_iter().filter(|decision| decision != "2 truncate").collect()
 }
 
-/// What was cut comes whole where it is read from where it is kept, or cut again if it is very long; never as a pointer
-/// to where it was cut.
+/// A cut text that is read back from its file is sent whole, or cut again if it is very long; never as a pointer to
+/// where it was cut.
 #[test]
 fn read_back_outputs_are_sent_whole_or_truncated_but_not_as_pointers() {
     for (command, max_bytes, expected) in [
@@ -181,7 +181,7 @@ fn read_back_outputs_are_sent_whole_or_truncated_but_not_as_pointers() {
     }
 }
 
-/// So it is where a reader numbers its lines.
+/// The same holds for readers that number the lines.
 #[test]
 fn read_backs_with_line_numbers_are_sent_whole_within_the_limit() {
     let text: String = serde_json::from_str(&content("huge")).unwrap();

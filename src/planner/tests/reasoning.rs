@@ -71,7 +71,7 @@ fn reads(bound: Option<Binding>) -> Facts {
     Facts { bound, reads_reasoning: true, ..Facts::default() }
 }
 
-/// The thoughts that are still sent with the last request, the results that are cleared, and the event's own count.
+/// The reasoning that the last request still sends, the results that are cleared, and the event's own count.
 #[test]
 fn an_event_omits_reasoning_of_earlier_turns() {
     const TURNS: &str = "u 900~400 900~9 a u 900~9";
@@ -127,7 +127,7 @@ fn an_event_omits_reasoning_of_earlier_turns() {
     }
 }
 
-/// The event's record tells blocks of reasoning from results, and what both free.
+/// The event's record counts blocks of reasoning and results separately, and what both free.
 #[test]
 fn events_count_omitted_reasoning_apart_from_results() {
     let (_, outcome) = last("u 900~400 900~9 a u", &policy(Reason::Eager), &reads(None));
@@ -143,8 +143,8 @@ fn events_count_omitted_reasoning_apart_from_results() {
     assert_eq!((event.reasoning, event.cleared, event.first_message), (2, 2, 2));
 }
 
-/// It pays once what reading the old thoughts has cost reaches what is written again without them. Two fifths of what
-/// is sealed count.
+/// It pays once reading the old reasoning has cost as much as what is written again without it. Two fifths of sealed
+/// reasoning count.
 #[test]
 fn old_reasoning_is_omitted_once_it_has_cost_as_much_as_rewriting() {
     let mut policy = policy(Reason::BreakEven);
@@ -222,7 +222,7 @@ fn asks(short: &str, models: &[bool], reason: Reason) -> (usize, usize) {
     found
 }
 
-/// A model that binds what it thinks is not the only one that is asked: others are for a while, or for a title.
+/// A model that binds its reasoning is not always the only one asked: others are for a while, or for a title.
 #[test]
 fn bound_reasoning_stays_valid_while_other_models_are_asked() {
     const REQUESTS: u32 = 8;
@@ -276,7 +276,7 @@ fn an_event_omits_all_reasoning_up_to_the_last_bound_block() {
     }
 }
 
-/// What must be written again because of it counts, too, where an event is for the money's sake.
+/// What must be written again because of bound reasoning counts too, for events that are meant to save money.
 #[test]
 fn bound_reasoning_far_before_a_change_counts_towards_its_cost() {
     let mut policy = policy(Reason::BreakEven);

@@ -10,8 +10,8 @@ use crate::strategy::estimate::Estimate;
 use crate::strategy::gate::{Rates, Reason};
 use crate::strategy::ladder::Rung;
 
-/// How a thread grows is known after some requests, with one that is made again as well; where nobody remembers them,
-/// it is not.
+/// How a thread grows is known after some requests, even if one is repeated; if the requests are not remembered, it is
+/// not known.
 #[test]
 fn growth_is_known_after_some_requests() {
     for memory in [true, false] {
@@ -130,7 +130,7 @@ fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
     events
 }
 
-/// Where what has to stay is too long by itself, the rest is not lost for nothing, at every request anew.
+/// If what has to stay is too long by itself, the rest is not dropped at every request for nothing.
 #[test]
 fn an_unremovable_excess_does_not_drop_the_rest_at_each_request() {
     for (floor, asked, counted, expected) in [
@@ -150,8 +150,8 @@ fn an_unremovable_excess_does_not_drop_the_rest_at_each_request() {
     }
 }
 
-/// A long run in a small window: room is made again and again, never too often, and what was sent stays so
-/// between events.
+/// A long run in a small window: room is made again and again, but not too often, and between events nothing that was
+/// sent changes.
 #[test]
 fn a_long_run_fits_its_window() {
     let mut policy = policy(Reason::Window);
@@ -211,7 +211,7 @@ fn results_too_costly_to_clear_are_passed_over_for_later_ones() {
     }
 }
 
-/// While a client sums its history up nothing is taken from it, unless the provider takes no more.
+/// While a client summarises its history, nothing is removed from it, unless the provider refuses it.
 #[test]
 fn nothing_is_removed_from_a_clients_compaction_unless_it_overflows() {
     let mut policy = policy(Reason::Eager);
@@ -228,8 +228,8 @@ fn nothing_is_removed_from_a_clients_compaction_unless_it_overflows() {
     }
 }
 
-/// A request without the tools that earlier ones had may be one for a summary too, whatever it says. If the thread goes
-/// on without them, it was none.
+/// A request without the tools that earlier ones had may be a request for a summary too, whatever it says. If the
+/// thread continues without them, it was not.
 #[test]
 fn nothing_is_removed_once_the_tools_are_gone_unless_it_overflows() {
     let mut policy = policy(Reason::Eager);
@@ -255,7 +255,8 @@ fn nothing_is_removed_once_the_tools_are_gone_unless_it_overflows() {
     }
 }
 
-/// A provider's refusal makes room even for a request that was made before, by what it says of its size.
+/// After a provider's refusal, room is made even for a request that was made before, by the size that the refusal
+/// states.
 #[test]
 fn room_is_made_by_the_size_stated_in_an_overflow() {
     let policy = {
@@ -343,7 +344,7 @@ fn results_are_truncated_if_the_provider_holds_the_history() {
     }
 }
 
-/// The provider's own figure holds for what it has seen; the rest is estimated, and an estimate needs a margin.
+/// The provider's own figure applies to what it has seen; the rest is estimated, and an estimate needs a margin.
 #[test]
 fn the_window_level_uses_the_providers_figure_or_an_estimate() {
     let request = talk(&words("u 4000 4000"));
@@ -393,7 +394,8 @@ fn images_do_not_count_as_text_for_the_window() {
     }
 }
 
-/// Where a provider says that a prompt is too long, no message goes because of what may be far too high an estimate.
+/// Where a provider reports that a prompt is too long, no message is dropped because of an estimate that may be far too
+/// high.
 #[test]
 fn messages_are_not_dropped_while_the_prompt_may_fit() {
     // 20,500 bytes: about 10,200 tokens, and 2,600 at least. Half of a window this small is kept free for the answer.

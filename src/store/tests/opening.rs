@@ -100,7 +100,7 @@ fn a_read_only_store_is_refused() {
     }
 }
 
-/// Another gateway that is writing is waited for no longer than usual, and proves that the store is writable.
+/// A store that another gateway is writing to is waited for no longer than usual; the lock proves that it is writable.
 #[test]
 fn a_store_locked_for_writing_can_be_opened() {
     let bench = Bench::new();
@@ -115,7 +115,7 @@ fn a_store_locked_for_writing_can_be_opened() {
     assert!(begun.elapsed() < schema::PATIENCE);
 }
 
-/// Until another process lets it write, a gateway logs nothing of what others have left, and stops all the same.
+/// Until another process lets it write, a gateway logs nothing of what others have left; it can still be stopped.
 #[test]
 fn unlogged_records_wait_for_the_next_start_if_the_store_is_locked() {
     let row = LedgerRow { id: "a1".to_owned(), conversation: "a".to_owned(), ..LedgerRow::default() };

@@ -37,7 +37,7 @@ fn decisions_in_an_overlay_do_not_reach_the_store() {
     assert_eq!(newest(&*below), Some(real));
 }
 
-/// Calls with the same id and equal results: of what is decided at the same time, the same one is found again as below.
+/// Calls with the same id and equal results: of simultaneous decisions, the overlay finds the same one as the store.
 #[test]
 fn an_overlay_finds_the_same_of_simultaneous_decisions_as_a_store() {
     for names in [["m", "n"], ["n", "m"], ["m", "m"]] {

@@ -26,7 +26,7 @@ fn a_failing_batch_does_not_affect_others_of_its_transaction() {
     }
 }
 
-/// Nobody was told that it would be stored: it must not be, or the store would differ from what was sent.
+/// Nobody was promised that it would be stored: it must not be, or the store would differ from what was sent.
 #[test]
 fn a_withdrawn_batch_is_not_stored() {
     let bench = Bench::new();

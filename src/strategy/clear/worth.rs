@@ -385,7 +385,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Rents are exactly the same as if every request were reckoned when it passes, whenever they are settled.
+        /// Rents are exactly the same as if each were computed at every request, whenever they are settled.
         #[test]
         fn lazily_settled_rents_equal_those_added_per_request(
             all in proptest::collection::vec(anything(), 1..60),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A thread has one job at a time; nobody waits longer than allowed, and the end of the gateway ends all.
+/// A thread has one job at a time; no request waits longer than allowed, and all jobs end with the gateway.
 #[test]
 fn jobs_are_limited_per_thread_per_history_and_in_number() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -36,7 +36,7 @@ fn jobs_are_limited_per_thread_per_history_and_in_number() {
     assert!(summarizer.is_running("a") && summarizer.ready("a").is_none());
 }
 
-/// Of requests that come at once, one begins the job of their thread, and there are never more jobs than may be.
+/// Of simultaneous requests, one begins the job of their thread, and there are never more jobs than allowed.
 #[test]
 fn simultaneous_requests_begin_one_job_per_thread() {
     const ROUNDS: usize = 10_000;
@@ -81,7 +81,7 @@ fn simultaneous_requests_begin_one_job_per_thread() {
     assert_eq!(begun.into_inner(), ROUNDS);
 }
 
-/// A job that came to nothing is not begun again at once.
+/// A job that failed is not begun again at once.
 #[test]
 fn a_thread_rests_after_a_failed_job() {
     let refusing = {
@@ -160,8 +160,8 @@ fn only_jobs_without_an_allowance_skip_the_rest_after_a_job_that_could_not_be_re
     }
 }
 
-/// A writer whose last answer was of no use is not asked again, where no allowance says how often. What costs nothing
-/// is tried as before.
+/// A writer whose last answer was useless is not asked again, unless an allowance says how often. Calls that cost
+/// nothing are tried as before.
 #[test]
 fn a_doubted_writer_is_asked_once() {
     use Reply::{Breaks, CutOff, Says, Status};

@@ -250,7 +250,7 @@ fn a_long_history_is_summarised_in_chunks() {
     assert_eq!(done.outcome.map(|_| ()), Err(Failure::TooLong));
 }
 
-/// Calls that are made again count, and none is made that cannot lead to a whole summary.
+/// Repeated calls count, and none is made that cannot lead to a whole summary.
 #[test]
 fn calls_including_retries_are_limited() {
     use Reply::{Says, Status};
@@ -278,7 +278,8 @@ fn calls_including_retries_are_limited() {
     }
 }
 
-/// An answer of no use is asked for again only if the job may cost that much. What costs nothing is tried as before.
+/// After a useless answer, another one is requested only if the job may cost that much. Calls that cost nothing are
+/// tried as before.
 #[test]
 fn retries_of_paid_calls_are_limited_by_the_jobs_allowance() {
     use Reply::{Breaks, CutOff, Says, Status};
@@ -311,7 +312,7 @@ fn retries_of_paid_calls_are_limited_by_the_jobs_allowance() {
     }
 }
 
-/// What was read before a piece turned out to be too long is not paid for again.
+/// Pieces that were read before one turned out to be too long are not paid for again.
 #[test]
 fn chunks_already_read_are_not_read_again_after_an_overflow() {
     use Reply::{Says, Status};
@@ -391,7 +392,7 @@ fn calls_stop_at_the_spend_limit() {
     }
 }
 
-/// What is lost counts by its prompt.
+/// A call whose answer is lost counts by its prompt.
 #[test]
 fn lost_calls_count_towards_the_spend_limit() {
     let script = Script::new(&[Reply::Breaks]);

@@ -267,7 +267,7 @@ fn entries_are_readable_once_their_request_is_answered() {
     }
 }
 
-/// What may be there still although nothing promises it, in minutes since it was used last.
+/// What may still be cached although nothing promises it, in minutes since its last use.
 #[test]
 fn lapsed_reads_are_reported_separately() {
     let (whole, short) = ([(1, 1280, M5), (2, 1280, M5), (3, 1280, M5)], [(1, 1280, M5), (9, 1280, M5)]);
@@ -366,7 +366,7 @@ fn no_cache_reads_nothing() {
     assert_eq!((tokens.prompt(), tokens.input, tokens.output), (4321, 4000, 7));
 }
 
-/// Who speaks Anthropic's dialect need not have Anthropic's cache.
+/// A server that speaks Anthropic's dialect need not have Anthropic's cache.
 #[test]
 fn cache_kinds_depend_on_dialect_model_and_price() {
     let price = |read: Option<u64>, written: Option<u64>| {

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
     use crate::usage::{Catalogue, Rate, Stated, Tokens};
 
-    /// Whatever the list and whoever states another rate, what is shown is what is billed.
+    /// The prices shown are those that are billed, whatever the list says and whoever overrides a rate.
     #[test]
     fn prices_per_million_equal_bills_of_a_million_tokens() {
         let stated = Stated { input: Some(Rate::from_picodollars(7_000_000)), ..Stated::default() };

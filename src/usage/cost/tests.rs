@@ -191,7 +191,7 @@ fn tiers_regions_and_searches_modify_the_cost() {
     }
 }
 
-/// What is shown and not stated has a price or is named as what has none.
+/// Charges that are shown but not stated have a price, or are named as having none.
 #[test]
 fn shown_searches_are_billed_or_named_as_unpriced() {
     let unpriced = vec![Charge::WebSearch, Charge::FileSearch];
@@ -250,7 +250,7 @@ fn overridden_rates_scale_tier_and_long_context_rates() {
 }
 
 proptest! {
-    /// Who states what the list says pays what the list says.
+    /// An override equal to the list costs what the list says.
     #[test]
     fn overrides_equal_to_the_list_change_nothing(
         at in any::<prop::sample::Index>(),
@@ -350,7 +350,7 @@ fn bills_include_extra_calls_and_stated_costs() {
     }
 }
 
-/// Of what has no bill, that part counts whose price is known, at the lowest rate that may apply.
+/// Of a call without a bill, the part with a known price counts, at the lowest rate that may apply.
 #[test]
 fn what_is_known_of_a_cost_is_a_lower_bound() {
     let prompt = |input| used(Tokens { input, ..Tokens::default() });

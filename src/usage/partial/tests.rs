@@ -96,7 +96,7 @@ fn anthropic_stream_keeps_the_split_of_its_start() {
     assert_eq!(start.finish().map(|usage| usage.tier), Some(Tier::Batch));
 }
 
-/// Where another model takes over within a stream, the last figures hold, and only the first event tells lifetimes.
+/// If another model takes over within a stream, the last figures apply, and only the first event states lifetimes.
 #[test]
 fn a_smaller_total_of_writes_reduces_the_split_by_lifetime() {
     for (split, written, expected) in [

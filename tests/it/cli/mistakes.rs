@@ -371,7 +371,7 @@ fn init_leaves_no_half_file_where_the_disk_is_full() {
 }
 
 #[test]
-fn init_prints_the_file_if_it_is_told_to() {
+fn init_prints_the_file_on_request() {
     let home = home();
     done(home.path(), &["init"]);
     let written = fs::read_to_string(home.path().join("gateway.toml")).expect("written");

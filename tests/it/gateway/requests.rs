@@ -195,7 +195,7 @@ fn gateway_errors_name_the_fault_in_the_callers_dialect() {
 }
 
 #[test]
-fn new_results_behind_a_held_history_are_shortened() {
+fn new_results_after_a_held_history_are_shortened() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         let id = format!("resp_{}", received.text().matches("function_call_output").count());

@@ -136,7 +136,7 @@ async fn a_client_that_leaves_before_a_request_is_prepared_cancels_it_unless_it_
 
 /// What the client sent after its request is not read before the answer, and hides the client's end.
 #[tokio::test]
-async fn a_client_that_leaves_more_behind_than_a_request_is_gone_as_well() {
+async fn a_client_that_leaves_after_sending_more_than_a_request_is_gone_too() {
     let mores = ["\r\n", "\n", "GET /y HTTP/1.1\r\nhost: me\r\n\r\n", "GET /y HT"];
     for (more, is_reset) in mores.into_iter().flat_map(|more| [(more, false), (more, true)]) {
         for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"] {
@@ -188,7 +188,7 @@ async fn left() -> (Proxy, TestUpstream, Peer) {
 
 /// The rest of the answer is not cancelled: it costs nothing and may contain usage figures.
 #[tokio::test]
-async fn a_client_that_leaves_when_all_is_said_cancels_nothing() {
+async fn a_client_that_leaves_after_the_final_event_cancels_nothing() {
     let (proxy, upstream, mut server) = left().await;
     server.send("2\r\n: \r\n").await;
     server.send("0\r\n\r\n").await;
@@ -300,7 +300,7 @@ async fn an_upstream_that_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_client_that_falls_silent_within_what_is_read_of_it_is_told_so() {
+async fn a_client_that_falls_silent_while_its_request_is_read_gets_an_error() {
     let upstream = TestUpstream::bind().await;
     let timeouts = Timeouts { response: Duration::from_millis(1), ..Timeouts::default() };
     let proxy = Proxy::start(impatient(&upstream, timeouts).preparing(Preparing::Untouched));

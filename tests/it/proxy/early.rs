@@ -80,7 +80,7 @@ async fn an_answer_to_an_old_client_ends_well_although_it_goes_on_sending() {
 
 /// The gateway's own answers arrive too.
 #[tokio::test]
-async fn a_broken_upload_is_told_of() {
+async fn a_broken_upload_is_reported() {
     let (_proxy, upstream, mut client) = stage().await;
     client.send(format!("POST /x HTTP/1.1\r\nhost: me\r\ncontent-length: {UPLOAD}\r\n\r\n")).await;
     let mut server = upstream.accept().await;

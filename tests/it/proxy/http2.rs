@@ -117,7 +117,7 @@ async fn have_their_bodies_read_and_edited() {
 
 /// An answer of an HTTP/1.1 upstream, and what HTTP/2 can express of it: status, headers, body.
 #[tokio::test]
-async fn are_told_what_their_version_has_words_for() {
+async fn get_what_their_version_can_express() {
     const NONE: &[(&str, &str)] = &[];
     const ENCODED: &str = "/v1/x Upstream: upstream `test` (http://HOST): its answer came with `Transfer-Encoding: \
                            gzip`, and the client speaks a version of HTTP that has none";
@@ -184,7 +184,7 @@ async fn stream_bodies_of_unknown_length() {
 }
 
 #[tokio::test]
-async fn are_told_of_breaks_by_a_reset() {
+async fn learn_of_breaks_by_a_reset() {
     for head in ["content-length: 6", "transfer-encoding: chunked"] {
         let upstream = TestUpstream::bind().await;
         let proxy = Proxy::start(TestGateway::forwarding(upstream.url()));

@@ -172,7 +172,7 @@ async fn that_cannot_be_read_are_refused_with_a_reason() {
 
 /// An upstream's refusal without a body is passed on as it is.
 #[tokio::test]
-async fn that_are_refused_without_a_word_by_an_upstream_are_so() {
+async fn that_an_upstream_refuses_without_a_body_are_refused_like_that() {
     let (_proxy, upstream, mut client) = stage().await;
     client.send("GET /x HTTP/1.1\r\nhost: me\r\nconnection: close\r\n\r\n").await;
     let mut server = upstream.accept().await;

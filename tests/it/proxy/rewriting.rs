@@ -339,7 +339,7 @@ async fn a_rejected_edit_is_replaced_by_the_original_once() {
 }
 
 #[tokio::test]
-async fn a_rejection_that_stands_is_delivered_byte_for_byte() {
+async fn a_final_rejection_is_delivered_byte_for_byte() {
     let mut scene = scene(Preparing::Edited("[]")).await;
     let mut server = scene.send("", TEXT.as_bytes()).await;
     server.message().await;
@@ -372,7 +372,7 @@ async fn only_rejections_are_held_back() {
 
 /// Some servers report errors of a request as server errors.
 #[tokio::test]
-async fn a_server_that_blames_itself_rejects_too() {
+async fn a_server_error_can_be_a_rejection_too() {
     let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
     let mut server = scene.send("", TEXT.as_bytes()).await;
     server.message().await;

@@ -354,7 +354,7 @@ async fn proxies_that_are_not_there_are_named() {
 
 /// A loop is recognised by the address that the connection has led to: no name need be known for it.
 #[tokio::test]
-async fn what_comes_round_is_not_sent() {
+async fn requests_that_loop_back_are_not_sent() {
     for through in ["", "http://"] {
         let listener = TestUpstream::bind().await;
         let address = listener.url().replace("http://", "");

@@ -203,8 +203,8 @@ fn branches() -> impl Strategy<Value = Branch> {
     ]
 }
 
-/// A conversation with summaries of all its lengths, and others that begin like it: whatever is filed under whose name,
-/// a summary only occurs in what begins with everything that it was made of.
+/// A conversation with summaries of all its lengths, and others that begin like it: whatever name a summary is stored
+/// under, it only occurs in histories that begin with everything that it was made of.
 #[test]
 fn summaries_occur_only_in_histories_they_were_made_of() {
     let (rig, key, tally) = (Rig::new(), keys(), RefCell::new(Tally::default()));

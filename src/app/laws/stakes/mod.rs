@@ -31,26 +31,23 @@ type Instructions<'a> = &'a dyn Fn(usize) -> Value;
 /// A client's requests: a name, whether they are one session, and the bodies.
 type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
 
-/// A request with these messages.
+/// Whatever a client without marks sends, and whenever it stops, it has paid at most 15 % more than without the
+/// gateway's marks, and much less if its pauses are shorter than its provider's retention.
 fn body_of(messages: &[impl Serialize]) -> Bytes {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string().into()
 }
 
-/// A request with these messages after instructions.
 fn body_after(instructions: &impl Serialize, messages: &[impl Serialize]) -> Bytes {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": instructions, "messages": messages})
         .to_string()
         .into()
 }
 
-/// Whether each beginning of a conversation, which cost these shares, is within its bound.
 fn are_within_bound(shares: &[f64]) -> bool {
     let bound = |count: usize| if count <= 3 { BOUND_WITH_ONE_MORE_WRITE } else { BOUND };
     shares.iter().zip(1..).all(|(share, count)| *share <= bound(count))
 }
 
-/// Whatever a client sends that marks nothing, and whenever it stops: it has paid at most 15 % more than without marks,
-/// and much less if it pauses for no longer than its provider keeps what is marked.
 #[test]
 fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
     let words = |role: &str, text: String| json!({"role": role, "content": text});
@@ -126,7 +123,7 @@ fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
     }
 }
 
-/// What the gateway marks after a client's mark for an hour expires after minutes, and costs no more than any other.
+/// A mark that the gateway adds after a client's one-hour mark expires after minutes, and costs no more than any other.
 #[test]
 fn marks_after_a_clients_hour_mark_stay_within_the_cost_bound() {
     let said = |at: usize| {
@@ -148,7 +145,7 @@ fn marks_after_a_clients_hour_mark_stay_within_the_cost_bound() {
     }
 }
 
-/// What the gateway marks lasts for minutes, and is not taken for what the client keeps for an hour before it.
+/// The gateway's marks last for minutes, and are not mistaken for the client's one-hour marks before them.
 #[test]
 fn kept_long_is_booked_only_if_all_marks_last_an_hour() {
     let mark = json!({"type": "ephemeral", "ttl": "1h"});
@@ -177,7 +174,7 @@ fn kept_long_is_booked_only_if_all_marks_last_an_hour() {
     }
 }
 
-/// A conversation that never reads what it has written loses one stake, and not one with each request.
+/// A conversation that never reads what it has written loses one stake, not one with each request.
 #[test]
 fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
     let long = "Be brief. ".repeat(900);
@@ -242,9 +239,9 @@ fn a_conversation_that_never_reads_its_cache_loses_one_stake() {
     }
 }
 
-/// If what is written is not there the next time, it costs its premium once more until the answer shows it; from then
-/// on the conversation is within its bound, even if tools and instructions are read, and if each request leaves out the
-/// last words of the one before it.
+/// If what was written is not there the next time, it costs its premium once more until the answer shows that. From
+/// then on the conversation stays within its bound, even if tools and instructions are read, and if each request leaves
+/// out the last words of the one before it.
 #[test]
 fn marks_for_a_forgetful_cache_stay_within_the_cost_bound() {
     let long = "Be brief. ".repeat(900);
@@ -278,8 +275,8 @@ fn marks_for_a_forgetful_cache_stay_within_the_cost_bound() {
     }
 }
 
-/// If the last message ends with words that the next request leaves out or replaces, what precedes them is read; and if
-/// nothing is kept, the conversation is within its bound.
+/// If the last message ends with words that the next request leaves out or replaces, what precedes them is read; if
+/// nothing is kept, the conversation stays within its bound.
 #[test]
 fn the_prefix_before_replaced_last_words_is_read_from_the_cache() {
     let system = json!("Be brief. ".repeat(900));
@@ -315,7 +312,7 @@ fn the_prefix_before_replaced_last_words_is_read_from_the_cache() {
     }
 }
 
-/// If each request reaches one of several caches by chance, what is missing is there once all of them are filled.
+/// If each request reaches one of several caches at random, missing entries are there once all caches are filled.
 #[test]
 fn marks_pay_when_requests_reach_one_of_several_caches() {
     let mark = json!({"type": "ephemeral"});
@@ -342,7 +339,7 @@ fn marks_pay_when_requests_reach_one_of_several_caches() {
     }
 }
 
-/// What the provider rejects has cost nothing, however often it is sent, and whether it is sent again or abandoned.
+/// Rejected requests have cost nothing, however often they are sent, and whether they are sent again or abandoned.
 #[test]
 fn refused_requests_do_not_raise_the_stake() {
     let text = "words ".repeat(2_000);
@@ -372,7 +369,7 @@ fn refused_requests_do_not_raise_the_stake() {
     }
 }
 
-/// An agent that marks only its instructions, or its first message too, with results that are cut: what the gateway
+/// An agent that marks only its instructions, or its first message too, with results that are cut. What the gateway
 /// saves may be staked, because until the history is marked all of it is paid for at the plain price.
 #[test]
 fn savings_from_shortening_may_be_staked() {

@@ -37,7 +37,7 @@ fn cache_knowledge_is_shared_by_conversations_of_a_client() {
     }
 }
 
-/// A server that keeps nothing is only tried once, not by each conversation with it, nor by each branch.
+/// A server that caches nothing is tried only once, not by each conversation with it, nor by each branch.
 #[test]
 fn a_server_without_a_cache_is_not_tried_by_each_conversation() {
     let said = |talk: usize, message: usize| {
@@ -77,8 +77,8 @@ fn a_server_without_a_cache_is_not_tried_by_each_conversation() {
     }
 }
 
-/// What one upstream, or the cache for one model, does not keep says nothing about another, neither to other
-/// conversations nor to one that continues there.
+/// A miss at one upstream, or in one model's cache, says nothing about another, neither to other conversations nor to
+/// one that continues there.
 #[test]
 fn misses_of_one_upstream_or_model_do_not_affect_another() {
     let request = |talk: usize, at: usize, model: &str| {
@@ -130,8 +130,8 @@ fn misses_of_one_upstream_or_model_do_not_affect_another() {
     }
 }
 
-/// Conversations that end before anything of theirs could be read cost more for being written: a few of them show it,
-/// and it is not done again until one continues. Those that do continue are written as ever.
+/// In conversations that end before anything of theirs could be read, writing only costs: a few of them show this, and
+/// nothing more is written until one continues. Those that do continue are written as usual.
 #[test]
 fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
     let request = |talk: usize, at: usize| {
@@ -172,8 +172,8 @@ fn marks_for_many_short_conversations_stay_within_the_cost_bound() {
     assert!(worst <= BOUND && all <= 0.4, "{worst:.3} {all:.3}");
 }
 
-/// What small conversations win is not lost in large ones, nor what the first requests of each win in its last one.
-/// Conversations that do pay are written again.
+/// What small conversations gain is not lost in large ones, nor what the first requests of each gain in its last one.
+/// Conversations that pay off are written again.
 #[test]
 fn a_small_win_does_not_pay_for_a_large_loss() {
     // The seconds before each request of a conversation, and the words of its messages, from the last request on the
@@ -259,7 +259,7 @@ fn slow_conversations_pay_for_short_ones() {
 /// Small conversations that an agent has during each step of a large one cost little, and do not keep it from being
 /// written.
 #[test]
-fn conversations_beside_each_step_do_not_keep_it_from_being_written() {
+fn conversations_during_each_step_do_not_keep_it_from_being_written() {
     for (beside, words, most) in [(1, 300, 0.4), (2, 300, 0.4), (2, 900, 0.5), (3, 150, 0.4)] {
         let round = |round: usize| {
             let steps = talk(&format!("{round} main"), &[5; 14], 700).into_iter().enumerate();
@@ -275,7 +275,7 @@ fn conversations_beside_each_step_do_not_keep_it_from_being_written() {
     }
 }
 
-/// What the provider refuses counts neither as lost nor as read.
+/// A refused request counts neither as lost nor as read.
 #[test]
 fn refused_requests_do_not_keep_later_ones_from_being_written() {
     let tries = 4;
@@ -288,7 +288,7 @@ fn refused_requests_do_not_keep_later_ones_from_being_written() {
     assert!(worst <= BOUND && all <= 0.52, "{worst:.3} {all:.3}");
 }
 
-/// The same conversation again is another stake.
+/// The same conversation once more is another stake.
 #[test]
 fn conversations_that_are_repeated_lose_a_few_stakes() {
     for sessions in [1, 40] {

@@ -56,7 +56,7 @@ fn summaries_are_paid_from_the_budget() {
     }
 }
 
-/// A call without an answer has an unknown cost, and nobody else is blamed for what the gateway itself gave up.
+/// A call without an answer has an unknown cost, and a call that the gateway gave up itself is not blamed on others.
 #[test]
 fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
     use crate::ledger::Record;

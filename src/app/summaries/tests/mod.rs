@@ -248,8 +248,8 @@ fn seen<'a>(
     }
 }
 
-/// What one gateway has had made, another one on the same store does not pay for again, whatever it knew before, and
-/// uses where there is no room left.
+/// A summary that one gateway has paid for is not paid for again by another one on the same store, whatever that
+/// gateway knew before. It uses the summary where there is no room left.
 #[test]
 fn summaries_made_by_another_gateway_are_used_and_not_repeated() {
     let (_home, store) = on_disk();
@@ -272,7 +272,7 @@ fn summaries_made_by_another_gateway_are_used_and_not_repeated() {
     assert!(!waited(&full), "there is no other");
 }
 
-/// If the provider is asked to summarise, nobody else is paid for it.
+/// If the provider is asked to summarise, the gateway pays for no summary.
 #[test]
 fn no_summary_is_made_if_the_provider_is_asked_for_one() {
     let (_home, store) = on_disk();
@@ -285,7 +285,7 @@ fn no_summary_is_made_if_the_provider_is_asked_for_one() {
     }
 }
 
-/// Of a thread's own summary and its parent's, the one that replaces more counts: the other is not waited for.
+/// Of a thread's own summary and its parent's, the one that replaces more counts; the other is not awaited.
 #[test]
 fn a_fork_continues_from_the_longer_of_its_own_and_parent_summary() {
     let conversation = talk("ucccccccc", &[]);

@@ -95,7 +95,7 @@ fn shown(conversation: &Conversation, plan: &Plan) -> String {
     (0..after.messages.len()).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What a splice has dropped does not make room twice: as it came, and by what it would not have counted for.
+/// A dropped image is subtracted once: with the messages of the splice, and not again as encoded data.
 #[test]
 fn images_dropped_by_a_splice_are_subtracted_once() {
     let image = format!(
@@ -121,7 +121,7 @@ fn images_dropped_by_a_splice_are_subtracted_once() {
     }
 }
 
-/// A splice at each cut of a talk, and what is sent then.
+/// A splice at each cut of a talk, and what is then sent.
 #[test]
 fn messages_left_by_a_splice_at_each_cut() {
     for (short, sent, expected) in [
@@ -193,7 +193,7 @@ fn messages_left_by_a_splice_at_each_cut() {
     }
 }
 
-/// A history that is kept in many pieces has fewer places, and the last one always.
+/// A history in many pieces has fewer places, but always the last one.
 #[test]
 fn cut_positions_of_long_histories_are_thinned_out() {
     let ends = |turns: usize| {
@@ -313,7 +313,7 @@ fn layouts_place_the_text_as_configured() {
     }
 }
 
-/// A splice takes all that the one before it took, and is not made again.
+/// A splice drops all that the one before it dropped, and is not made again.
 #[test]
 fn further_cuts_cover_all_of_the_last_splice() {
     let conversation = talk("u a u a u a u");

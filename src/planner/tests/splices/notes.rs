@@ -70,7 +70,7 @@ fn a_note_quotes_users_and_models_within_limits() {
     }
 }
 
-/// The newest of all, where it goes with the messages.
+/// The newest plan of all, if it is among the dropped messages.
 #[test]
 fn a_note_repeats_the_last_plan() {
     let call = |tool: &str, input: &str| {
@@ -119,7 +119,7 @@ fn a_note_repeats_the_last_plan() {
     }
 }
 
-/// However much is said, what binds is there, in order, and neither demands nor decisions take all of the room.
+/// However much is said, what is binding is there, in order, and neither demands nor decisions take all of the room.
 #[test]
 fn a_note_keeps_demands_and_decisions_in_order() {
     let filler = "and so on ".repeat(20);

@@ -48,7 +48,7 @@ fn ready(conversation: &Conversation, end: usize) -> Option<Splice> {
     cut.splice(conversation, SUMMARY, "THE TEXT", &Layout::Answer)
 }
 
-/// What is ready is put in force when the window demands it, once, and stays.
+/// A prepared splice is applied when the window demands it, once, and stays.
 #[test]
 fn a_ready_splice_is_applied_when_the_window_demands_it() {
     const BEFORE: &str = "u c1 r1 c2 r2 a u c3 r3";
@@ -68,7 +68,7 @@ fn a_ready_splice_is_applied_when_the_window_demands_it() {
     }
 }
 
-/// Where there are too many messages, what is ready is put in force, whatever is known of the window.
+/// If there are too many messages, a prepared splice is applied, whatever is known about the window.
 #[test]
 fn a_ready_splice_is_applied_at_the_message_limit() {
     let request = talk("u c1 r1 c2 r2 a u c3 r3 c4 r4");
@@ -90,7 +90,8 @@ fn a_ready_splice_is_applied_at_the_message_limit() {
     }
 }
 
-/// A window that is counted by an estimate counts what would be sent; what the provider's figure makes too long is so.
+/// A window that is counted by an estimate counts what would be sent; a prompt too long by the provider's figure is too
+/// long.
 #[test]
 fn configured_estimates_count_the_prompt_to_be_sent() {
     let request = talk("u c1 r1 a u c2 r2 a u");
@@ -115,7 +116,8 @@ fn configured_estimates_count_the_prompt_to_be_sent() {
     assert!((250..=262).contains(&prompt), "what is not sent is not counted: {prompt}");
 }
 
-/// The oldest messages go as soon as there are more than may be; pairs stay together, and a note is one of them.
+/// The oldest messages are dropped as soon as there are more than the limit; pairs stay together, and a note counts as
+/// one.
 #[test]
 fn the_number_of_messages_is_bounded() {
     let words: Vec<&str> = "u c1 r1 a u c2 r2 a u c3 r3 a u".split(' ').collect();
@@ -145,7 +147,7 @@ fn the_number_of_messages_is_bounded() {
     }
 }
 
-/// However short messages are, there are never more than may be: the note is as short as it must be.
+/// However short messages are, there are never more than the limit: the note is as short as it must be.
 #[test]
 fn the_message_limit_holds_for_short_messages_with_shorter_notes() {
     let words = "u ".to_owned() + &"a u ".repeat(40);
@@ -167,7 +169,7 @@ fn the_message_limit_holds_for_short_messages_with_shorter_notes() {
     }
 }
 
-/// Messages stay until it is late, and go then.
+/// Messages stay until the configured share of the window is reached, and are dropped then.
 #[test]
 fn the_ladder_drops_messages_only_from_its_configured_share_on() {
     let request = talk("u c1 r1 a u c2 r2 a u a u");
@@ -180,7 +182,7 @@ fn the_ladder_drops_messages_only_from_its_configured_share_on() {
     }
 }
 
-/// Old results may go before the window demands room by whatever helps: alone, and where that frees enough.
+/// Old results may be cleared before the window demands room by other means: alone, and if that frees enough.
 #[test]
 fn results_are_cleared_first_at_their_own_share_of_the_window() {
     let request = talk("u c1 r1 a u c2 r2 a u c3 r3 a u a u");
@@ -220,8 +222,8 @@ fn the_ladder_can_cut_after_reasoning_without_an_answer() {
     assert_eq!(shown(&request, &outcome.plan), "u a u c r a u a u", "{:?}", outcome.event);
 }
 
-/// What was cleared before frees no more than its placeholder when its message goes, in a history that is known as a
-/// whole and in one that is not.
+/// A message with a cleared result frees no more than the placeholder when it is dropped, whether the whole history is
+/// known or not.
 #[test]
 fn dropping_a_cleared_result_frees_only_its_placeholder() {
     let request = talk("u c1 r1 a u c2 r2 a u a u");
@@ -255,7 +257,7 @@ fn dropping_a_cleared_result_frees_only_its_placeholder() {
     assert_eq!(freed(Past { sent: 1, known_decisions: &known_decisions, ..Past::nothing() }), known);
 }
 
-/// What stays before the messages that go may be cleared with them: the event begins there.
+/// Results before the dropped messages may be cleared with them: the event begins there.
 #[test]
 fn an_event_begins_at_a_cleared_result_before_dropped_messages() {
     let request = talk("u h1 r1 c2 r2 u a u");
@@ -316,8 +318,8 @@ fn a_splice_is_applied_to_all_later_requests() {
     assert!(levels[6] < levels[5] && levels[9] > levels[6], "{levels:?}");
 }
 
-/// Reasoning that is bound to what goes is left out, all of it, and stays so; where it cannot be, it goes with its
-/// message or nothing happens. What binds without refusing is the provider's own business.
+/// Reasoning bound to what is dropped is left out, all of it, and stays so; where it cannot be, it is dropped with its
+/// message or nothing happens. A model that binds reasoning without refusing any is the provider's own business.
 #[test]
 fn a_splice_omits_reasoning_bound_to_what_it_replaces() {
     const THREE: &str = "u t1 r1 a u t2 r2 a u t3 r3 t4 r4";
@@ -354,7 +356,7 @@ fn a_splice_omits_reasoning_bound_to_what_it_replaces() {
     }
 }
 
-/// Whatever the ladder does about bound reasoning, what is left is none or only what was thought since.
+/// Whatever the ladder does about bound reasoning, what remains is none, or only reasoning that came later.
 #[test]
 fn the_ladder_leaves_no_reasoning_bound_to_what_it_changed() {
     for (before, then, window) in [
@@ -377,7 +379,7 @@ fn the_ladder_leaves_no_reasoning_bound_to_what_it_changed() {
     }
 }
 
-/// Clients may send less of what was thought than they once did.
+/// Clients may send less reasoning than they once did.
 #[test]
 fn omitted_reasoning_stays_omitted_however_much_clients_send() {
     let mut thread = Thread { binding: Some(Binding::Refused), ..Thread::default() };
@@ -403,7 +405,7 @@ fn omitted_reasoning_stays_omitted_however_much_clients_send() {
     assert_eq!(shown(&request, &thread.send(&request, None, None).plan), "u aN u c r a u c r");
 }
 
-/// A request that fails leaves nothing of the event behind.
+/// A request that fails leaves no trace of the event.
 #[test]
 fn forgetting_a_failed_request_undoes_its_whole_event() {
     let mut thread = Thread::default();

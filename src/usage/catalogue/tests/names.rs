@@ -92,7 +92,7 @@ fn names_are_resolved_in_all_spellings() {
     }
 }
 
-/// What a host that nobody knows asks for open weights is not what the only reseller on the list does.
+/// The price of open weights at an unknown host is not the price of the only reseller on the list.
 #[test]
 fn reseller_prices_are_billed_only_where_certain() {
     use Vendor::{Bedrock, Gemini, Groq, OpenRouter, Vertex};
@@ -209,8 +209,8 @@ fn models_are_billed_by_the_answering_or_requested_name() {
     }
 }
 
-/// An answer of OpenRouter's says less than what was asked for, or what was asked for says nothing of the answer. A
-/// wrong price is worse than none, and one that is too low breaks budgets.
+/// OpenRouter's answer may say less than the requested name, or the requested name nothing about the answer. A wrong
+/// price is worse than none, and one that is too low breaks budgets.
 #[test]
 fn routed_models_are_billed_by_the_answering_or_requested_name() {
     for (asked, answered, billed, input) in [
