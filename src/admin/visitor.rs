@@ -1,4 +1,4 @@
-//! Tells who sends a request: the user or a program, or a web page that must not read anything here.
+//! Determines who sends a request: the user or a program, or a web page that must not read anything here.
 //!
 //! No answer permits other origins to read it. But to a browser, a page whose name was made to lead to this machine
 //! (DNS rebinding) is not of another origin, and its requests still carry that name. So books and texts are only served

@@ -116,7 +116,7 @@ pub struct App {
     shutdown: watch::Sender<bool>,
     stats: Arc<Stats>,
     tally: Arc<Tally>,
-    /// `None` if other gateways cannot be told that this one runs.
+    /// `None` if other gateways cannot be notified that this one runs.
     listening: Option<Listening>,
 }
 

@@ -51,7 +51,7 @@ impl Request<'_> {
     }
 
     /// The part of the prompt before its messages, with which every cache entry of the messages begins. Its key also
-    /// tells in which cache the entries are.
+    /// says in which cache the entries are.
     pub(super) fn prelude_for(&self, kind: CacheKind, place: &Place) -> Prelude {
         if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
@@ -91,7 +91,7 @@ impl Learned {
     }
 
     /// Learns from the usage of a finished request whether the marked frame was read. Only the first request of a
-    /// conversation tells that: later ones read more than the frame, or nothing, whether or not the frame was cached.
+    /// conversation shows that: later ones read more than the frame, or nothing, whether or not the frame was cached.
     pub(super) fn learn_frame_usage(
         &self,
         facts: &RequestFacts,

@@ -1,4 +1,4 @@
-//! How a model can read the full text of what was cut, and the sentence that tells it.
+//! How a model can read the full text of what was cut, and the sentence that says so.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -171,8 +171,8 @@ fn collect_keys(table: &DeTable<'_>, parent: &str, keys: &mut Vec<KeySpan>) {
     }
 }
 
-/// Reports a key that is set twice. The parser tells only the place of the second one; the first is the nearest earlier
-/// key of that name, since the keys of a table are next to each other.
+/// Reports a key that is set twice. The parser reports only the place of the second one; the first is the nearest
+/// earlier key of that name, since the keys of a table are next to each other.
 fn set_twice(error: &Error, text: &str, keys: &[KeySpan], lines: &Lines) -> Option<Problem> {
     if error.message() != "duplicate key" {
         return None;

@@ -140,7 +140,7 @@ mod tests {
             (format!(r#"{{"encrypted_content":"x","data":"{data}"}}"#), 5000),
             (format!(r#"{{"thoughtSignature":"{data}"}}"#), 0),
             (format!(r#"{{"thought_signatures":["{data}","{data}"]}}"#), 0),
-            // So is text, or what claims to be text.
+            // The same holds for text, or what claims to be text.
             (format!(r#""{} {data}""#, "x"), 0),
             (format!(r#""{data}\n""#), 0),
             (format!(r#""{data}\"""#), 0),

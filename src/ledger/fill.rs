@@ -288,7 +288,7 @@ mod tests {
         for (requests, expected) in [
             (vec![("t", 1, 1_500)], vec![1_000]),
             (vec![("t", 1, 1_500), ("t", 1, 2_500), ("t", 2, 2_600)], vec![2_000, 100]),
-            // What an event removes was added nevertheless. What a shortened request added is not known.
+            // Tokens that an event removes were added nevertheless. How much a shortened request added is unknown.
             (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 3, 900), ("t", 4, 800)], vec![1_000, 200]),
             (vec![("t", 1, 1_500), ("t", 2, 700), ("t", 2, 900)], vec![1_000, 200]),
             (long, vec![10; AVERAGED_TURNS]),

@@ -1,4 +1,4 @@
-//! Identifies the sender of a request, as far as the request tells.
+//! Identifies the sender of a request, as far as the request shows.
 
 use std::sync::LazyLock;
 

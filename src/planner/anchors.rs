@@ -362,7 +362,7 @@ mod tests {
             ("nothing", ["", "", "", "", ""], added.clone()),
             ("instructions", ["", SHORT, "", "", ""], added.clone()),
             ("instructions, for long", ["", LONG, "", "", ""], added.clone()),
-            // What is left of the four, and what the client has marked in front.
+            // What is left of the four, and what the client has marked before the history.
             ("tools and instructions", [SHORT, SHORT, "", "", ""], [vec![2, 0], vec![4, 2]]),
             ("first message", ["", "", SHORT, "", ""], [vec![2], vec![4, 2]]),
             ("instructions, for long, and first message", ["", LONG, SHORT, "", ""], [vec![2], vec![4, 2]]),

@@ -74,7 +74,7 @@ mod tests {
     use crate::protocol;
     use crate::strategy::gate::Rates;
 
-    /// Who keeps a prompt.
+    /// What keeps a prompt in the cache.
     #[derive(Debug, Clone, Copy)]
     enum Kept {
         /// The client marks the end of it.

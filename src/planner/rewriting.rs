@@ -178,8 +178,8 @@ mod tests {
     }
 
     /// What a thread of results of a thousand bytes costs, in which all may go, and what it costs untouched, in bytes
-    /// of plain input, where no beginning is kept that is shorter than the least. For an event upon a pause there is
-    /// one before each fourth request.
+    /// of plain input, where no prefix below the minimum is cached. For an event after a pause, there is a pause before
+    /// every fourth request.
     fn bills(reason: Reason, facts: &Facts) -> (f64, f64) {
         let policy = policy(reason);
         let (mut thread, mut so_far) = (Thread::default(), words("u"));

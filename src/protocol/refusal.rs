@@ -180,7 +180,7 @@ fn items(body: &[u8]) -> Option<&[u8]> {
     body.trim_ascii_start().strip_prefix(b"[")
 }
 
-/// Whether the beginning of a stream tells how it continues. It does once there is an event other than a greeting.
+/// Whether the beginning of a stream shows how it continues. It does once there is an event other than a greeting.
 pub fn has_opened(body: &[u8]) -> bool {
     const GREETINGS: [&[u8]; 4] =
         [b"\"response.created\"", b"\"response.in_progress\"", b"\"response.queued\"", b"\"ping\""];

@@ -20,7 +20,7 @@ use super::stats::Stats;
 /// The most endings that are queued. Further ones are reported at once, while their connection waits.
 const MAX_QUEUED_ENDINGS: usize = 256;
 
-/// Follows one request and its answer. If it is dropped before [`Tap::end`], it tells that the client has gone or,
+/// Follows one request and its answer. If it is dropped before [`Tap::end`], it reports that the client has gone or,
 /// once the server cuts connections, that the server has stopped.
 pub(super) struct Tap(Option<Box<Live>>);
 

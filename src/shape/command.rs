@@ -1,4 +1,4 @@
-//! Splits shell scripts into commands, and tells whether they do nothing but print files.
+//! Splits shell scripts into commands, and determines whether they do nothing but print files.
 //!
 //! This is not a shell: it understands words, quotes, pipes, lists and harmless redirections. A script that contains
 //! anything else is read as far as possible, and is assumed to do anything.

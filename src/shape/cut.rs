@@ -179,7 +179,7 @@ const fn near(kept: usize) -> usize {
 }
 
 /// The first of these places that is between two items of a list; otherwise the first that does not divide a word or a
-/// number, as far as that can be told.
+/// number, as far as that is known.
 fn between(text: &str, places: &(impl Iterator<Item = usize> + Clone)) -> Option<usize> {
     let first = |least: Gap| {
         let mut places = places.clone().filter(|&at| text.is_char_boundary(at) && !joins(text, at));

@@ -97,8 +97,8 @@ impl<'a> Template<'a> {
         out
     }
 
-    /// Whether a filled template can be told from other text: it begins with text of its own, contains words, says how
-    /// much was removed, and its placeholders are separated.
+    /// Whether a filled template can be distinguished from other text: it begins with text of its own, contains words,
+    /// says how much was removed, and its placeholders are separated.
     pub(super) fn is_recognisable(&self) -> bool {
         let begins = |part: &Part<'_>| match part {
             Part::Literal(first) => !first.contains('\n') && !first.starts_with(char::is_whitespace),

@@ -157,7 +157,7 @@ impl<T> Drop for Outlet<T> {
         state.close();
         let left = std::mem::take(&mut state.items);
         drop(state);
-        // Dropping the items tells whoever waits for one of them.
+        // Dropping the items notifies whoever waits for one of them.
         drop(left);
     }
 }

@@ -397,7 +397,7 @@ impl Worker {
             self.outages.tell_of_batch(together, Instant::now());
             self.backlog.defer(Instant::now());
         }
-        // Who has locked the store was waited for once.
+        // A lock on the store is waited for only once.
         let patience = if is_lock(together) { Duration::ZERO } else { self.patience() };
         let mut stored = Vec::with_capacity(group.len());
         for mut job in group {

@@ -112,7 +112,7 @@ impl BaseUrl {
         self.authority.port_u16().unwrap_or(default)
     }
 
-    /// Whether the host is this machine, as far as the text tells: no name is looked up.
+    /// Whether the host is this machine, as far as the text shows: no name is looked up.
     pub fn is_local(&self) -> bool {
         self.ip().map(|ip| ip.to_canonical()).is_some_and(|ip| ip.is_loopback() || ip.is_unspecified())
     }

@@ -1,6 +1,6 @@
 //! What made a connection fail, and who is at fault for it.
 //!
-//! Nobody is accused on suspicion: where it cannot be told who is at fault, that is what is said.
+//! Nobody is blamed on suspicion: if it is unknown who is at fault, the error says so.
 
 use std::error::Error;
 use std::{fmt, io};
@@ -31,7 +31,7 @@ pub enum Party {
     Proxy,
     /// The network, with the resolution of names.
     Network,
-    /// The provider, or the network or the proxy on the way to it: it cannot be told which.
+    /// The provider, or the network or the proxy on the way to it: it is unknown which.
     Way,
     /// What the two ends of an encrypted connection expect of each other: a certificate, trust in it, the same time.
     Tls,

@@ -205,7 +205,7 @@ impl SendError {
         }
     }
 
-    /// The error as it is reported if the connection was to be made through `proxy`. It cannot always be told which of
+    /// The error as it is reported if the connection was to be made through `proxy`. It is not always known which of
     /// the two is at fault, so the text names the proxy only.
     pub(super) fn through(self, proxy: Option<&Proxy>) -> Self {
         match (self, proxy) {

@@ -38,7 +38,7 @@ pub(super) struct Tunnel {
     authorization: Option<HeaderValue>,
 }
 
-/// Why there is no encrypted connection to a proxy. It is told apart from TLS with the upstream behind the proxy.
+/// Why there is no encrypted connection to a proxy. It is distinguished from TLS with the upstream behind the proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("no encrypted connection to the proxy itself: {0}")]
 pub(super) struct ProxyTlsError(pub(super) rustls::Error);

@@ -172,7 +172,7 @@ fn signatures_fit(provider: &Provider, messages: &[Value]) -> Result<(), String>
     if is_newest { Ok(()) } else { Err("messages: a block in the middle is gone".to_owned()) }
 }
 
-/// Reasoning stands directly before the part that it led to.
+/// Reasoning comes directly before the part that it led to.
 fn reasoning_is_paired(_: &Provider, items: &[Value]) -> Result<(), String> {
     let id = |at: usize| items.get(at).and_then(|item| item["id"].as_str()).unwrap_or_default().to_owned();
     let number = |id: &str| id.split_once('_').map(|(_, number)| number.to_owned());

@@ -11,7 +11,7 @@ const CONFIG: &str = "[listen]\nadmin = 'off'\n[summarize]\nenabled = false\n[cl
 /// The requests of a conversation, each one turn longer.
 const TURNS: usize = 8;
 
-/// A request with this many turns, and what the last one contains beside text.
+/// A request with this many turns, and what the last one contains besides text.
 type Request = fn(usize, &[Value]) -> Value;
 /// A provider's answer to a prompt of this many tokens; `true` if its own tools ran first.
 type Answer = fn(u64, bool) -> Value;

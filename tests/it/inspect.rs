@@ -511,7 +511,7 @@ fn refused_edits_are_not_shown_as_sent() {
     }
 }
 
-/// Additions beside the messages are shown for the requests that were sent with them, and for no others.
+/// Additions besides the messages are shown for the requests that were sent with them, and for no others.
 #[test]
 fn additions_are_shown() {
     for kept in ["usage", "full"] {

@@ -191,8 +191,7 @@ fn answers_of_upstreams_are_logged_for_debugging() {
     assert!(!fs::read_to_string(home.path().join(LOG)).unwrap().contains("secret"));
 }
 
-/// When the gateway is told to stop, requests under way are awaited. When it is told again, they are broken off and
-/// booked as such.
+/// At the first signal to stop, requests under way are awaited. At the second, they are broken off and booked as such.
 #[test]
 fn a_second_signal_ends_the_gateway_at_once() {
     let home = tempfile::tempdir().unwrap();

@@ -46,7 +46,7 @@ fn preset(name: &str) -> Tuning {
     tuning(&format!("preset = '{name}'"))
 }
 
-/// A tool name with an exclamation mark stands for a tool whose result reports an error.
+/// A tool name with an exclamation mark denotes a tool whose result reports an error.
 fn shaped(tuning: &Tuning, tool: &str, text: &str) -> Option<Shaped> {
     let leaves = [Cow::Borrowed(text)];
     let recall = "full output: /o/1.txt";

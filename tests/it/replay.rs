@@ -108,7 +108,7 @@ fn a_recording_is_replayed_as_it_was_sent() {
         );
         assert_eq!(run(home.path(), &["replay", "-c", "read.toml", &other]).code, Some(1));
 
-        // Nor does a file that cannot be read, but the command has not done all that it was told to.
+        // Nor does a file that cannot be read, but the command reports that it is incomplete.
         let none = home.path().join("none.jsonl").display().to_string();
         let both = run(home.path(), &["replay", "--json", "-c", "read.toml", &none, &log]);
         assert_eq!((both.code, both.out.contains("\"as_recorded\": 12")), (Some(1), true), "{}", both.err);

@@ -1,4 +1,4 @@
-//! Routes that lead back to the gateway: what is sent there must not circulate for ever. Two gateways in a row are not
+//! Routes that lead back to the gateway: what is sent there must not circulate forever. Two gateways in a row are not
 //! a loop.
 
 use std::fs;

@@ -173,7 +173,7 @@ impl Changes {
     }
 }
 
-/// Where nobody tells of changes, it is looked again.
+/// Without notifications of changes, whoever waits looks again.
 #[cfg(not(target_os = "linux"))]
 impl Changes {
     fn of(folders: [PathBuf; 2]) -> Self {

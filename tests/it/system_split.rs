@@ -69,7 +69,7 @@ fn the_stable_part_of_instructions_is_marked() {
         ("two", text("2"), 2, true, split("2"), true),
         ("three", text("3"), 0, false, split("3"), true),
         ("four", text("4"), 0, false, split("4"), true),
-        // The rest may change, the beginning may not: what stands before the history is written with it.
+        // The rest may change, the beginning may not: what precedes the history is written with it.
         ("four", text("5"), 1, false, split("5"), true),
         ("four", text("5"), 2, false, split("5"), true),
         ("four", json!(other), 3, false, vec![other.clone()], true),
@@ -128,7 +128,7 @@ fn stable_instructions_are_marked_at_their_end() {
         ("too short", &tool, json!("You are an agent."), None),
         ("a thread", &tool, json!(rules()), None),
     ] {
-        // Unmarked; written in vain; written; read.
+        // Unmarked; written and not read; written; read.
         for (goal, is_marked) in
             [("1", false), ("2 fail", true), ("3", true), ("4 read", true), ("5 read", true)]
         {

@@ -137,7 +137,7 @@ mod tests {
             "anthropic",
             &[
                 ("t", None, blocks("1", "1"), None),
-                // What the provider takes out itself, tools and messages are no instructions.
+                // Text that the provider removes itself, tools and messages are not instructions.
                 ("t", None, blocks("2", "1"), None),
                 ("t", None, blocks("2", "2"), Some((12, 3))),
             ],

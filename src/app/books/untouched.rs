@@ -326,7 +326,7 @@ struct Asked<'a> {
     /// What is missing from the history that no body holds.
     lacking: Lacking,
     flight: Flight,
-    /// What was billed for it, if that tells the length of the prompt.
+    /// What was billed for it, if that shows the length of the prompt.
     real: Option<&'a Usage>,
     /// Whether an event has changed it.
     is_event: bool,
@@ -370,7 +370,7 @@ struct Shapes {
     planned: Option<PromptShape>,
 }
 
-/// The usage of a request, if it tells the length of the prompt.
+/// The usage of a request, if it shows the length of the prompt.
 fn with_known_prompt(usage: Option<&Usage>) -> Option<&Usage> {
     usage.filter(|usage| !usage.prompt_is_unknown)
 }

@@ -1,4 +1,4 @@
-//! Passes what a whole answer tells about provider, prompt and thread on to the memories of the gateway.
+//! Passes on to the gateway's memories what a whole answer shows about provider, prompt and thread.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::Batch;
 use crate::usage::OwnPrompt;
 
 impl Follow {
-    /// Passes on what the whole answer tells. The order matters twice: an overflow must be known before the edits or
+    /// Passes on what the whole answer shows. The order matters twice: an overflow must be known before the edits or
     /// the provider's refusals are doubted, and [`Self::tell_lineage`] compares with the prompt sizes that were known
     /// before [`Self::learn_prompt_size`].
     pub(super) fn teach(&mut self, how: &End, answer: &Answer) {

@@ -237,7 +237,7 @@ impl Witness {
                 let is_known = known.is_some_and(|known| known.contains(&text));
                 prop_assert!(is_known || key.1 == text, "{:?} was never sent as {:?}", key, text);
                 // A pointer means nothing if its target is missing; everything else does. A call without an id of its
-                // own cannot be told apart here.
+                // own cannot be distinguished here.
                 let only = known
                     .filter(|known| known.len() == 1 && key.0.is_some() && self.tells_apart)
                     .and_then(|known| known.iter().next());

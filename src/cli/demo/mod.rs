@@ -39,7 +39,7 @@ use session::Session;
 
 /// The model whose prices are used.
 const MODEL: &str = "claude-sonnet-5-5";
-/// The agent's key when it uses the gateway, by which the provider tells the accounts apart.
+/// The agent's key when it uses the gateway, by which the provider distinguishes the accounts.
 const WITH: &str = "demo-with";
 /// The agent's key when it does not.
 const WITHOUT: &str = "demo-without";

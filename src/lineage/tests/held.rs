@@ -35,7 +35,7 @@ fn requests_of_a_provider_held_conversation_are_one_thread() {
         (&me, r#""conv_1""#, "d", true),
         (&me, r#""conv_2""#, "e", false),
         (&session("other"), r#""conv_1""#, "f", false),
-        // What has no name is nobody's.
+        // A history without a name belongs to nobody.
         (&me, "7", "g", false),
         (&me, "7", "h", false),
     ] {

@@ -161,14 +161,14 @@ fn threads_in_use_keep_their_decisions_and_splices() {
         first.sweep_at(now_ms);
         first.sweep_at(now_ms + HOUR_MS);
     }
-    // What the one that rested had for itself is gone, and both go on.
+    // What only the idle one had is gone, and both continue.
     assert_eq!(first.rows_with("note"), []);
     let now_ms = 4 * KEPT_MS;
     for desk in [&first.restarted(), &first] {
         let place = desk.place_at(now_ms, &talk(&rests));
         assert_eq!(place.splice, None);
         assert_eq!(texts(&desk.place_at(now_ms, &talk(&branch))), ["2:new", "4:event", "6:branch"]);
-        // Whoever goes back to where the event was is sent what the branch still is.
+        // A client that goes back to the event is sent what the branch still is.
         let back = desk.place_at(now_ms, &talk(&format!("{event} c u:else")));
         assert_eq!(texts(&back), ["2:new", "4:event"]);
     }

@@ -31,7 +31,7 @@ fn a_rewind_before_a_refused_edit_keeps_accepted_edits() {
             assert!(desk.lineage.set_aside(&place, 7));
             desk.commit(Batch::default());
             let mut before = place.thread.id;
-            // What goes on from there, and from what branched off, is as that is.
+            // What continues from there, or from a branch, is treated like it.
             let next = format!("{request} c8 r8");
             let further = format!("{next} a u:end");
             for (request, relation) in [
@@ -103,7 +103,7 @@ fn refused_requests_do_not_end_a_pause() {
         desk.lineage.sent(&request, &place, Arc::default(), None, now_ms);
         desk.lineage.ended(&place, fate);
     }
-    // What nobody remembers was read.
+    // What is not remembered was read from the store.
     let place = desk.restarted().place(&session("s"), &talk("u a u u:more a u c1 r1"));
     assert_eq!(desk.restarted().lineage.last_read_ms(&place), 9_060);
 }

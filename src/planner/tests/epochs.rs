@@ -163,7 +163,7 @@ fn eager_pruning_comes_every_other_turn_and_gated_only_if_it_pays() {
     assert_eq!(turns, expected);
 
     let gated = clear::Settings { gate: vec![Reason::BreakEven], settle: 0, ..forty_and_twenty() };
-    // Protected results follow every cut, and writing them again would cost too much in so short a talk; without any,
+    // Protected results follow every cut, and writing them again would cost too much in such a short talk; without any,
     // each result goes as the next turn begins, with next to nothing after it.
     for (clear, expected) in [(gated, 0), (clear::Settings::default(), 8)] {
         let found = events(&talk, &policy(clear.clone()), &Facts::default());

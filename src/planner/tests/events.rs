@@ -317,7 +317,7 @@ fn pointer_targets_are_not_cleared_and_cleared_results_not_targets() {
         rules(&thread.send(&talk(&words("u 4000 4000 300")), &policy, &Facts::default(), true)).len(),
         2
     );
-    // The same text again, of a result that is cleared by now.
+    // The text of a cleared result once more.
     let again = thread.send(&same("u 4000 4000 300 4000", 4), &policy, &Facts::default(), true);
     assert_eq!(rules(&again), [clear(2), clear(4), clear(6)]);
 

@@ -52,7 +52,7 @@ fn pointers_target_the_newest_readable_result() {
         ("u c1 r1:even c1 r1:even", 3, &["t1"]),
         ("u c1 r1:even c1 r1:small c2 r2:even", 5, &[]),
         ("u c1 r1:even c2 r2:small c3 r3:even", 5, &["t1"]),
-        // What the provider has summed up is out of view.
+        // What the provider has summarised is out of view.
         ("u c1 r1:even d2 r2:even", 3, &[]),
         ("u c1 r1:even s u c2 r2:even", 5, &[]),
         ("u c1 r1:even s u c2 r2:even c3 r3:even", 7, &["t2"]),
@@ -104,7 +104,7 @@ fn no_pointer_targets_what_the_provider_may_remove() {
             assert_eq!(decided(&plan_with(&talk, &past, &settings())).len(), applied.len(), "{frame}");
         }
     }
-    // So it is with the provider's own way of dropping messages, and before its summary.
+    // The same holds if the provider drops messages itself, and before its summary.
     for (truncation, between, expected) in [("auto", "", 0), ("disabled", "", 1), ("disabled", SUMMARY, 0)] {
         let made = |id: u8| {
             let lines: Vec<String> = (0..20).map(|at| format!("line {at} of a file\\n")).collect();
@@ -220,7 +220,7 @@ fn partial_read_backs_of_known_texts_are_not_truncated() {
         ("sed -n 31,90p /o/ID.txt", &cut, Some("other"), &[]),
         ("sed -n 33,92p /o/ALL.txt", &[], Some(&*left_out), &[]),
         ("sed -n 31,90p /o/another.txt", &cut, None, &["2 truncate", "4 truncate"]),
-        // Of what it is a part nobody knows.
+        // It is unknown what it is a part of.
         ("sed -n 31,90p /o/ID.txt", &[], None, &["4 truncate"]),
     ] {
         let past =

@@ -66,7 +66,7 @@ fn last(short: &str, policy: &Policy, facts: &Facts) -> (Conversation, Outcome) 
     first
 }
 
-/// What is known where the model reads its thoughts again.
+/// The facts if the model reads its reasoning again.
 fn reads(bound: Option<Binding>) -> Facts {
     Facts { bound, reads_reasoning: true, ..Facts::default() }
 }
@@ -102,7 +102,7 @@ fn an_event_omits_reasoning_of_earlier_turns() {
         // It is not bound to earlier thoughts, but to what was said: results stay within a turn.
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~9 a u 400 900~9", (&[2], 0, 1)),
         (Reason::Cold, Facts { cold: true, ..reads_all }, "u 900~9 a u 400 900~9", (&[2], 1, 1)),
-        // Where there are results to be had, and nobody is at work yet, all goes.
+        // If there are results to clear and no step is in progress, all goes.
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~9 a u", (&[], 0, 1)),
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 a u", (&[], 1, 1)),
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 a u 900~9", (&[1], 1, 1)),

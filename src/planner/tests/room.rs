@@ -48,8 +48,7 @@ fn the_ladder_clears_then_drops_then_truncates() {
         (Reason::Cold, "u 100", "40000", 8_000, Some((Rung::Cut, 0, 2, 1))),
         (Reason::Cold, "u", "40000", 8_000, Some((Rung::Cut, 0, 0, 1))),
         (Reason::Window, "u 4000 4000", "40000", 8_000, Some((Rung::Cut, 0, 4, 1))),
-        // So is what came with it of steps that went another way and cannot be dropped, before what the step in
-        // progress says.
+        // So is what came with it from steps of another branch that cannot be dropped, before the step in progress.
         (Reason::Cold, "u 100", "40000 a ? 40000 a u", 8_000, Some((Rung::Cut, 0, 6, 1))),
         (Reason::Cold, "u 100", "? 40000 a u", 8_000, Some((Rung::Cut, 0, 3, 1))),
         (Reason::Cold, "u 100", "? 40000 a u 4000", 8_000, Some((Rung::Cut, 0, 3, 1))),
@@ -437,7 +436,7 @@ fn messages_are_not_dropped_while_the_prompt_may_fit() {
         assert_eq!(outcome.event.is_some(), expected, "{name}: {:?}", outcome.level);
         let waits = ["it may fit", "much is new", "by another model"].contains(&name);
         assert_eq!(outcome.level.unwrap().waits, waits, "{name}");
-        // What is cleared can be had again.
+        // What is cleared can be read again.
         policy.clear.gate = vec![Reason::Window];
         let event = Thread { sent, ..Thread::default() }.send(&request, &policy, &facts, false).event;
         assert_eq!(event.is_some(), expected || waits, "{name}: {event:?}");

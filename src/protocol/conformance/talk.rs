@@ -45,7 +45,7 @@ pub(crate) struct Turn {
 pub(crate) struct Answer {
     pub(crate) thinking: bool,
     pub(crate) text: String,
-    /// Something in it is of a kind that nobody knows.
+    /// Something in it is of an unknown kind.
     pub(crate) strange: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum Block {
     Image(String),
     /// An image that is stored elsewhere.
     Linked,
-    /// Of a kind that nobody knows.
+    /// Of an unknown kind.
     Strange,
 }
 

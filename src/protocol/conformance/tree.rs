@@ -115,7 +115,7 @@ impl Tree {
         matches!(self, Self::Text(_)) || matches!(self, Self::Raw(literal) if literal.starts_with('"'))
     }
 
-    /// Whether both are the same but for white space, and for the spelling of what the oracle wrote.
+    /// Whether both are the same except for white space, and for the spelling of what the oracle wrote.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Raw(a), Self::Raw(b)) => a == b,
@@ -323,7 +323,7 @@ fn more_words(prompt: &Tree, plan: &Plan) -> Tree {
     Tree::Text(text)
 }
 
-/// Says more at the end of a text: of a string, or of a block's text, be it in a list or alone.
+/// Appends to a text: to a string, or to a block's text, in a list or alone.
 fn append(message: &mut Tree, part: usize, more: &str) {
     let list = ["content", "parts"].into_iter().find(|key| message.get(key).is_some()).expect("content");
     let content = message.get_mut(list).expect("content");

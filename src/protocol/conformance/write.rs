@@ -15,7 +15,7 @@ pub(crate) enum Node {
     List(Vec<Self>),
     /// An object on a path that is read.
     Map(Vec<(String, Self)>),
-    /// An object that nobody looks into.
+    /// An object whose content does not matter.
     Opaque(Vec<(String, Self)>),
 }
 

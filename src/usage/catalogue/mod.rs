@@ -91,7 +91,7 @@ impl Catalogue {
     /// the vendor's list; the list that a prefix such as `anthropic/` names; for names without prefix, the
     /// lists of those who make models; a reseller's list if only one has the name.
     ///
-    /// What is found tells the model's limits whoever sells it. For what is paid, see [`Self::billed`].
+    /// The result states the model's limits, whoever sells it. For what is paid, see [`Self::billed`].
     pub fn find(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
         self.priced(model, find_row(model, vendor))
     }
@@ -103,7 +103,7 @@ impl Catalogue {
     }
 
     /// The price for a bill, which must be that of the seller. The price of a reseller applies to no one else, nor does
-    /// that of a maker for a model with open weights. So the result is `None` if neither `vendor` nor the name tells
+    /// that of a maker for a model with open weights. So the result is `None` if neither `vendor` nor the name says
     /// that they sold it, or if the name leaves the choice among sellers with different prices open. Models that
     /// OpenRouter calls `:free` cost nothing. If the configuration states a part of a price, the rest is the maker's.
     pub fn billed(&self, model: &str, vendor: Option<Vendor>) -> Option<Priced> {
@@ -141,7 +141,7 @@ impl Catalogue {
     }
 
     /// The name of the model that is billed. That is the one in the answer, with three exceptions, for which the
-    /// requested name tells more about the price: Bedrock and Vertex have names of their own, which tell the seller and
+    /// requested name says more about the price: Bedrock and Vertex have names of their own, which give the seller and
     /// the region; an alias is a name of the customer, who may have stated its price; and OpenRouter may answer with a
     /// snapshot's name, which says less than the requested one.
     pub fn billed_name<'n>(

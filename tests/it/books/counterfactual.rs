@@ -173,7 +173,7 @@ fn the_counterfactual_includes_reasoning_lost_to_an_event() {
     }
 }
 
-/// A prefix that is cached under a name is read in full, edited or not. Whether the history behind it is read as well
+/// A prefix that is cached under a name is read in full, edited or not. Whether the history after it is read as well
 /// shows before the first event.
 #[test]
 fn prefixes_cached_under_a_name_are_no_share_of_the_history() {

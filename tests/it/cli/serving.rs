@@ -33,7 +33,7 @@ fn started(mut command: Command) -> Running {
     running
 }
 
-/// A browser that is pointed at the clients' address is told where the dashboard is, if there is one.
+/// A browser that is pointed at the clients' address learns where the dashboard is, if there is one.
 #[test]
 fn the_root_leads_to_the_dashboard() {
     for (admin, is_there) in [("127.0.0.1:0", true), ("off", false)] {

@@ -204,8 +204,8 @@ fn the_chunk_is_removed_from_streams_that_are_not_declared_as_such() {
     assert_eq!(figures, vec![&json!(12); expected.len()]);
 }
 
-/// Whatever has arrived of an answer reaches the client before the break: the end of a stream may be there but for its
-/// last empty line.
+/// Whatever has arrived of an answer reaches the client before the break: the end of a stream may be there except for
+/// its last empty line.
 #[test]
 fn a_broken_answer_keeps_what_the_filter_has_held_back() {
     let home = tempfile::tempdir().unwrap();

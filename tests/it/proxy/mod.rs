@@ -71,7 +71,7 @@ impl Proxy {
     }
 }
 
-/// One worker, a short time for the end, and room and time enough for all else.
+/// One worker, a short time for the end, and enough room and time for everything else.
 fn settings() -> Settings {
     Settings {
         workers: NonZeroUsize::MIN,

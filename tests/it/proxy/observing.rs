@@ -1,4 +1,4 @@
-//! The events that an exchange is told, which must not change anything.
+//! The events that an exchange is notified of, which must not change anything.
 
 use std::io::Write;
 

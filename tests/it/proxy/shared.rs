@@ -383,7 +383,7 @@ async fn get_what_they_refused_unread_once_more() {
         (POST, untouched, Refusal::Reset(REFUSED_STREAM), 1, answered),
         (POST, untouched, Refusal::GoAway(0, NO_ERROR), 1, answered),
         (POST, edited, Refusal::GoAway(0, NO_ERROR), 1, answered),
-        // Not for ever.
+        // Not forever.
         (POST, untouched, Refusal::Reset(REFUSED_STREAM), 2, answered),
         (POST, untouched, Refusal::Reset(REFUSED_STREAM), 3, failed),
         // A body that was streamed is no longer available.

@@ -186,7 +186,7 @@ impl TestUpstream {
         Peer { stream, received: Vec::new() }
     }
 
-    /// Whether nobody has connected who was not accepted.
+    /// Whether no connection is waiting to be accepted.
     pub(super) fn is_quiet(&self) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         self.listener.poll_accept(&mut cx).is_pending()

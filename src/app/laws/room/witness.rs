@@ -291,7 +291,7 @@ impl Witness {
         let Some(gauge) = exchange.facts.level.and_then(|level| level.gauge).filter(|_| !is_known) else {
             return Ok(());
         };
-        // What a splice has left within a turn is only removed with a later one.
+        // Messages that a splice has left within a turn are only removed by a later one.
         let splice = exchange.facts.decided.splice.as_deref().filter(|_| !exchange.facts.decided.spliced);
         if splice.is_some() && cuts(conversation, splice, bound_of(conversation), usize::MAX).is_empty() {
             return Ok(());

@@ -345,7 +345,7 @@ fn refused_requests_do_not_raise_the_stake() {
     let text = "words ".repeat(2_000);
     let said = |at: usize, again: usize| json!({"role": "user", "content": format!("{at} {again} {text}")});
     let answer = |at: usize| json!({"role": "assistant", "content": format!("{at} {text}")});
-    // What the user says next follows what was rejected, or replaces it.
+    // The user's next words follow the rejected request, or replace it.
     for (says, is_behind) in [(false, false), (true, false), (true, true)] {
         for tries in 1..6 {
             let mut talk = Vec::new();

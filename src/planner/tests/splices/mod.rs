@@ -140,14 +140,14 @@ fn messages_left_by_a_splice_at_each_cut() {
         ("u a s u a u", 6, &["3 u s aN u a u", "5 u s aN u"]),
         // What is not understood stays, with all that belongs to it.
         ("u c1 r1 x u a u", 7, &["4 u[N] x u a u", "6 u[N] x u"]),
-        // So does what defines tools, with its call.
+        // So does a result that defines tools, with its call.
         (
             "u c1 r1 c2 R2 c3 r3 a u",
             9,
             &["3 u[N] c R c r a u", "5 u[N] c R c r a u", "7 u[N] c R a u", "8 u c R aN u"],
         ),
         ("u c1 R1 c2 r2 c3 r3", 7, &["5 u[N] c R c r"]),
-        // With what was asked, where answers would follow each other else.
+        // With the question, where two answers would otherwise follow each other.
         ("u x u c1 r1 x u a u", 9, &["6 u[N] x u x u a u", "8 u[N] x u x u"]),
         ("u x u a u c1 r1 x u a u", 11, &["4 u[N] x u c r x u a u", "8 u[N] x u x u a u", "10 u[N] x u x u"]),
         // With the message before a system note, where the user's message would otherwise follow the note.
@@ -156,7 +156,7 @@ fn messages_left_by_a_splice_at_each_cut() {
             10,
             &["2 u aN u s a u a u x u", "5 u s aN u a u x u", "7 u s aN u x u", "9 u[N] s a u x u"],
         ),
-        // And with what the user said before a note, where it would follow an answer else.
+        // With the user's words before a note, where it would otherwise follow an answer.
         ("u x u s a u a u", 7, &["5 u x u s aN u a u", "7 u x u s aN u"]),
         (
             "u x u c1 r1 u s s c2 r2 u a u",
@@ -164,7 +164,7 @@ fn messages_left_by_a_splice_at_each_cut() {
             &["5 u[N] x u s s c r u a u", "10 u x u s s aN u a u", "12 u x u s s aN u"],
         ),
         ("u s c1 r1 c2 r2 u x u", 9, &["6 u s aN u x u", "8 u[N] s c r u x u"]),
-        // As little of what was done upon a note as may be.
+        // As little as possible of the answer to a note.
         ("u s c1 r1 a u x u", 8, &["5 u s aN u x u", "7 u[N] s a u x u"]),
         // Reasoning stays with what it led to.
         ("u s T c1 r1 T c2 c3 r2 r3 u x u", 13, &["10 u s aN u x u", "12 u[N] s T c r u x u"]),
@@ -172,7 +172,7 @@ fn messages_left_by_a_splice_at_each_cut() {
         ("u s T u c1 r1 u x u", 9, &["3 u s aN u c r u x u", "6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
-        // What the provider ran goes with what came of it.
+        // What the provider ran goes together with its results.
         ("u w1 u a u", 5, &["2 u aN u a u", "4 u aN u"]),
         ("u h1 r1 g2 r2 c3 r3", 7, &["5 u[N] c r"]),
         ("u h1 r1 g2 r2 u a u", 8, &["5 u aN u a u", "7 u aN u"]),

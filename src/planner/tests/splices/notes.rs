@@ -44,7 +44,7 @@ fn a_note_quotes_users_and_models_within_limits() {
             &["u please help", "a well\n  then", "r a result"][..],
             &["- user: please help", "- model: well then"][..],
         ),
-        // Again is once.
+        // A repetition counts once.
         (&["u go", "a fine", "u go"], &["- model: fine", "- user: go"]),
         // Each excerpt is bounded.
         (&[&format!("a {long}")], &[&format!("- model: {cut}")]),
@@ -101,7 +101,7 @@ fn a_note_repeats_the_last_plan() {
         (vec![call("TodoWrite", &older), call("TodoWrite", &newer)], 2, all, None),
         (vec![call("TodoWrite", "{}")], 2, all, None),
         (vec![call("Bash", &older), said], 4, all, None),
-        // What only reads it says nothing.
+        // A call that only reads the plan is ignored.
         (vec![call("TodoWrite", &newer), call("TodoRead", "{}")], 4, all, Some("[\"two\"]")),
         (vec![call("ExitPlanMode", &long)], 2, all, Some("step step")),
         (vec![call("ExitPlanMode", &long)], 2, 300, Some("step step")),

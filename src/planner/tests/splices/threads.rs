@@ -128,7 +128,7 @@ fn the_number_of_messages_is_bounded() {
         // Where that is enough, what was asked last stays with its answer.
         (6, 13, "u aN u a u"),
         (4, 13, "u aN u"),
-        // What must stay is more than that.
+        // More than that must stay.
         (4, 11, "u aN u c r"),
         (4, 7, "u aN u c r"),
     ] {
