@@ -56,7 +56,7 @@ enum Action {
     Run(Run),
     /// Report all mistakes in a configuration file
     Check {
-        /// The file; without one, that which `PLIMSOLL_CONFIG` names, or else gateway.toml
+        /// The file; without one, the one that `PLIMSOLL_CONFIG` names, or else gateway.toml
         file: Option<PathBuf>,
         /// The file, given as for other commands
         #[arg(long, short, value_name = "FILE", conflicts_with = "file")]

@@ -10,7 +10,7 @@ use plimsoll::protocol::dialect::{Dialect, Path};
 
 use crate::source::{NamedPath, Source, functions, line_of, paths};
 
-/// Who may use whom: a module, and the other modules of the crate that its code may name. A star stands for every
+/// Who may use whom: a module, and the other modules of the crate that its code may name. A star means every
 /// module above.
 const LAYERS: &[(&str, &str)] = &[
     ("json", ""),
@@ -86,6 +86,12 @@ const BANNED: &[(&str, View, &str)] = &[
     ("FIXME", COMMENTS, "what is known to be wrong is an issue, not a comment"),
     ("XXX", COMMENTS, "what is known to be wrong is an issue, not a comment"),
     (".unwrap()", PRODUCT, "say with `expect` which invariant makes it impossible"),
+    ("dearer", COMMENTS, "more expensive, or costs more"),
+    ("in vain", COMMENTS, "say that it was wasted, or that it failed"),
+    ("for ever", COMMENTS, "forever"),
+    ("told of", COMMENTS, "say who is notified of what, or that it is reported"),
+    ("tells of", COMMENTS, "reports, or says"),
+    ("that which", COMMENTS, "name it"),
     ("%message", CODE, "a line of the log has a `message` of its own: give the field another name"),
     ("thread::sleep", CODE, "wait for the thing itself"),
     ("#[ignore", CODE, "a test that does not run tests nothing"),
