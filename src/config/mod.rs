@@ -222,7 +222,7 @@ impl Config {
         self.upstreams.as_slice().iter().filter_map(|upstream| Some((upstream, upstream.repeated_path()?)))
     }
 
-    /// What no rule forbids and hardly anybody means.
+    /// Settings that no rule forbids but that are hardly ever meant.
     pub fn doubts(&self) -> Vec<String> {
         let bare = self.upstreams.as_slice().iter().filter(|upstream| upstream.has_bare_authorization());
         let bare = bare.map(|upstream| {

@@ -633,7 +633,7 @@ mod tests {
     fn a_thread_with_only_refusals_is_marked_like_a_new_one() {
         use crate::planner::Fate::{Billed, Refused, Unknown};
         let text = "example ".repeat(1_000);
-        // A request with examples, and what goes on from it.
+        // A request with examples, and its continuation.
         let read = |count: usize| {
             let said = |at: usize| {
                 let role = ["user", "assistant"][at % 2];

@@ -513,10 +513,10 @@ mod tests {
             ("AABBCCDDEEFF", "wrwrwrwrwrwr"),
             ("ABBCCDDEEFF", "w-wwrwrwrwr"),
             ("ABBBCCCDDD", "w-wrwrrwrr"),
-            // With every third request it pays, too, if it was for nothing at first.
+            // It also pays with every third request, even if the first writes were wasted.
             ("ABCCDEEFGGHIIJKKLMMNOO", "w--w--ww-ww-wwwrwwrwwr"),
             ("ABABABAB", "w-rwrrrr"),
-            // One that has changed its ways.
+            // A client that changes its behaviour.
             ("AABBCCDEFGHI", "wrwrwrwww---"),
             ("ABCDEFFFFF", "w-----wrrr"),
             ("AA.AA.AA", "wrwrwr"),

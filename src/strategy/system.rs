@@ -212,7 +212,7 @@ impl Systems {
         let key = EntryKey { source, hash: hash ^ rest.rotate_left(1) };
         let mut entry = self.entries.get(&key).copied().unwrap_or_default();
         let withheld = entry.withheld_since;
-        // Had the entry been written then, this request would now read it. What this request writes itself may never
+        // If the entry had been written then, this request would now read it. What this request writes itself may never
         // be read by another one.
         let is_missed = withheld.is_some_and(|at| is_fresh(at) && at + SOON_MS <= now_ms);
         entry.withheld_since = withheld.filter(|at| is_fresh(*at) && !is_missed);

@@ -330,7 +330,7 @@ mod tests {
                 said(9900, 0, 100),
                 billed(0, 0, 10_000),
             ),
-            // What is compared would have been read of less than what was sent.
+            // The original has less to be read than what was sent.
             (
                 "less to read",
                 billed(8000, 0, 3000),
@@ -338,7 +338,7 @@ mod tests {
                 said(5000, 0, 1000),
                 billed(4000, 0, 2000),
             ),
-            // An event has left little to be read, and that was not read, or was smaller than it was taken for.
+            // An event has left little to be read, and that was not read, or was smaller than assumed.
             (
                 "smaller after an event",
                 billed(7000, 0, 43_000),

@@ -333,7 +333,7 @@ mod tests {
         for (model, messages, expected) in [
             ("claude-opus-4-8", 5, 2),
             ("claude-sonnet-4-5", 5, 0),
-            // The turn goes on.
+            // The turn continues.
             ("claude-sonnet-4-5", 3, 1),
             ("glm-5", 5, 2),
         ] {

@@ -215,7 +215,7 @@ impl Untouched {
         } else {
             if self.caches.len() >= MAX_CACHES {
                 self.caches.remove(0);
-                // Of some threads, what these caches hold is no longer modelled.
+                // For some threads, these caches are no longer modelled.
                 self.followed = Threads::of_entries(MAX_THREADS);
             }
             let priced = prices.find(model, ended.vendor);

@@ -46,7 +46,7 @@ fn a_request_continues_its_own_thread_among_many_with_its_prefix() {
         ("the words of all, elsewhere", "", "", &you, " a u:more", (Goes::OffNewest, 3)),
     ] {
         let first_desk = Desk::new();
-        // All ids are of one length, so that their order is that in which they are made.
+        // All ids have the same length, so that they sort in the order in which they are made.
         first_desk.ids.set(100);
         let say = |more: &str| talk(&format!("{SHOT}{more}"));
         let body = say(first);

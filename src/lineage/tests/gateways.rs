@@ -55,7 +55,7 @@ proptest! {
         let other = one.restarted();
         let mut sent: Vec<Vec<String>> = vec![vec!["u:goal".to_owned()]];
         for (at, (is_one, from, back, more)) in steps.into_iter().enumerate() {
-            // Most requests go on from the newest one.
+            // Most requests continue the newest one.
             let from = if from.index(3) > 0 { sent.len() - 1 } else { from.index(sent.len()) };
             let mut words = sent[from].clone();
             words.truncate(words.len().saturating_sub(back).max(1));
@@ -72,7 +72,7 @@ proptest! {
             let places = [&alone, desk].map(|desk| {
                 desk.ids.set(100 * at as u32 + 100);
                 let place = desk.place(&session("s"), &request);
-                // What is new is decided about with every second request, and what is old with every third.
+                // Every second request decides about new results, every third about old ones.
                 let is_open = |message: usize| !place.applied.iter().any(|one| one.part.message as usize == message);
                 let is_due = |message: usize| {
                     let is_new = message >= place.sent;

@@ -79,7 +79,7 @@ fn a_provider_held_history_is_known_to_all_gateways() {
     let stranger = Desk { root: Chain::root("x", b"other"), ..one.restarted() };
     let cases = [
         (one.restarted(), &me, answer, true),
-        // Two that go on from the same answer.
+        // Two that continue from the same answer.
         (one.restarted(), &me, answer, true),
         (one.restarted(), &session("s"), answer, false),
         (one.restarted(), &me, r#""previous_response_id":"resp_9""#, false),

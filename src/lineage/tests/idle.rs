@@ -132,7 +132,7 @@ fn threads_in_use_keep_their_decisions_and_splices() {
     let mut main = format!("{event} a u:on a u:on");
     let cut = Fresh { decided: &[], splice: Some(splice(4, "note")) };
     first.send_at(2, &talk(&main), &cut).unwrap();
-    // Branches before the splice, and the events of the branch are its own.
+    // It branches before the splice, and has events of its own.
     let mut branch = format!("{event} b u:branch");
     let body = talk(&branch);
     first.send_at(3, &body, &Fresh { decided: &[decided(&body, 6, "branch")], splice: None }).unwrap();
@@ -246,7 +246,7 @@ fn sweeps_remove_nothing_until_uses_were_noted_for_the_retention() {
     let request = talk("u c1 r1:long");
     first.send_at(0, &request, &Fresh { decided: &[decided(&request, 2, "old")], splice: None }).unwrap();
     let days = |from: i64, to: i64| (from..to).for_each(|day| first.sweep_at(day * DAY_MS));
-    // The first sweep, long after; and again, when none has been for nearly as long as things are kept.
+    // The first sweep, long after; and again after nearly the retention without one.
     for from in [100, 200] {
         days(from, from + 6);
         assert_eq!(first.rows_with("old").len(), 1);

@@ -43,7 +43,7 @@ fn omitted_last_words_continue_a_thread_and_other_changes_fork() {
         (&["a", "1", "1rs"], &["a", "1", "1", "2", "2s"], left_out(2, 1)),
         (&["a", "b", "cs"], &["a", "b", "c", "2", "2s"], left_out(2, 1)),
         (&["a", "b", "cs"], &["a", "b", "=c", "2", "2s"], left_out(2, 1)),
-        // Another result, another answer, other words of the user's: that is another way to go on.
+        // Another result, another answer, or other words of the user's: another branch.
         (LAST, &["a", "1", "2", "2", "2s"], fork),
         (LAST, &["a", "2", "1", "2", "2s"], fork),
         (&["a", "b", "cs"], &["a", "b", "ds", "2", "2s"], fork),
@@ -59,7 +59,7 @@ fn omitted_last_words_continue_a_thread_and_other_changes_fork() {
         assert_eq!((place.relation, place.ending()), expected, "{request:?} after {last:?}");
         let is_same = place.thread.id == before.thread.id;
         assert_eq!(is_same, expected != fork, "{request:?} after {last:?}");
-        // Of two that go on from there the first one does.
+        // Of two requests that continue from there, the first one continues the thread.
         if is_same {
             desk.send(&session("s"), &talk(request), &[]);
             let other = desk.place(&session("s"), &talk(&["a", "1", "1", "3", "3"]));

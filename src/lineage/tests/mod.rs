@@ -297,7 +297,7 @@ fn bound_reasoning_is_remembered_per_history() {
     let desk = Desk::new();
     let bound = |request, binds| {
         let place = desk.send(&session("s"), &talk(request), &[]);
-        // To ask changes nothing.
+        // Asking changes nothing.
         let bound = [(); 2].map(|()| desk.lineage.bound(&place));
         desk.lineage.bind(&place, binds);
         assert_eq!(bound[0], bound[1], "{request}");
@@ -310,7 +310,7 @@ fn bound_reasoning_is_remembered_per_history() {
         ("u:a t u:b t u:c", true, 3),
         ("u:a t u:b t u:c a u:d", false, 5),
         ("u:a t u:b t u:c a u:d a u:e", false, 5),
-        // Another way from an earlier request on, and on there; back to the first one.
+        // Another branch from an earlier request, and its continuation; then back to the first one.
         ("u:a t u:b c3 r3", false, 3),
         ("u:a t u:b c3 r3 t u:f", false, 3),
         ("u:a t u:b t u:c a u:d a u:e a u:f", false, 5),

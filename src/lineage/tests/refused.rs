@@ -39,7 +39,7 @@ fn a_rewind_before_a_refused_edit_keeps_accepted_edits() {
                 (request, Some(Relation::Retry)),
                 (&next, Some(Relation::Continue)),
                 (&further, Some(Relation::Continue)),
-                // Another way from where the thread began.
+                // Another branch from the beginning of the thread.
                 (&format!("{request} c9 r9"), Some(Relation::Fork)),
             ] {
                 if restarts {

@@ -28,11 +28,11 @@ fn an_anonymous_rerun_after_an_hour_is_a_new_conversation() {
         (&nobody, &["u:goal", "u:goal c1 r1 a"], 59, "u:goal", false),
         (&nobody, &["u:goal", "u:goal c1 r1 a"], 60, "u:goal", true),
         (&nobody, &["s:10h u:goal u:now", "s:10h u:goal u:now c1 r1"], 90, "s:11h u:goal u:now", true),
-        // Something else than the beginning.
+        // Something other than the beginning.
         (&nobody, &["u:goal c1 r1"], 90, "u:goal c1 r1", false),
         (&nobody, &["u:goal c1 r1"], 90, "u:goal c1 r1 a u", false),
         (&nobody, &["u:goal c1 r1"], 90, "u:goal c2 r2", false),
-        // The client says what is one.
+        // The client names the conversation.
         (&somebody, &["u:goal", "u:goal c1 r1 a"], 90, "u:goal", false),
     ] {
         for restarts in [false, true] {

@@ -107,7 +107,7 @@ fn all_changes_of_an_event_apply_together() {
                 ("u c1 r1:long", &["2:first"]),
             ][..],
         ),
-        // The newest words of the user are among what it takes, but for the last that a client leaves out again.
+        // It replaces the user's newest words, except for the last, which a client leaves out again.
         (
             "u c1 r1:long t u:b c2 r2:new u:state",
             [3, 6],
@@ -119,7 +119,7 @@ fn all_changes_of_an_event_apply_together() {
                 ("u c1 r1:long t u:b c2 r2:new", before),
             ],
         ),
-        // It comes with a request whose beginning went around the gateway.
+        // It comes with a request whose beginning was sent without the gateway.
         (
             "u d1 r1:long c2 r2:new a u:b u:state",
             [1, 4],

@@ -64,7 +64,7 @@ fn long_arguments_are_abridged_before_messages_are_dropped() {
         (100_000, CALLS, (None, &[][..], 0)),
         // The oldest, as many as meet the target.
         (11_000, CALLS, (Some(Rung::Arguments), &[1, 3], 0)),
-        // What is cleared first may be enough.
+        // The results cleared first may be enough.
         (11_000, "u 9000 6000>9000 6000>20 6000>20", (Some(Rung::Clear), &[], 2)),
         (9_000, "u 4000 6000>20 6000>20 6000>20 20", (Some(Rung::Arguments), &[3, 5], 1)),
         // Short ones free nothing.
@@ -89,7 +89,7 @@ fn long_arguments_are_abridged_before_messages_are_dropped() {
         let mut never = policy.clone();
         never.clear.arguments = clear::Arguments::Never;
         assert!(abridged(&run(short, &never, &facts).outcome).is_empty(), "{short}");
-        // Where the ladder is off only results go.
+        // If the ladder is off, only results are cleared.
         let off = Policy { ladder: ladder::Settings { enabled: false, ..ladder }, ..policy };
         assert!(abridged(&run(short, &off, &facts).outcome).is_empty(), "{short}");
     }
@@ -110,7 +110,7 @@ fn long_arguments_are_replaced_by_their_head_and_a_hint() {
     let save = saves.iter().find(|save| save.text.starts_with("1.")).expect("the text is saved");
     assert_eq!(save.text, "1.".repeat(3000));
     assert_eq!(save.id, decision::output_id(&[save.text.as_str().into()]));
-    // It is made from the call again when it is gone.
+    // If the text is gone, it is made from the call again.
     let applied = outcome.applied.iter().find(|applied| applied.part == call).unwrap();
     assert_eq!(full_text(&talk, applied).as_deref(), Some(&*save.text));
     assert_eq!(applied.decision.output.as_deref(), Some(&*save.id));

@@ -134,9 +134,9 @@ fn results_are_pruned_by_turns_and_strict_token_limits() {
         // Both limits are strict, in tokens of the text.
         ("u run=20000 a u run=40000 a u a u", &usual, none),
         ("u run=20001 a u run=40000 a u a u", &usual, &[(8, &[1])]),
-        // What reaches the minimum within a turn waits for the user's next one.
+        // If the minimum is reached within a turn, clearing waits for the user's next one.
         ("u run=30000 a u run=45000 run=30000 run=30000 a u a u", &usual, &[(10, &[1, 2, 3])]),
-        // Results are no turn, whatever the client says with them.
+        // Results do not begin a turn, whatever the client says with them.
         ("u run=9000& run=9000& run=9000& run=9000& run=9000& run=9000& run=9000 run=9000 a u", &usual, none),
         // Errors and the agent's memory stay, and do not count.
         ("u run=30000 !run=50000 skill_use=50000 a u run=5000 a u a u", &usual, none),
@@ -225,7 +225,7 @@ fn bound_reasoning_is_omitted_after_a_changed_part() {
         (found.collect(), protocol.valid(&read).is_ok())
     };
     for (talk, facts, expected) in [
-        // Nothing changes within a turn for the cache's sake.
+        // Within a turn nothing changes, to preserve the cache.
         ("u ~run=500 ~run=500", cold, &["before 0", "before 1"][..]),
         ("u ~run=500 ~run=500 a u", cold, &[]),
         ("u ~run=500 ~run=500 a u ~run=9", cold, &["before 2"]),

@@ -123,7 +123,7 @@ fn events_defer_to_the_providers_own_edits_unless_the_window_is_full() {
         (Reason::Eager, usual, false),
         (Reason::Cold, Facts { cold: true, ..usual }, false),
         (Reason::Budget, Facts { over_budget: true, ..usual }, false),
-        // An estimate knows nothing of what the provider takes out.
+        // An estimate does not know what the provider removes.
         (Reason::Window, Facts { window: Some(2_000), ..usual }, false),
         // Beyond the trigger, and not beyond what fits.
         (Reason::Window, full(5_500), false),
@@ -173,7 +173,7 @@ fn each_event_reason_is_due_under_its_condition() {
         (Reason::Eager, Facts { bound: Some(Binding::Dropped), ..usual }, &[]),
         (Reason::Cold, usual, &[]),
         (Reason::Cold, Facts { cold: true, ..usual }, all),
-        // Where nothing was thought, nothing is bound.
+        // Without reasoning nothing is bound.
         (Reason::Eager, Facts { bound: Some(Binding::Refused), ..usual }, all),
         (Reason::Cold, Facts { cold: true, bound: Some(Binding::Refused), ..usual }, all),
         (Reason::Uncached, usual, &[]),
@@ -181,7 +181,7 @@ fn each_event_reason_is_due_under_its_condition() {
         (Reason::Budget, usual, &[]),
         (Reason::Budget, Facts { over_budget: true, ..usual }, all),
         (Reason::Window, usual, &[]),
-        // Some 3,400 tokens. What goes first goes until the target is met, and no more.
+        // Some 3,400 tokens. Results are cleared in order until the target is met, and no further.
         (Reason::Window, narrow(20_000), &[]),
         (Reason::Window, narrow(6_800), &[2, 4]),
         (Reason::Window, narrow(2_000), all),

@@ -96,7 +96,7 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#"[{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"IMAGE"}},{"type":"text","text":"WORDS"}]"#,
         Some(r#"[{"type":"text","text":"LINE"}]"#),
     ),
-    // Of a short text and a large image the image is worth it.
+    // For a short text with a large image, the image makes it worthwhile.
     (
         "anthropic",
         r#"[{"type":"text","text":"ok"},{"type":"image","source":{"type":"base64","data":"IMAGE"}}]"#,
@@ -148,7 +148,7 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#"[{"type":"text","text":"WORDS"},{"type":"image","source":{"type":"base64","data":"IMAGE","data":""}}]"#,
         None,
     ),
-    // Of a result without a text nothing is saved: a text takes the place of its first image.
+    // Nothing is saved of a result without a text: a text replaces its first image.
     (
         "anthropic",
         r#"[ {"type":"image","source":{"type":"base64","data":"IMAGE"}} ]"#,
@@ -273,7 +273,7 @@ const CASES: &[(&str, &str, Option<&str>)] = &[
         r#""response":{"output":"WORDS","shot":{"$ref":"a.png"}},"parts":[{"inlineData":{"displayName":"a.png","data":"IMAGE"}}]"#,
         None,
     ),
-    // A word in an error that says nothing would make one of it.
+    // A word in an empty `error` member would turn the result into an error.
     (
         "gemini",
         r#""response":{"error":"","output":"WORDS","stderr":""}"#,
@@ -329,7 +329,7 @@ fn a_cleared_result_with_images_saves_only_its_texts() {
     let freed = outcome.event.unwrap().freed_bytes;
     assert_eq!(freed, part.read_len() as u64 - u64::from(clear::PLACEHOLDER));
     assert!((6800..7100).contains(&part.read_len()), "{}", part.read_len());
-    // A client that marks the image later on is sent the same.
+    // If a client marks the image later, the same is sent.
     let body = String::from_utf8(talk.body.to_vec()).unwrap();
     let body = body.replace(
         r#"}},{"type":"text","text":"more""#,
@@ -412,7 +412,7 @@ fn clearing_the_last_image_rewrites_all_messages() {
     let looked = format!(r#"{{"role":"user","content":[{{"type":"text","text":"go on"}},{image}]}}]}}"#);
     for (contents, last, expected) in [
         ([&stays, &seen], said, true),
-        // Another one stays, is new, or is there no more; or there was none.
+        // Another image stays, is new, or is no longer there; or there was none.
         ([&shows, &seen], said, false),
         ([&stays, &seen], &looked, false),
         ([&seen, &seen], said, true),

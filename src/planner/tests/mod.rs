@@ -148,7 +148,7 @@ fn stored_decisions_come_first_and_are_kept() {
     assert_eq!((decided(&again), again.fresh), (vec!["2 truncate".to_owned(), "4 truncate".to_owned()], 1));
     assert_eq!(again.applied[0], first.applied[0]);
     assert_eq!(again.saves.len(), 1);
-    // Other settings change nothing of it.
+    // Other settings do not change it.
     let off = Settings {
         truncate: crate::shape::settings::Truncate {
             exempt: NamePatterns::new(["*"]).unwrap(),
@@ -255,7 +255,7 @@ fn decisions_in_unknown_histories_are_recovered_by_content() {
     let lying = |keys: &[PartKey]| vec![Some(Arc::clone(known)); keys.len()];
     let past = Past { sent: 0, applied: &[], known_decisions: &lying, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:huge a u"), &past, &settings()).plan.is_empty());
-    // What was sent before as it is stays as it is.
+    // A result that was sent unchanged stays unchanged.
     let past = Past { sent: 3, applied: &[], known_decisions: &known_decisions, ..Past::nothing() };
     assert!(plan_with(&talk("u c1 r1:big a u"), &past, &settings()).plan.is_empty());
 }

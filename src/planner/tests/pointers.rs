@@ -23,7 +23,7 @@ fn pointers_are_recovered_only_with_a_readable_target() {
         // An id that is used again names the newest call with it.
         ("u c1 r1:even c1 r1:big c2 r2:even a u", 3, &[]),
         ("u c1 r1:even c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
-        // The provider has summed up what it names.
+        // The provider has summarised its target.
         ("u c1 r1:even s u c2 r2:even a u", 3, &[]),
         ("u s u c1 r1:even c2 r2:even a u", 3, &["6 repeat"]),
     ] {
@@ -99,7 +99,7 @@ fn no_pointer_targets_what_the_provider_may_remove() {
             let past = Past { sent, known_decisions: &known_decisions, ..Past::nothing() };
             let found = plan_with(&talk, &past, &settings());
             assert_eq!(decided(&found).len(), usize::from(expected), "{frame} {sent}");
-            // What was sent so before stays.
+            // What was sent in this form before stays in it.
             let past = Past { sent: 5, applied, ..past };
             assert_eq!(decided(&plan_with(&talk, &past, &settings())).len(), applied.len(), "{frame}");
         }

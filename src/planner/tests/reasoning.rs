@@ -79,7 +79,7 @@ fn an_event_omits_reasoning_of_earlier_turns() {
     let uncached = Rates { read: 1.0, write: 1.0 };
     let narrow = |window| Facts { window: Some(window), ..reads_all };
     for (reason, facts, short, expected) in vec![
-        // The present turn's stay, whatever its length.
+        // The present turn's reasoning stays, whatever its length.
         (Reason::Eager, reads_all, "u 900~9 900~9", (&[0, 1][..], 0, 0)),
         (Reason::Eager, reads_all, "u 900~9 900~9 a u", (&[], 0, 2)),
         (Reason::Eager, reads_all, TURNS, (&[2], 1, 2)),
@@ -96,19 +96,19 @@ fn an_event_omits_reasoning_of_earlier_turns() {
         (Reason::Cold, Facts { cold: true, ..reads_all }, TURNS, (&[2], 1, 2)),
         (Reason::Budget, Facts { over_budget: true, ..reads_all }, "u 9000~9 a u 9 9 9 9 9", (&[], 0, 1)),
         (Reason::Uncached, Facts { rates: Some(uncached), ..reads_all }, TURNS, (&[2], 1, 2)),
-        // What is bound goes where nothing is in the cache, since that loses nothing, and for no other gain.
+        // Bound reasoning is removed if nothing is cached, since that loses nothing, and for no other gain.
         (Reason::Eager, bound, TURNS, (&[0, 1, 2], 0, 0)),
         (Reason::Eager, reads(Some(Binding::Dropped)), TURNS, (&[0, 1, 2], 0, 0)),
-        // It is not bound to earlier thoughts, but to what was said: results stay within a turn.
+        // It is bound not to earlier reasoning but to the messages: results stay within a turn.
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~9 a u 400 900~9", (&[2], 0, 1)),
         (Reason::Cold, Facts { cold: true, ..reads_all }, "u 900~9 a u 400 900~9", (&[2], 1, 1)),
         // If there are results to clear and no step is in progress, all goes.
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~9 a u", (&[], 0, 1)),
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 a u", (&[], 1, 1)),
         (Reason::Cold, Facts { cold: true, ..bound }, "u 900~400 a u 900~9", (&[1], 1, 1)),
-        // A message of nothing else keeps its thought, and all that come later stay.
+        // A message of nothing but reasoning keeps it, and so do all later ones.
         (Reason::Eager, reads_all, "u 900~9 a u ~ u 900~9 a u", (&[99, 1], 0, 1)),
-        // Before any result where the window demands room, and alone where that is enough.
+        // It goes before any result if the window demands room, and alone if that is enough.
         (Reason::Window, narrow(20_000), "u 9000~4000 4000~4000 a u", (&[0, 1], 0, 0)),
         (Reason::Window, narrow(9_800), "u 20000~400 a u", (&[], 0, 1)),
         (Reason::Window, narrow(4_000), "u 9000~4000 4000~4000 a u", (&[], 2, 2)),
@@ -157,7 +157,7 @@ fn old_reasoning_is_omitted_once_it_has_cost_as_much_as_rewriting() {
     };
     let pays = |count: &usize| {
         let (talk, rates) = (talk(&steps(*count)), Rates::USUAL);
-        // What came with the last request is not written again: it is written now.
+        // The last request's own content is not written again, but for the first time.
         let sent = if *count == 0 { 3 } else { 2 * count + 3 };
         let parts = (0..sent).flat_map(|message| talk.parts_of(message));
         let behind: usize = parts.skip(2).map(|(_, part)| part.read_len()).sum();
@@ -207,7 +207,7 @@ fn asks(short: &str, models: &[bool], reason: Reason) -> (usize, usize) {
         let messages = sent(&talk, &outcome);
         let bare: Vec<String> = messages.iter().map(|(said, _)| said.clone()).collect();
         for (at, (_, name)) in messages.iter().enumerate().filter(|(_, (_, name))| *binds && name.is_some()) {
-            // It is the answer to the last request of those that it can be to.
+            // It answers the last request that it can answer.
             let before = asked.iter().rev().find(|(asked, _)| Some(*asked) == *name);
             if let Some((_, Some(before))) = before {
                 found.1 += 1;

@@ -44,7 +44,7 @@ fn the_ladder_clears_then_drops_then_truncates() {
         // Within one turn: steps.
         (Reason::Cold, STEPS, "4000", 8_000, Some((Rung::Messages, 0, 6, 0))),
         (Reason::Cold, STEPS, "4000", 100_000, None),
-        // What is new is cut, if all that is old is not enough.
+        // New results are cut if all old ones are not enough.
         (Reason::Cold, "u 100", "40000", 8_000, Some((Rung::Cut, 0, 2, 1))),
         (Reason::Cold, "u", "40000", 8_000, Some((Rung::Cut, 0, 0, 1))),
         (Reason::Window, "u 4000 4000", "40000", 8_000, Some((Rung::Cut, 0, 4, 1))),
@@ -85,7 +85,7 @@ fn the_ladder_clears_then_drops_then_truncates() {
         for save in &outcome.saves {
             assert_eq!(save.id, decision::output_id(&[save.text.as_str().into()]));
         }
-        // Where it is switched off nothing of the kind is done.
+        // If it is switched off, nothing of the kind is done.
         policy.ladder.enabled = false;
         let mut thread = Thread::default();
         thread.send(&talk(&words(before)), &policy, &Facts::default(), true);
@@ -134,12 +134,12 @@ fn events_beside(floor: usize, asked: Option<u64>, counted: u64) -> Vec<usize> {
 fn an_unremovable_excess_does_not_drop_the_rest_at_each_request() {
     for (floor, asked, counted, expected) in [
         // Half of the window is kept free for the answer, and the estimate may be wrong by 1,000: 9,000 tokens are
-        // left. What goes does not bring it there, but is 15 % of that.
+        // left. Dropping messages does not achieve that, but frees 15 % of it.
         (12_000, Some(64_000), 0, &[9, 17][..]),
         // There is room for a short answer for a while.
         (16_000, Some(1_000), 1_000, &[10, 20]),
         (15_000, None, 0, &[5, 10, 15, 20]),
-        // There is none, or it is refused: whatever helps is done.
+        // There is no room, or the prompt is refused: whatever helps is done.
         (16_000, None, 0, &[3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]),
         (10_500, Some(8_000), 8_000, &[3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]),
         // Enough goes for some requests.

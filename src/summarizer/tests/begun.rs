@@ -68,7 +68,7 @@ fn simultaneous_requests_begin_one_job_per_thread() {
                 for round in 0..=ROUNDS {
                     let job = job(round);
                     here.fetch_add(1, Ordering::AcqRel);
-                    // What sleeps wakes too late to meet the other one.
+                    // A sleeping task would wake too late to meet the other one.
                     while here.load(Ordering::Acquire) < 2 * (round + 1) {
                         (0..100).for_each(|_| std::hint::spin_loop());
                         std::thread::yield_now();

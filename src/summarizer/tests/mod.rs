@@ -192,7 +192,7 @@ fn server_failures_are_retried_split_or_reported() {
         (vec![Breaks], failed("the connection broke"), 3, 3),
         (vec![Hangs], failed("not done in time"), 1, 100),
         (vec![garbage], failed("what the model wrote is no summary: no summary between its tags"), 3, 3),
-        // What was answered is on the bill, and nothing else is asked.
+        // The answered calls are on the bill, and no more calls are made.
         (vec![Late], failed("the client made a summary of its own"), 1, 1),
         // Then in two halves.
         (vec![Status(400, OVERFLOW), Says(GOOD)], Ok(()), 3, 0),
@@ -325,7 +325,7 @@ fn chunks_already_read_are_not_read_again_after_an_overflow() {
     assert!(prompts[1..].iter().all(|prompt| prompt.len() < refused.len()));
     let all = prompts.concat();
     assert!((0..60).all(|step| all.matches(&format!("[step {step}]")).count() == 1), "each is read once");
-    // The third piece is a short one: nobody asks for it again as it is.
+    // The third piece is short, and is not requested again as it is.
     let script = Script::new(&[Says(GOOD), Says(GOOD), Status(400, OVERFLOW)]);
     let (done, _) = play(job(45, 8_192), &limits(), &script);
     assert_eq!((done.outcome.map(|_| ()), script.prompts().len()), (Err(Failure::TooLong), 3));

@@ -168,7 +168,7 @@ fn messages_left_by_a_splice_at_each_cut() {
         ("u s c1 r1 a u x u", 8, &["5 u s aN u x u", "7 u[N] s a u x u"]),
         // Reasoning stays with what it led to.
         ("u s T c1 r1 T c2 c3 r2 r3 u x u", 13, &["10 u s aN u x u", "12 u[N] s T c r u x u"]),
-        // Where nothing came of it, it goes alone.
+        // Reasoning that led to nothing goes alone.
         ("u s T u c1 r1 u x u", 9, &["3 u s aN u c r u x u", "6 u s aN u x u", "8 u[N] s c r u x u"]),
         ("u c1 r1 c2 r2 u", 6, &["3 u[N] c r u"]),
         ("u a u c1 r1 c2 r2 u", 8, &["2 u aN u c r c r u", "5 u aN u c r u"]),
@@ -178,7 +178,7 @@ fn messages_left_by_a_splice_at_each_cut() {
         ("u h1 r1 g2 r2 u a u", 8, &["5 u aN u a u", "7 u aN u"]),
         ("u h1 r1 y2 r2 u a u", 8, &["7 u c r r r aN u"]),
         ("u h1 r1 c2 r2 u a u", 8, &["5 u c r aN u a u", "7 u c r aN u"]),
-        // A call that nothing answers is in the way.
+        // A call without a result prevents a cut.
         ("u c1 u a u", 5, &[]),
     ] {
         let conversation = talk(short);
@@ -214,9 +214,9 @@ fn a_further_splice_restores_nothing_the_last_one_dropped() {
         ("u a u s a u a u x u a u", 5, "u s aN u x u"),
         ("u c1 r1 s a u a u x u c2 r2 s a u a u", 7, "u s aN u x u s a u"),
         ("u c1 r1 s a u a u x u c2 r2 s a u c3 r3 c4 r4", 7, "u s aN u x u s a u c r"),
-        // Two that stay, and what the user said between them.
+        // Two answers that stay, and the user's words between them.
         ("u a s u a u x u a u x u a u", 5, "u s aN u x u x u"),
-        // One is gone where another answer is left, the next one where none is.
+        // One answer is dropped where another one remains, the next one where none does.
         ("u s c1 r1 a u s x u s a u s x u", 11, "u s a u s x u s aN u s x u"),
     ] {
         let conversation = talk(short);

@@ -48,13 +48,13 @@ fn a_note_quotes_users_and_models_within_limits() {
         (&["u go", "a fine", "u go"], &["- model: fine", "- user: go"]),
         // Each excerpt is bounded.
         (&[&format!("a {long}")], &[&format!("- model: {cut}")]),
-        // Also of one word, or of what is written without any space, and no half of a letter.
+        // This holds for a single word and for text without spaces, and no character is cut in half.
         (&[&format!("u {unspaced}")], &[&format!("- user: {} …", first(100))]),
         (&[&format!("u 注意： {unspaced}")], &[&format!("- user: 注意： {} …", first(97))]),
         (&[&format!("u .{unspaced}")], &[&format!("- user: .{} …", first(99))]),
         (&[&format!("u {address} fails")], &[&format!("- user: {} …", &address[..300])]),
         (&[&format!("u {half} {half} {half}")], &[&format!("- user: {half} {half} …")]),
-        // A model's decision is what counts, however late it says it; a user is heard from the beginning.
+        // A model's decision is quoted, however late it comes; a user is quoted from the beginning.
         (
             &[&format!("a {long}\nDecision: tabs.\nNext."), &format!("u {long}\nwe decided so")],
             &["- model: Decision: tabs. Next.", &format!("- user: {cut}")],

@@ -191,7 +191,7 @@ fn results_are_cleared_first_at_their_own_share_of_the_window() {
         // Not yet, or not enough.
         (0.8, 0.1, 0.9, None),
         (0.5, 0.6, 0.9, None),
-        // Where room must be made, all is as it is without.
+        // If room must be made, the result is the same as without it.
         (0.9, 0.1, 0.5, Some((Rung::Summary, 0))),
         (0.4, 0.1, 0.5, Some((Rung::Summary, 0))),
     ] {
@@ -340,7 +340,7 @@ fn a_splice_omits_reasoning_bound_to_what_it_replaces() {
         thread.send(&talk(before), None, None);
         let grown = format!("{before} {then}");
         let request = talk(&grown);
-        // What is prepared is tried first, and frees enough.
+        // The prepared splice is tried first, and frees enough.
         let window = request.body.len() as u64 / 2;
         let outcome = thread.send(&request, Some(window), ready(&request, end));
         let found = outcome.event.as_ref().filter(|event| event.rung == Rung::Summary);

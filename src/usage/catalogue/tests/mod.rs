@@ -101,7 +101,7 @@ fn modifiers_of_listed_models() {
     assert_eq!(opus.fast, Some(Factor::from_thousandths(2000)));
     assert_eq!(opus.web_search.map(crate::usage::Money::usd).as_deref(), Some("0.01"));
     assert_eq!(opus.cache_min, Some(512));
-    // The shortest prompt that is kept is the maker's affair.
+    // The shortest prompt that is cached depends on the maker.
     for (model, expected) in [("opus-4.5", 4096), ("haiku-4.5", 4096), ("opus-4.7", 2048), ("opus-5", 512)] {
         let name = format!("anthropic/claude-{model}");
         let routed = embedded(&name, Some(Vendor::OpenRouter)).unwrap();
@@ -178,7 +178,7 @@ fn overrides_take_precedence_over_router_prices() {
             "mistralai/mistral-large-2512",
             Some("0.5"),
         ),
-        // A rate alone makes no price of what has none.
+        // A rate alone does not make a price.
         (&[("openai/gpt-5", of_a_cache)], "openai/gpt-5:nitro", "openai/gpt-5", "openai/gpt-5:nitro", None),
         (
             &[("moonshotai/kimi-k2.5", of_a_cache)],

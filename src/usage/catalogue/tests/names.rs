@@ -60,7 +60,7 @@ fn names_are_resolved_in_all_spellings() {
         ("z-ai/glm-4.6:exacto", Some(OpenRouter), Some((OpenRouter, "z-ai/glm-4.6:exacto"))),
         ("openai/gpt-4o", None, Some((OpenAi, "gpt-4o"))),
         ("openrouter/openai/gpt-6.1-sol", None, Some((OpenAi, "gpt-6.1-sol"))),
-        // A name whose maker the upstream is not.
+        // A name of another maker than the upstream.
         ("gpt-4o", Some(Anthropic), Some((OpenAi, "gpt-4o"))),
         ("gpt-4o-2024-05-13", None, Some((OpenAi, "gpt-4o-2024-05-13"))),
         ("gpt-4o-2031-01-01", None, Some((OpenAi, "gpt-4o"))),
@@ -110,10 +110,10 @@ fn reseller_prices_are_billed_only_where_certain() {
         ("gemini-2.0-flash", Some(Gemini), false),
         ("gemini-2.0-flash", Some(Vertex), true),
         ("publishers/google/models/gemini-2.0-flash", None, true),
-        // The Gemini API's own path, whose price is another.
+        // The Gemini API's own path, which has another price.
         ("models/gemini-2.0-flash", None, false),
         ("models/gemini-2.0-flash", Some(Gemini), false),
-        // Names that one seller writes so, or that all sell at their maker's price.
+        // Names that only one seller uses, or models that all sell at their maker's price.
         ("us.anthropic.claude-opus-5", None, true),
         ("anthropic.claude-opus-5", Some(Bedrock), true),
         ("claude-3-opus@20240229", None, true),
@@ -140,7 +140,7 @@ fn reseller_prices_are_billed_only_where_certain() {
         ("deepseek/deepseek-v4-flash", Some(OpenRouter), true),
         ("openrouter/deepseek/deepseek-v4-flash", None, true),
         ("glm-5-2", None, false),
-        // What it keeps to itself, or what its API alone calls so.
+        // Models that it does not publish, or names that only its API uses.
         ("mistral-medium-latest", None, true),
         ("magistral-medium-latest", None, true),
         ("codestral-latest", None, true),
@@ -214,7 +214,7 @@ fn models_are_billed_by_the_answering_or_requested_name() {
 #[test]
 fn routed_models_are_billed_by_the_answering_or_requested_name() {
     for (asked, answered, billed, input) in [
-        // What is free is free where it answers itself, or nobody says what has answered.
+        // A free model is free if it answers itself, or if the answer names no model.
         ("z/air:free", "z/air:free", "z/air:free", Some("0")),
         ("z/air:free", "z/air-20260728:free", "z/air-20260728:free", Some("0")),
         ("z/air:free", "", "z/air:free", Some("0")),
