@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_the_gateways_own_are_told_by_their_results() {
+    fn calls_of_the_gateways_own_are_described_by_their_results() {
         let own = |messages| OwnCall {
             purpose: "summary".to_owned(),
             messages,

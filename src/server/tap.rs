@@ -171,7 +171,7 @@ impl Endings {
     }
 
     fn tell(&self, ending: PendingEnd) {
-        // One that cannot be queued is dropped here, which tells it.
+        // One that cannot be queued is dropped here, which reports it.
         drop(self.0.try_send(ending));
     }
 }

@@ -31,23 +31,26 @@ type Instructions<'a> = &'a dyn Fn(usize) -> Value;
 /// A client's requests: a name, whether they are one session, and the bodies.
 type Requests<'a> = (&'static str, bool, &'a dyn Fn(usize) -> Bytes);
 
-/// Whatever a client without marks sends, and whenever it stops, it has paid at most 15 % more than without the
-/// gateway's marks, and much less if its pauses are shorter than its provider's retention.
+/// A request with these messages.
 fn body_of(messages: &[impl Serialize]) -> Bytes {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages}).to_string().into()
 }
 
+/// A request with these messages after instructions.
 fn body_after(instructions: &impl Serialize, messages: &[impl Serialize]) -> Bytes {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "system": instructions, "messages": messages})
         .to_string()
         .into()
 }
 
+/// Whether each beginning of a conversation, which cost these shares, is within its bound.
 fn are_within_bound(shares: &[f64]) -> bool {
     let bound = |count: usize| if count <= 3 { BOUND_WITH_ONE_MORE_WRITE } else { BOUND };
     shares.iter().zip(1..).all(|(share, count)| *share <= bound(count))
 }
 
+/// Whatever a client without marks sends, and whenever it stops, it has paid at most 15 % more than without the
+/// gateway's marks, and much less if its pauses are shorter than its provider's retention.
 #[test]
 fn marks_for_a_client_without_marks_stay_within_the_cost_bound() {
     let words = |role: &str, text: String| json!({"role": role, "content": text});

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::bills::{beginnings_at, beginnings_of, bills_in, routed, shares};
 use super::provider::{Forgets, Provider};
 use super::{BOUND, MINUTE, are_within_bound, body_after, body_of};
-/// A client that has found something to be cached begins its other conversations with that knowledge; if it no longer
-/// holds, each is within its bound.
+
+/// A client for which something was cached starts its other conversations with that knowledge; if it no longer holds,
+/// each of them stays within its bound.
 #[test]
 fn cache_knowledge_is_shared_by_conversations_of_a_client() {
     let request = |talk: usize, at: usize| {
