@@ -92,9 +92,8 @@ pub struct Record {
     /// What it cost at least, in pico-dollars, if the cost is null: for budgets alone, and only in the store's row.
     #[serde(skip)]
     pub min_cost: Option<i64>,
-    /// What the provider charges for besides tokens and no price is known for: `grounding`, `web_search`,
-    /// `file_search`, `code_execution`, `image_generation`, `server_tools`. The cost, then a lower bound, leaves these
-    /// out.
+    /// Charges besides tokens for which no price is known: `grounding`, `web_search`, `file_search`, `code_execution`,
+    /// `image_generation`, `server_tools`. The cost, then a lower bound, leaves these out.
     pub unpriced_charges: Vec<String>,
 
     // What it would have cost otherwise.
