@@ -202,7 +202,7 @@ impl Core {
         Rewritten::of(RequestFacts {
             caller: lineage::caller(headers, None),
             model: model.map(str::to_owned),
-            why: Some(why),
+            why: Some(self.unread_because(headers, why)),
             series: Some(self.series("unread")),
             ..RequestFacts::default()
         })
@@ -272,6 +272,10 @@ impl Gateway for Sidecar {
             return Prepared::untouched();
         };
         let enveloped = Enveloped::open(protocol, purpose, inbound);
+        let fault = match why {
+            Unprepared::Panicked => self.core.unprepared_opening(&enveloped),
+            Unprepared::TimedOut | Unprepared::Undecoded => None,
+        };
         let why = match why {
             Unprepared::TimedOut => "it took longer than `limits.rewrite_timeout`",
             Unprepared::Panicked => "a fault of the gateway's own",
@@ -279,7 +283,7 @@ impl Gateway for Sidecar {
         };
         let headers = &enveloped.inbound.head.headers;
         let rewritten = self.core.unread(headers, enveloped.model(), why.to_owned());
-        self.prepare_unread(&enveloped, rewritten)
+        self.prepare_unread(&enveloped, Rewritten { fault, ..rewritten })
     }
 
     async fn again(
@@ -441,10 +445,11 @@ impl Sidecar {
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 
-    /// Prepares a request that was not read and leaves as it came, unless a budget is spent.
+    /// Prepares a request that was not read and leaves as it came, unless a budget is spent or there is a fault.
     fn prepare_unread(&self, enveloped: &Enveloped, rewritten: Rewritten) -> Prepared {
         let id = clock::new_id();
-        let (budget, refusal) = self.core.check_budget(&rewritten.facts.conversation(&id));
+        let (budget, over_budget) = self.core.check_budget(&rewritten.facts.conversation(&id));
+        let refusal = over_budget.or(rewritten.fault);
         let start = Start { budget, ..Start::unchanged(id, enveloped) };
         let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start);
         Prepared { exchange: Some(Box::new(exchange)), refusal, ..Prepared::default() }

@@ -5,10 +5,13 @@ use std::io::ErrorKind;
 
 use http::{HeaderMap, HeaderName};
 
+use super::Core;
+use super::context::Incoming;
+use super::enveloped::Enveloped;
 use super::rewrite::Request;
 use super::rewritten::Rewritten;
 use crate::planner;
-use crate::server::{Deadline, Fault};
+use crate::server::{Deadline, Fault, Inbound};
 use crate::store::Checkpoints;
 use crate::strategy::summary::Checkpoint;
 
@@ -45,6 +48,28 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
     })?;
     let checkpoint = Checkpoint::from_json(&json).map_err(|unusable| fault(name, &unusable.to_string()))?;
     Ok(checkpoint.to_prompt())
+}
+
+impl Core {
+    /// Why a request leaves unread. If it names a checkpoint, it leaves without that too: whether it is the first of its
+    /// conversation cannot be told, and a later one is not refused because of a header.
+    pub(super) fn unread_because(&self, headers: &HeaderMap, why: String) -> String {
+        match checkpoint_name(headers).filter(|_| !self.observes()) {
+            Some(_) => format!("{why}; the checkpoint that `{HEADER}` names is not put in"),
+            None => why,
+        }
+    }
+
+    /// The fault to refuse a request with that can be read but was not prepared, if it was to begin with a checkpoint.
+    pub(super) fn unprepared_opening(&self, enveloped: &Enveloped) -> Option<Fault> {
+        let Inbound { head, body, .. } = &enveloped.inbound;
+        // The request is read again only if it names a checkpoint.
+        checkpoint_name(&head.headers)?;
+        let (protocol, context) = (enveloped.protocol, enveloped.context());
+        let request =
+            Request::read(self, Incoming { protocol, headers: &head.headers, body, context }).ok()?;
+        Some(request.opening?.err().unwrap_or_else(|| unstored("a fault of the gateway's own")))
+    }
 }
 
 impl Request<'_> {

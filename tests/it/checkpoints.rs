@@ -10,7 +10,7 @@ use plimsoll::store::Checkpoints;
 use plimsoll::strategy::summary::Checkpoint;
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Upstream};
+use crate::support::{Gateway, Upstream, records};
 
 const CONFIG: &str = "[listen]\nadmin = 'off'\n";
 const HEADERS: [(&str, &str); 2] = [("x-plimsoll-checkpoint", "the old/one"), ("x-api-key", "k")];
@@ -185,4 +185,47 @@ fn a_conversation_never_begins_without_its_checkpoint() {
         assert!(sent.iter().all(|first| first.contains("**Goal:** Port ARCH-9920")), "{sent:?}");
     }
     gateway.stop();
+}
+
+/// What cannot be read goes through as it came, whether or not it names a checkpoint: a conversation that is under way
+/// must not end with a refusal. Its record says that the checkpoint was not put in, and the next request that can be
+/// read carries it.
+#[test]
+fn unreadable_requests_leave_without_a_checkpoint() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = provider();
+    save(home.path(), &checkpoint());
+    let gateway =
+        Gateway::start(home.path(), &format!("{CONFIG}[limits]\nmax_body = '1KiB'\n"), &upstream.url());
+    let says = |role: &str, text: &str| json!({"role": role, "content": text});
+    let post = |headers: &[(&str, &str)], body: &str| {
+        let headers = [&HEADERS[..], headers].concat();
+        assert_eq!(gateway.post("/v1/messages", &headers, body).0, 200);
+        upstream.received().last().unwrap().text()
+    };
+    let twice = |messages: &[Value]| body(messages).replacen('{', r#"{"messages":[],"#, 1);
+    for (first, is_begun) in [("begun", true), ("new", false)] {
+        let begins = [says("user", first)];
+        let goes_on = [&begins[..], &[says("assistant", "yes"), says("user", "and now")]].concat();
+        if is_begun {
+            assert!(first_words(&post(&[], &body(&begins))).contains("<checkpoint>"));
+        }
+        let long = [&goes_on[..], &[says("assistant", &"long ".repeat(400)), says("user", "so")]].concat();
+        for (headers, body) in
+            [(&[][..], twice(&goes_on)), (&[("content-encoding", "br")], body(&goes_on)), (&[], body(&long))]
+        {
+            assert_eq!(post(headers, &body), body);
+        }
+        assert!(first_words(&post(&[], &body(&goes_on))).contains("<checkpoint>"), "{first}");
+    }
+    gateway.stop();
+    let all = records(home.path());
+    let unread = all.iter().filter(|record| record["edits"]["state"] == "unread").collect::<Vec<_>>();
+    // Those over the limit are not recorded.
+    assert_eq!((all.len(), unread.len()), (7, 4));
+    let note = "; the checkpoint that `x-plimsoll-checkpoint` names is not put in";
+    assert!(
+        unread.iter().all(|record| record["edits"]["why"].as_str().unwrap().ends_with(note)),
+        "{unread:?}"
+    );
 }

@@ -1,10 +1,10 @@
-//! Requests that run out of time while they are read.
+//! Requests that run out of time while they are read, or that the gateway fails to prepare.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 
 use super::rig::{self, QUIET, Rig, headers, policy, prices};
 use crate::app::context::RequestContext;
@@ -13,6 +13,7 @@ use crate::planner::Policy;
 use crate::protocol;
 use crate::server::{Deadline, End, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Stats, Unprepared};
 use crate::store::Batch;
+use crate::strategy::summary::Checkpoint;
 use crate::strategy::{ladder, window};
 use crate::upstream::{Settings, Upstream};
 
@@ -169,4 +170,36 @@ fn a_late_request_refused_as_too_long_is_shortened_and_resent() {
         assert_eq!(sent.is_some(), is_recovered, "{number}");
         assert!(sent.is_none_or(|sent| sent.len() < body.len() * 3 / 4), "{number}");
     }
+}
+
+/// A conversation does not begin without its checkpoint because the gateway fails; one that goes on, goes on.
+#[test]
+fn a_first_request_that_was_not_prepared_is_refused_if_it_names_a_checkpoint() {
+    rig::set_clock(0);
+    let rig = Rig::new();
+    let core = rig.core(rig.store("a.db"), policy(QUIET), prices(QUIET));
+    let text = Checkpoint { version: 1, goal: "goal".to_owned(), ..Checkpoint::default() }.to_json();
+    core.checkpoints.write("there", "json", &text).unwrap();
+    let sidecar = Sidecar { core: Arc::new(core) };
+    let upstream = Arc::new(Upstream::new(Settings::new("u", "http://127.0.0.1:9".parse().unwrap())));
+    let inbound = |checkpoint: Option<&'static str>| {
+        let (mut head, ()) = Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
+        head.headers = headers("key", "s");
+        if let Some(checkpoint) = checkpoint {
+            head.headers.insert("x-plimsoll-checkpoint", HeaderValue::from_static(checkpoint));
+        }
+        let (upstream, received_at) = (Arc::clone(&upstream), Instant::now());
+        Inbound { head: Arc::new(head), body: talk(&[]), upstream, received_at, read_at: received_at }
+    };
+    let refused = |checkpoint| {
+        let left = sidecar.unprepared(inbound(checkpoint), Unprepared::Panicked);
+        assert!(left.exchange.is_some());
+        left.refusal.map(|fault| fault.status.as_u16())
+    };
+    for (checkpoint, expected) in [(None, None), (Some("there"), Some(503)), (Some("none"), Some(400))] {
+        assert_eq!(refused(checkpoint), expected, "{checkpoint:?}");
+    }
+    let until = Deadline::new(Instant::now(), Duration::from_secs(9));
+    assert!(rig.within(sidecar.prepare(inbound(Some("there")), until)).body.is_some());
+    assert_eq!(refused(Some("there")), None);
 }
