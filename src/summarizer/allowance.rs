@@ -13,6 +13,15 @@ pub struct Allowance {
     pub per_picodollar: Option<f64>,
 }
 
+/// The expected cost of a summary.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Expected {
+    /// In bytes of plain input of the conversation's own model.
+    pub bytes: f64,
+    /// The bytes of plain input that a picodollar buys, if known.
+    pub per_picodollar: Option<f64>,
+}
+
 impl Allowance {
     /// Whether the last of the `calls` may be made again, if `more` calls like it follow. A call that cost nothing may.
     pub(super) fn allows_another(&self, calls: &[Called], more: usize) -> bool {

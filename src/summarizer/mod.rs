@@ -31,7 +31,7 @@ use crate::strategy::summary;
 use crate::upstream::Upstream;
 use crate::usage::{Bill, Catalogue, Money, Usage, Vendor};
 
-pub use allowance::Allowance;
+pub use allowance::{Allowance, Expected};
 use calls::Calls;
 use purse::Purse;
 use transport::Https;
@@ -115,6 +115,8 @@ pub struct Task {
     pub settings: Arc<summary::Settings>,
     /// What the job may cost if it begins before room is needed; `None`: whatever its attempts cost.
     pub allowance: Option<Allowance>,
+    /// What the job is expected to cost; `None` if that cannot be told, and it counts as free.
+    pub expected: Option<Expected>,
     /// The current time, in milliseconds since 1970.
     pub now_ms: i64,
 }

@@ -97,7 +97,7 @@ fn begun(lengths: &[usize], most_loss: f64, key: &str) -> Begun {
         let Some(prospect) = sent.prospect else { continue };
         let answer = given.settings.length as f64 * core.learned.meter.bytes_per_token(Some("m")) * ANSWER;
         own += prospect.bytes() as f64 + task.len() as f64 + answer;
-        core.summaries.as_ref().unwrap().pay(prospect.thread());
+        core.summaries.as_ref().unwrap().pay(&prospect);
         let is_wanted = gauge.reaches(policy.window.trigger, &policy.window);
         if is_wanted { &mut begun.late } else { &mut begun.early }.push((direct + own) / direct);
     }

@@ -38,9 +38,9 @@ impl Prospect {
 }
 
 impl Summaries {
-    /// Records that a summary of this thread is paid for, although none is ready.
-    pub(in crate::app) fn pay(&self, thread: &str) {
-        self.spending.book_expected(thread);
+    /// Records that a summary is paid for, although none is ready.
+    pub(in crate::app) fn pay(&self, prospect: &Prospect) {
+        self.spending.book_expected(&prospect.task.thread, prospect.task.expected);
     }
 
     /// Makes a summary available.

@@ -35,13 +35,13 @@ use crate::store::{Recent, Store, Summary};
 use crate::strategy::ladder;
 use crate::strategy::summary::{self, Demand};
 use crate::strategy::window::{self, Gauge};
-use crate::summarizer::{Allowance, Call, Job, Limits, Summarizer, Task, credentials};
+use crate::summarizer::{Allowance, Call, Expected, Job, Limits, Summarizer, Task, credentials};
 use crate::upstream::Upstream;
 use crate::usage::{Binding, Catalogue, Price, Vendor};
 
 use choice::{Choice, next_cut};
 use outdated::Outdated;
-use price::{Expected, Spending};
+use price::Spending;
 
 /// The most threads for which it is remembered that the store was asked for their summaries.
 const MAX_ASKED: u64 = 65_536;
@@ -109,7 +109,7 @@ impl Prospect {
         seen: Seen<'_>,
         choice: Choice,
         previous: Option<&Summary>,
-        allowance: Option<Allowance>,
+        (allowance, expected): (Option<Allowance>, Option<Expected>),
     ) -> Option<Self> {
         let Seen { conversation, place, terms, applied, .. } = seen;
         let Choice { cut, bytes } = choice;
@@ -131,6 +131,7 @@ impl Prospect {
             bytes_per_token: seen.bytes_per_token,
             settings: Arc::clone(&terms.settings),
             allowance,
+            expected,
             now_ms: seen.now_ms,
         };
         let model = seen.model.map(str::to_owned);
@@ -297,8 +298,7 @@ impl Summaries {
         if self.take_over(terms, place, 0) {
             return None;
         }
-        self.spending.set_expected(thread, expected);
-        Prospect::new(seen, choice, newest.as_deref(), allowance)
+        Prospect::new(seen, choice, newest.as_deref(), (allowance, expected))
     }
 
     /// The job for a prospect. `like` is the path of the client's own request, if a call of the gateway may be modelled
@@ -344,12 +344,13 @@ impl Summaries {
 
     /// Begins a job, unless there are too many already.
     pub(super) fn begin(&self, job: Job) {
-        let thread = job.task.thread.clone();
-        self.spending.book_expected(&thread);
+        let (thread, expected) = (job.task.thread.clone(), job.task.expected);
+        // Before the job begins, as it replaces this by what it has cost.
+        self.spending.book_expected(&thread, expected);
         if self.summarizer.begin(job) {
             self.outdated.record_begun(&thread);
         } else {
-            self.spending.take_back(&thread);
+            self.spending.take_back(&thread, expected);
         }
     }
 

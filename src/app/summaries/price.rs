@@ -11,7 +11,7 @@ use crate::conversation::PartId;
 use crate::planner::Cut;
 use crate::store::{Recent, Summary};
 use crate::strategy::summary::{prompt, transcript};
-use crate::summarizer::{Allowance, Called, Done};
+use crate::summarizer::{Allowance, Called, Done, Expected};
 use crate::upstream::Upstream;
 use crate::usage::{Catalogue, Price, Vendor};
 
@@ -20,22 +20,11 @@ const MAX_THREADS: u64 = 65_536;
 /// The price of an output token, in tokens of plain input, if no price is known.
 const DEFAULT_OUTPUT_PRICE: f64 = 5.0;
 
-/// The expected cost of a summary.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Expected {
-    /// In bytes of plain input.
-    pub(super) bytes: f64,
-    /// The bytes of plain input that a picodollar buys, if known.
-    per_picodollar: Option<f64>,
-}
-
 /// What is known of the summaries of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Account {
-    /// In bytes of plain input.
+    /// In bytes of plain input. A summary that is being written counts with its expected cost.
     spent: f64,
-    /// The expected cost of the next summary. It counts as spent while the summary is being written.
-    expected: Option<Expected>,
     /// The most that a job without a result has cost since the last summary, in bytes of plain input.
     failed: f64,
     /// Whether no summary may be begun when room is needed: the last request near the window began none, for another
@@ -140,40 +129,30 @@ impl Spending {
         }
     }
 
-    /// Records the expected cost of a thread's next summary.
-    pub(super) fn set_expected(&self, thread: &str, expected: Option<Expected>) {
-        self.0.update(thread, |account| account.expected = expected);
-    }
-
-    /// Books the expected cost of a summary that is begun.
-    pub(super) fn book_expected(&self, thread: &str) {
-        self.0.update(thread, |account| {
-            account.spent += account.expected.map_or(0.0, |expected| expected.bytes);
-        });
+    /// Books the expected cost of a summary that is to be begun.
+    pub(super) fn book_expected(&self, thread: &str, expected: Option<Expected>) {
+        self.add(thread, expected.map_or(0.0, |expected| expected.bytes));
     }
 
     /// Replaces the expected cost of a summary by what its calls have cost, and remembers that if they were wasted.
     pub(super) fn book_actual(&self, done: &Done) {
-        let thread = &done.job.task.thread;
-        let paid = self.account(thread).expected.and_then(|expected| expected.paid(&done.calls));
-        self.settle(thread, |_| paid);
+        let task = &done.job.task;
+        let paid = task.expected.and_then(|expected| expected.paid(&done.calls));
+        let more = task.expected.zip(paid).map_or(0.0, |(expected, paid)| paid - expected.bytes);
         let (is_made, paid) = (done.outcome.is_ok(), paid.unwrap_or(0.0));
-        self.0
-            .update(thread, |account| account.failed = if is_made { 0.0 } else { account.failed.max(paid) });
-    }
-
-    /// Takes the expected cost back, because the summary was not begun after all.
-    pub(super) fn take_back(&self, thread: &str) {
-        self.settle(thread, |_| Some(0.0));
-    }
-
-    fn settle(&self, thread: &str, paid: impl FnOnce(&Expected) -> Option<f64>) {
-        let Some(expected) = self.account(thread).expected else { return };
-        let more = paid(&expected).map_or(0.0, |paid| paid - expected.bytes);
-        self.0.update(thread, |account| {
+        self.0.update(&task.thread, |account| {
             account.spent += more;
-            account.expected = None;
+            account.failed = if is_made { 0.0 } else { account.failed.max(paid) };
         });
+    }
+
+    /// Takes the expected cost of a summary back, because it was not begun after all.
+    pub(super) fn take_back(&self, thread: &str, expected: Option<Expected>) {
+        self.add(thread, expected.map_or(0.0, |expected| -expected.bytes));
+    }
+
+    fn add(&self, thread: &str, bytes: f64) {
+        self.0.update(thread, |account| account.spent += bytes);
     }
 
     fn account(&self, thread: &str) -> Account {
@@ -215,30 +194,20 @@ mod tests {
         }
     }
 
-    /// A request comes near the window while a summary is settled, or another summary is booked meanwhile.
+    /// A thread that changes something else does not undo a cost that was added meanwhile.
     #[test]
-    fn changes_made_while_a_summary_is_settled_are_kept() {
+    fn changes_made_while_a_cost_is_booked_are_kept() {
         let spending = Spending::new();
-        let expected = Some(Expected { bytes: 10.0, per_picodollar: None });
-        spending.set_expected("t", expected);
-        spending.book_expected("t");
-        spending.settle("t", |_| {
-            spending.close("t");
-            spending.book_expected("t");
-            Some(3.0)
-        });
-        assert_eq!((spending.may_begin("t"), spending.spent("t")), (false, 13.0));
-
-        // A thread that changes something else does not undo a cost that was added meanwhile.
+        let expected = |bytes| Some(Expected { bytes, per_picodollar: None });
         let rounds = 2_000;
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..rounds).for_each(|_| spending.close("u")));
+            scope.spawn(|| (0..rounds).for_each(|_| spending.close("t")));
             for _ in 0..rounds {
-                spending.set_expected("u", expected);
-                spending.book_expected("u");
-                spending.settle("u", |_| Some(1.0));
+                spending.book_expected("t", expected(10.0));
+                spending.take_back("t", expected(9.0));
             }
         });
-        assert!((spending.spent("u") - f64::from(rounds)).abs() < 0.5, "{}", spending.spent("u"));
+        assert!((spending.spent("t") - f64::from(rounds)).abs() < 0.5, "{}", spending.spent("t"));
+        assert!(!spending.may_begin("t"));
     }
 }

@@ -129,6 +129,7 @@ fn job(steps: usize, window: u64) -> Job {
         bytes_per_token: 4.0,
         settings: Arc::new(summary::Settings { minimum_gain: 100, length: 500, ..Default::default() }),
         allowance: None,
+        expected: None,
         now_ms: 5,
     };
     Job {

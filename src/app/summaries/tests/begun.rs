@@ -137,10 +137,10 @@ fn a_failed_early_summary_is_begun_again_when_room_is_needed() {
     // What it has cost: three times what was expected.
     let costly = summaries(&store);
     let (early, late) = (4_300, 4_600);
-    assert!(due(&costly, early, 2.0 * expected).is_some());
-    costly.spending.book_expected("t");
+    let task = due(&costly, early, 2.0 * expected).unwrap().task;
+    costly.spending.book_expected("t", task.expected);
     let call = bills::called(&prices, "gpt-4", Some((3.0 * expected / 4.0) as u64));
-    let (job, outcome) = (Arc::new(bills::job(talk("ucc", &[]))), Err(Failure::NoGain));
+    let (job, outcome) = (Arc::new(Job { task, ..bills::job(talk("ucc", &[])) }), Err(Failure::NoGain));
     costly.spending.book_actual(&Done { job, calls: vec![call], outcome });
     for (prompt, most, is_begun) in [(early, 2.0, false), (early, 4.0, true), (late, 2.0, true)] {
         let prospect = due(&costly, prompt, most * expected);
@@ -157,16 +157,47 @@ fn a_failed_early_summary_is_begun_again_when_room_is_needed() {
     assert!(due(&resting, late, 1.5 * expected).is_some_and(|prospect| prospect.task.allowance.is_none()));
 }
 
+/// Two copies of a request are sent before either is answered. One of them begins the summary; that the other does not
+/// changes nothing about what it costs.
+#[test]
+fn copies_of_a_request_pay_for_one_summary() {
+    let (_home, store) = on_disk();
+    let conversation = talk("ucccccccc", &[]);
+    let ours = place(&conversation, Chain::root("x", b""));
+    // With its allowance, a job is not begun again at once.
+    let settings =
+        summary::Settings { keep_tokens: 500, minimum_gain: 100, most_loss: 0.1, ..Default::default() };
+    let given = Summarize { settings, ..Summarize::default() };
+    let terms = Arc::new(Terms::new(&given, None, &Policy::default()));
+    let prices = Catalogue::with_overrides(Vec::new()).unwrap();
+    let price = Price::clone(&prices.find("gpt-4", None).unwrap().price);
+    let summaries = summaries(&store);
+    let seen = Seen { price: Some(&price), ..seen(&conversation, &ours, &terms, "gpt-4") };
+    let gauge = seen.level.gauge.map(|gauge| Gauge { prompt: 4_300, ..gauge });
+    let account = Account { paid: 5e5, direct: 5e5 };
+    let seen = Seen { level: Level { gauge, prompt_tokens: 4_300, account, ..seen.level }, ..seen };
+    let [first, copy] = [(); 2].map(|()| summaries.due(seen).unwrap());
+    fail_one(&summaries, vec![first, copy]);
+    let (spent, failed) = (summaries.spending.spent("t"), summaries.spending.failed("t"));
+    assert!(failed > 0.0 && (spent - failed).abs() < 1e-6, "{spent} {failed}");
+}
+
 /// Has a summary written by a server that gives one answer of no use.
 fn fail(summaries: &Summaries, prospect: Prospect) {
+    fail_one(summaries, vec![prospect]);
+}
+
+/// The same for the first of some prospects, which is being written when the others are to begin.
+fn fail_one(summaries: &Summaries, prospects: Vec<Prospect>) {
     use std::io::{Read, Write};
 
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();
     let upstream = Arc::new(Upstream::new(crate::upstream::Settings::new("u", base)));
-    let like = Some("/v1/chat/completions".to_owned());
-    let job = summaries.job(prospect, &upstream, like, &HeaderMap::new()).unwrap();
-    summaries.begin(job);
+    for prospect in prospects {
+        let like = Some("/v1/chat/completions".to_owned());
+        summaries.begin(summaries.job(prospect, &upstream, like, &HeaderMap::new()).unwrap());
+    }
     let (mut connection, _) = server.accept().unwrap();
     assert!(connection.read(&mut [0; 1024]).unwrap() > 0);
     connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();

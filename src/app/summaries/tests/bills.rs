@@ -153,18 +153,17 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
         (vec![call(Some(100_000)), refused(), call(Some(100_000))], Some(800_000.0)),
         (vec![call(Some(100_000)), call(None)], Some(400_000.0)),
     ] {
-        let (spending, job) = (Spending::new(), Arc::new(job(talk("ucc", &[]))));
-        spending.set_expected("t", Some(expected));
+        let (spending, mut job) = (Spending::new(), job(talk("ucc", &[])));
+        job.task.expected = Some(expected);
         assert!(spending.spent("t") <= 0.0);
-        spending.book_expected("t");
+        spending.book_expected("t", Some(expected));
         assert!((spending.spent("t") - expected.bytes).abs() < 1e-6);
-        spending.book_actual(&Done { job, calls, outcome: Err(Failure::NoGain) });
+        spending.book_actual(&Done { job: Arc::new(job), calls, outcome: Err(Failure::NoGain) });
         let total = paid.unwrap_or(expected.bytes);
         assert!((spending.spent("t") - total).abs() < 1e-6, "{paid:?} {}", spending.spent("t"));
         // The next one is added, unless it is not begun.
-        spending.set_expected("t", Some(expected));
-        spending.book_expected("t");
-        spending.take_back("t");
+        spending.book_expected("t", Some(expected));
+        spending.take_back("t", Some(expected));
         assert!((spending.spent("t") - total).abs() < 1e-6, "{paid:?} {}", spending.spent("t"));
     }
 }
@@ -193,6 +192,7 @@ pub(super) fn job(conversation: Conversation) -> Job {
         bytes_per_token: 4.0,
         settings: Arc::default(),
         allowance: None,
+        expected: None,
         now_ms: 0,
     };
     Job {
