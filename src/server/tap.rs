@@ -103,6 +103,7 @@ impl Tap {
 
     /// Ends the observation of an answer that the gateway has read and does not pass on.
     pub(super) fn end_unforwarded(&mut self, status: StatusCode, headers: &HeaderMap, body: &Bytes) {
+        self.call(|live| live.with(|exchange| exchange.discarded()));
         self.response(status, headers);
         self.handed_on(body);
         self.end(End::Complete);

@@ -657,6 +657,28 @@ fn an_answer_cut_by_a_full_window_is_requested_again() {
     assert!(received.len() == 2 && received[1].body.len() < received[0].body.len() * 3 / 4);
 }
 
+/// If no more room may be made, the client gets the answer that was cut off, which is booked like any other answer.
+#[test]
+fn an_answer_cut_by_a_full_window_is_no_refusal_if_it_is_delivered() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(|_: &Received| {
+        let mut answer = anthropic_answer(10);
+        answer["stop_reason"] = json!("model_context_window_exceeded");
+        (200, answer.to_string())
+    });
+    let config = format!("{CONFIG}[recover]\nmax_attempts = 1\n");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let (status, body) = gateway.post("/v1/messages", &[], &anthropic(30).to_string());
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((status, &answer["stop_reason"]), (200, &json!("model_context_window_exceeded")));
+    gateway.stop();
+    let records = records(home.path());
+    let booked = records.iter().map(|record| {
+        (record["overflow"] == true, record["bytes"]["saved"].as_u64().is_some_and(|saved| saved > 0))
+    });
+    assert_eq!(booked.collect::<Vec<_>>(), [(true, false), (false, true)], "{records:?}");
+}
+
 /// The tokens of a prompt for a provider that counts any run of white space as one character.
 fn spaced(body: &[u8]) -> usize {
     let text = String::from_utf8_lossy(body).replace("\\n", " ");

@@ -63,7 +63,8 @@ pub(super) struct Follow {
     head_at: Option<Instant>,
     body_at: Option<Instant>,
     sent_form: SentForm,
-    /// Whether the provider refused the request because its prompt is too long.
+    /// Whether the provider refused the request because its prompt is too long, or its answer was discarded because the
+    /// window was full.
     overflow: bool,
     /// Whether an error inside the answer was counted against the edits.
     is_error_counted: bool,
@@ -196,20 +197,20 @@ impl Follow {
         }
         match protocol::refused(200, body) {
             Refused::Malformed => return self.send_original(StatusCode::OK, body),
-            Refused::Overflow { .. } => {}
+            Refused::Overflow { .. } => self.overflow = true,
+            // It is an answer, and is billed as one if it is delivered after all.
             _ if is_document && self.is_cut_off(&answer, MIN_FILL_TO_RESEND) => {}
             Refused::Other if self.blame_edits_within(&answer) => {
                 return self.send_original(StatusCode::OK, body);
             }
             Refused::Answer | Refused::Unanswered | Refused::Other => return Remedy::Deliver,
         }
-        self.record_overflow();
+        self.record_too_long();
         Remedy::Again
     }
 
-    /// Records that the prompt was refused as too long.
-    fn record_overflow(&mut self) {
-        self.overflow = true;
+    /// Records that there was no room in the window for the prompt, or for the prompt and its answer.
+    fn record_too_long(&self) {
         if let Some(place) = &self.facts.place {
             self.core.learned.windows.record_refused(place.head(), self.start.rewritten_to);
         }
@@ -232,7 +233,8 @@ impl Exchange for Follow {
         let is_malformed = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY);
         match protocol::refused(status.as_u16(), body) {
             Refused::Overflow { .. } => {
-                self.record_overflow();
+                self.overflow = true;
+                self.record_too_long();
                 if self.recovers() { Remedy::Again } else { Remedy::Deliver }
             }
             Refused::Malformed => self.send_original(status, body),
@@ -273,6 +275,10 @@ impl Exchange for Follow {
 
     fn check_whole(&mut self, body: &[u8]) -> Remedy {
         self.remedy(body, matches!(first_byte(body), Some(b'{' | b'[')))
+    }
+
+    fn discarded(&mut self) {
+        self.overflow = true;
     }
 
     fn response(&mut self, status: StatusCode, headers: &HeaderMap) {
