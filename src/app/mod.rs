@@ -306,11 +306,9 @@ impl Gateway for Sidecar {
         let is_last = attempt > 1 && attempt == max_attempts;
         let overflow = match refused {
             Refused::Overflow { limit, prompt } => {
-                let model = self.core.requested_model(&enveloped);
-                if let Some(limit) = limit {
-                    self.core.learn_window(&enveloped.inbound.upstream, model.as_deref(), limit);
-                }
-                Overflow { prompt, has_limit: limit.is_some(), is_last }
+                let (model, upstream) = (self.core.requested_model(&enveloped), &enveloped.inbound.upstream);
+                let is_believed = |limit| self.core.learn_window(upstream, model.as_deref(), limit);
+                Overflow { prompt, has_limit: limit.is_some_and(is_believed), is_last }
             }
             Refused::Answer | Refused::Malformed | Refused::Unanswered | Refused::Other => {
                 Overflow::default()

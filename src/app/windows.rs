@@ -21,6 +21,10 @@ const MAX_UNCLEAR_UPSTREAMS: u64 = 64;
 /// The smallest plausible window, as a share of the longest prompt that was answered. A smaller figure was misread.
 const MIN_PLAUSIBLE_SHARE: f64 = 0.05;
 
+/// How often an implausible figure must be stated, without a longer prompt being answered meanwhile, until it is
+/// believed: the server may have been started anew with a far smaller window.
+const TIMES_TO_BELIEVE: u32 = 3;
+
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
     learned: PerModel<ModelWindow>,
@@ -49,6 +53,8 @@ struct ModelWindow {
     limit: Option<Limit>,
     /// The longest prompt that was answered, in tokens.
     answered: u64,
+    /// The implausible figure that was stated last, in tokens, and how often.
+    disputed: (u64, u32),
     /// Whether a prompt that seemed far from the window was reported as too long inside its answer.
     surprises: bool,
 }
@@ -79,11 +85,17 @@ impl Windows {
     /// Records a window that a provider stated at this time. Returns whether it is believed.
     fn learn(&self, upstream: &str, model: Option<&str>, limit: Limit) -> bool {
         self.update(upstream, model, |learned| {
-            let is_likely = limit.tokens as f64 >= learned.answered as f64 * MIN_PLAUSIBLE_SHARE;
-            if is_likely {
-                (learned.limit, learned.surprises) = (Some(limit), false);
+            if (limit.tokens as f64) < learned.answered as f64 * MIN_PLAUSIBLE_SHARE {
+                let (tokens, times) = learned.disputed;
+                let times = if tokens == limit.tokens { times + 1 } else { 1 };
+                learned.disputed = (limit.tokens, times);
+                if times < TIMES_TO_BELIEVE {
+                    return false;
+                }
+                learned.answered = 0;
             }
-            is_likely
+            (learned.limit, learned.surprises, learned.disputed) = (Some(limit), false, (0, 0));
+            true
         })
     }
 
@@ -104,6 +116,9 @@ impl Windows {
     fn record_answered(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
         self.update(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
+            if tokens > learned.disputed.0 {
+                learned.disputed = (0, 0);
+            }
             learned.limit.take_if(|limit| limit.tokens < tokens).is_some()
         })
     }
@@ -176,12 +191,15 @@ impl Limit {
 }
 
 impl Core {
-    /// Records the window that a provider stated, in tokens.
-    pub(super) fn learn_window(&self, upstream: &Upstream, model: Option<&str>, limit: u64) {
+    /// Records the window that a provider stated, in tokens. Returns whether it is believed.
+    pub(super) fn learn_window(&self, upstream: &Upstream, model: Option<&str>, limit: u64) -> bool {
         let now_ms = (self.now_ms)();
-        if self.learned.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms }) {
+        let is_believed =
+            self.learned.windows.learn(upstream.name(), model, Limit { tokens: limit, at_ms: now_ms });
+        if is_believed {
             self.store_window(upstream, model, Some(limit), now_ms);
         }
+        is_believed
     }
 
     /// Records that a prompt of `tokens` tokens was answered.
@@ -222,14 +240,16 @@ mod tests {
         assert_eq!(windows.of("a", Some("m"), 0), Some(1000));
         windows.record_answered("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m"), 0), None);
-        // A window that is only a small part of a prompt that was answered is not believed.
+        // A window that is only a small part of a prompt that was answered is not believed at once.
         windows.learn("a", Some("m"), limit(12, 0));
         assert_eq!(windows.of("a", Some("m"), 0), None);
         windows.learn("a", Some("m"), limit(500, 0));
         assert_eq!(windows.of("a", Some("m"), 0), Some(500));
     }
 
-    /// The server may have been restarted with a larger window.
+    /// As a server may have been started anew with a far smaller one.
+            // The figures differ, or a longer prompt is answered.
+    /// As a server may have been started anew with a larger one.
     #[test]
     fn a_learned_window_expires_after_a_day() {
         const DAY: i64 = 24 * 3_600_000;

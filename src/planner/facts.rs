@@ -76,7 +76,7 @@ pub struct Facts {
 pub struct Overflow {
     /// The prompt's tokens, if reported.
     pub prompt: Option<u64>,
-    /// Whether the limit was reported. Otherwise the window is as assumed before, which may be too large.
+    /// Whether the limit was reported and is believed. Otherwise the window is as assumed before, and may be too large.
     pub has_limit: bool,
     /// Whether a shortened form was refused as well, and only one more attempt is left.
     pub is_last: bool,

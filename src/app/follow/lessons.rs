@@ -34,7 +34,8 @@ impl Follow {
     }
 
     /// Handles an overflow that is reported inside an answer which was already passed on to the client, whose own retry
-    /// will get more room. If the prompt seemed far from the window and the error states no limit, the beginnings of
+    /// will get more room. If the prompt seemed far from the window and the error states no
+    /// limit that is believed, the beginnings of
     /// later answers are checked before they are passed on.
     fn handle_overflow_within(&mut self, answer: &Answer) {
         let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
@@ -47,12 +48,9 @@ impl Follow {
             return;
         }
         let model = self.facts.model.as_deref();
-        match limit {
-            Some(limit) => self.core.learn_window(&self.upstream, model, limit),
-            None if !self.is_nearly_full() => {
-                self.core.learned.windows.record_surprise(self.upstream.name(), model);
-            }
-            None => {}
+        let is_believed = |limit| self.core.learn_window(&self.upstream, model, limit);
+        if !limit.is_some_and(is_believed) && !self.is_nearly_full() {
+            self.core.learned.windows.record_surprise(self.upstream.name(), model);
         }
     }
 
