@@ -51,6 +51,12 @@ enum Additions {
     Refused(u32),
 }
 
+impl Default for Refusals {
+    fn default() -> Self {
+        Self::Edited(0)
+    }
+}
+
 impl Default for Additions {
     fn default() -> Self {
         Self::Refused(0)
@@ -80,13 +86,13 @@ impl Acceptance {
     /// Records that a request was refused with its additions and answered without them. Returns how often that has
     /// happened so far, or `None` if additions were accepted before, so that they cannot be the reason.
     pub(super) fn count_refused_additions(&self, upstream: &str, facts: &RequestFacts) -> Option<u32> {
-        let refused = match self.known(upstream, facts).additions {
-            Additions::Taken => return None,
-            Additions::Refused(times) => times + 1,
-        };
-        let learn = |known: &mut Compatibility| known.additions = Additions::Refused(refused);
-        self.by_model.update(upstream, model(facts), learn);
-        Some(refused)
+        self.by_model.update(upstream, model(facts), |known| match &mut known.additions {
+            Additions::Taken => None,
+            Additions::Refused(times) => {
+                *times += 1;
+                Some(*times)
+            }
+        })
     }
 
     /// Whether additions are accepted as far as is known. The first refusals do not count, as they may have had another
@@ -132,14 +138,14 @@ impl Acceptance {
         if unproven.is_empty() {
             return false;
         }
-        let before = match self.refused.get(&place.head()) {
-            None => 0,
-            Some(Refusals::Edited(times)) => times,
-            Some(Refusals::Original) => return false,
-        };
-        self.refused.insert(place.head(), Refusals::Edited(before + 1));
         let has_refused_kind = unproven.without(known.refused) != unproven;
-        before >= TOLERATED_REFUSALS || has_refused_kind
+        self.refused.update(&place.head(), |refusals| match refusals {
+            Refusals::Edited(times) => {
+                *times += 1;
+                *times > TOLERATED_REFUSALS || has_refused_kind
+            }
+            Refusals::Original => false,
+        })
     }
 
     /// Counts an error that an answer with a good status reports, and returns whether the edits may be the reason.
@@ -153,11 +159,13 @@ impl Acceptance {
     ) -> bool {
         let (Some(place), State::Edited) = (&facts.place, facts.state) else { return false };
         if matches!(status, Some(400 | 422)) {
-            let is_acquitted = self.refused.get(&place.head()) == Some(Refusals::Original);
-            if !is_acquitted {
-                self.refused.insert(place.head(), Refusals::Edited(TOLERATED_REFUSALS));
-            }
-            return !is_acquitted;
+            return self.refused.update(&place.head(), |refusals| match refusals {
+                Refusals::Edited(times) => {
+                    *times = TOLERATED_REFUSALS;
+                    true
+                }
+                Refusals::Original => false,
+            });
         }
         let status = status.filter(|status| (400..=500).contains(status));
         let status = status.and_then(|status| StatusCode::from_u16(status).ok());
@@ -177,4 +185,82 @@ impl Acceptance {
 
 fn model(facts: &RequestFacts) -> &str {
     facts.model.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    use super::*;
+    use crate::app::rewritten::InForce;
+    use crate::lineage::Relation;
+    use crate::plan::{Op, Plan};
+    use crate::store::Thread;
+
+    /// An edited request with a history of its own.
+    fn facts(history: u32) -> RequestFacts {
+        let root = Chain::root("x", &history.to_le_bytes());
+        let thread = Thread {
+            id: "t".to_owned(),
+            conversation: "c".to_owned(),
+            session: None,
+            parent: None,
+            head: root,
+            observe: false,
+            refused: None,
+            at_ms: 0,
+        };
+        let place = Place {
+            root,
+            cache: root,
+            thread,
+            relation: Relation::New,
+            sent: 0,
+            left_out: None,
+            chains: vec![root],
+            answered: 0,
+            event: 0,
+            ends: Vec::new(),
+            applied: Arc::default(),
+            splice: None,
+        };
+        let kinds = Plan { ops: vec![Op::Drop { first: 0, end: 1 }] }.kinds();
+        let decided = InForce { kinds, ..InForce::default() };
+        RequestFacts { place: Some(place), state: State::Edited, decided, ..RequestFacts::default() }
+    }
+
+    #[test]
+    fn what_several_threads_learn_at_once_is_all_kept() {
+        const TIMES: u32 = 20_000;
+        let (known, facts) = (Acceptance::new(), RequestFacts::default());
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..TIMES {
+                        known.count_refused_additions("a", &facts);
+                    }
+                });
+            }
+        });
+        assert_eq!(known.count_refused_additions("a", &facts), Some(2 * TIMES + 1));
+
+        let start = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for history in 0..TIMES {
+                    start.wait();
+                    known.acquit(&self::facts(history));
+                    start.wait();
+                }
+            });
+            for history in 0..TIMES {
+                let facts = self::facts(history);
+                start.wait();
+                known.count_refusal("a", &facts, StatusCode::INTERNAL_SERVER_ERROR);
+                start.wait();
+                assert!(!known.was_refused(&facts), "the edits were acquitted: {history}");
+            }
+        });
+    }
 }

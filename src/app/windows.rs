@@ -158,8 +158,10 @@ impl Windows {
 
     /// Records that this history was refused as too long in a form of `bytes` bytes.
     pub(super) fn record_refused(&self, head: Chain, bytes: u64) {
-        let shortest = self.refused.get(&head).map_or(bytes, |before| before.min(bytes));
-        self.refused.insert(head, shortest);
+        self.refused.update(&head, |shortest| {
+            // No refused form is empty: 0 is the default.
+            *shortest = if *shortest == 0 { bytes } else { bytes.min(*shortest) };
+        });
     }
 
     /// The size of the shortest refused form of a history, in bytes.
@@ -298,6 +300,25 @@ mod tests {
             !windows.record_answered("a", Some("m"), 1000) && windows.record_answered("a", Some("m"), 1001)
         );
         assert_eq!((windows.of("a", Some("m"), 0), windows.of("c", Some("m"), 0)), (None, Some(1000)));
+    }
+
+    #[test]
+    fn the_shortest_refused_form_is_kept_whichever_is_refused_first() {
+        const TIMES: u32 = 20_000;
+        let (windows, both) = (Windows::new(), std::sync::Barrier::new(2));
+        let refuse = |bytes| {
+            for history in 0..TIMES {
+                let head = Chain::root("x", &history.to_le_bytes());
+                both.wait();
+                windows.record_refused(head, bytes);
+                both.wait();
+                assert_eq!(windows.shortest_refused(head), Some(1), "{history}");
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| refuse(2));
+            refuse(1);
+        });
     }
 
     #[test]
