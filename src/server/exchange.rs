@@ -197,7 +197,9 @@ pub trait Exchange: Send {
         false
     }
 
-    /// The exchange is over. This is always called, and is always the last call.
+    /// The exchange is over. This is always called, and is always the last call, also for a request that is refused in
+    /// the end or that is not sent in place of a rejected one. Only a result that comes too late, after the request has
+    /// left, is dropped without it.
     fn end(self: Box<Self>, how: End);
 }
 

@@ -17,10 +17,11 @@ use super::boxed::boxed;
 use super::deadline::Deadline;
 use super::decode::{self, Coding};
 use super::encode;
-use super::exchange::{Gateway, Inbound, Prepared, Rejection, Unprepared};
+use super::exchange::{End, Gateway, Inbound, Prepared, Rejection, Unprepared};
 use super::guard::{guard, guard_future};
 use super::handler::Handler;
 use super::run_to_end::RunToEnd;
+use super::tap::Tap;
 
 /// From this size in bytes on, a body that is new to the gateway takes milliseconds to read and shorten.
 const LARGE_BODY: usize = 1024 * 1024;
@@ -125,8 +126,13 @@ impl<G: Gateway> Handler<G> {
         let request = inbound.clone();
         let make =
             |gateway: Arc<G>, until| async move { gateway.again(request, rejection, attempt, until).await };
-        let prepared = self.in_time(inbound.body.len() >= LARGE_BODY, make).await.ok()??;
-        (prepared.body.is_some() && prepared.refusal.is_none()).then_some(prepared)
+        let mut prepared = self.in_time(inbound.body.len() >= LARGE_BODY, make).await.ok()??;
+        if let Some(fault) = prepared.refusal.take() {
+            // What was decided about it is stored, and applies to the next request.
+            Tap::new(prepared.exchange.take(), &self.endings, &self.stats).end(End::Unsent(fault));
+            return None;
+        }
+        prepared.body.is_some().then_some(prepared)
     }
 
     /// Decodes the whole body of a request. `None` if it was not read to its end or cannot be decoded.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use plimsoll::server::{
-    Deadline, End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Remedy, Route, Target,
-    Unprepared,
+    Deadline, End, Exchange, Fault, Form, Gateway, Inbound, Prepared, Refusal, Rejection, Remedy, Route,
+    Target, Unprepared,
 };
 use plimsoll::upstream::{Settings, Upstream};
 use tokio::sync::Notify;
@@ -168,6 +168,12 @@ impl Gateway for TestGateway {
     fn unprepared(&self, _inbound: Inbound, why: Unprepared) -> Prepared {
         self.log.add(format!("unprepared {why:?}"));
         Prepared { exchange: Some(self.watch()), ..Prepared::default() }
+    }
+
+    async fn again(&self, _: Inbound, _: Rejection, _: u32, _: Deadline) -> Option<Prepared> {
+        let refusal = Some(Fault::client(StatusCode::PAYMENT_REQUIRED, "the budget is spent"));
+        let body = Some(Bytes::from_static(b"shorter"));
+        Some(Prepared { body, exchange: Some(self.watch()), refusal, ..Prepared::default() })
     }
 
     fn refuse(&self, head: &Parts, fault: &Fault) -> Refusal {

@@ -359,6 +359,19 @@ async fn a_rejected_original_is_not_sent_again() {
     assert_eq!(scene.proxy.gateway.events()[..2], ["sent Original", "rejected 400 no good"]);
 }
 
+/// What was prepared anew may have stored decisions: it is told that it was not sent.
+#[tokio::test]
+async fn a_form_that_may_not_be_sent_in_place_of_a_rejected_one_is_told_so() {
+    let mut scene = scene_with(Preparing::Edited("[]"), Remedy::Again, settings()).await;
+    let mut server = scene.send("", TEXT.as_bytes()).await;
+    server.message().await;
+    server.send(REJECTION).await;
+    scene.client.expect(REJECTION).await;
+    assert!(scene.upstream.is_quiet());
+    let events = scene.proxy.gateway.events();
+    assert!(events.contains(&"end Failed 402".to_owned()), "{events:?}");
+}
+
 #[tokio::test]
 async fn only_rejections_are_held_back() {
     let mut scene = scene_with(Preparing::Edited("[]"), Remedy::SendOriginal, settings()).await;
