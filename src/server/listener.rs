@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Interval;
 
 use crate::upstream::Clients;
 
@@ -16,6 +17,7 @@ use super::Settings;
 use super::accept::{Acceptor, Source, WorkerHandle};
 use super::connection::{self, Protocol};
 use super::exchange::Gateway;
+use super::guard::guard_future;
 use super::handler::Handler;
 use super::preparing::Offload;
 use super::stats::Stats;
@@ -27,6 +29,8 @@ const BLOCKING_THREADS: usize = 16;
 const ENDINGS_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the work on large bodies may take to finish.
 const OFFLOAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a worker pauses after a panic outside of its connections.
+const PANIC_PAUSE: Duration = Duration::from_secs(1);
 /// How often idle upstream connections are swept.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -182,22 +186,28 @@ impl<G: Gateway> Worker<G> {
     /// Serves until shutdown, then until everything in flight is answered or the time is up. Returns how many
     /// connections were cut.
     async fn run(mut self, mut source: Source) -> usize {
-        let mut shutdown = self.shutdown.clone();
+        let stats = Arc::clone(&self.handler.stats);
         let mut sweeping = tokio::time::interval(SWEEP_INTERVAL);
+        go_on(&stats, async || self.work(&mut source, &mut sweeping).await).await;
+        drop(source);
+        self.drain().await
+    }
+
+    /// Serves until shutdown, or until there are no more connections.
+    async fn work(&mut self, source: &mut Source, sweeping: &mut Interval) {
+        let mut shutdown = self.shutdown.clone();
         loop {
             tokio::select! {
                 biased;
                 () = connection::begun(&mut shutdown) => break,
                 _ = sweeping.tick() => self.handler.clients.sweep(),
-                Some(ended) = self.connections.join_next() => self.count_panic(&ended),
+                Some(ended) = self.connections.join_next() => count_panic(&self.handler.stats, &ended),
                 next = source.next() => match next {
                     Some((stream, guard)) => self.serve(stream, guard),
                     None => break,
                 },
             }
         }
-        drop(source);
-        self.drain().await
     }
 
     fn serve(&mut self, stream: tokio::net::TcpStream, guard: super::accept::ConnectionGuard) {
@@ -209,17 +219,10 @@ impl<G: Gateway> Worker<G> {
         });
     }
 
-    fn count_panic(&self, ended: &Result<(), JoinError>) {
-        if ended.is_err() {
-            self.handler.stats.panics.increment();
-        }
-    }
-
     /// Waits until everything in flight is answered, the time is up, or waiting is cut short. Returns how many
     /// connections were cut.
     async fn drain(mut self) -> usize {
-        let connections = &mut self.connections;
-        let all = async { while connections.join_next().await.is_some() {} };
+        let all = join_all(&mut self.connections, &self.handler.stats);
         let hurried = async {
             if self.haste.wait_for(|hurried| *hurried).await.is_err() {
                 std::future::pending::<()>().await;
@@ -237,6 +240,58 @@ impl<G: Gateway> Worker<G> {
     }
 }
 
+/// Awaits `work`. If it panics, begins it again: without its worker, connections would not be served any more, or not
+/// even be accepted.
+async fn go_on(stats: &Arc<Stats>, mut work: impl AsyncFnMut()) {
+    let mut attempt = async || {
+        work().await;
+        Some(())
+    };
+    while guard_future(Arc::clone(stats), attempt()).await.is_none() {
+        tracing::error!("a fault of the gateway's own, outside of any connection");
+        tokio::time::sleep(PANIC_PAUSE).await;
+    }
+}
+
+/// Waits until all connections are closed.
+async fn join_all(connections: &mut JoinSet<()>, stats: &Stats) {
+    while let Some(ended) = connections.join_next().await {
+        count_panic(stats, &ended);
+    }
+}
+
+fn count_panic(stats: &Stats, ended: &Result<(), JoinError>) {
+    if ended.is_err() {
+        stats.panics.increment();
+    }
+}
+
 fn new_runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_goes_on_after_a_panic() {
+        let (stats, mut times) = (Arc::<Stats>::default(), 0);
+        go_on(&stats, async || {
+            times += 1;
+            tokio::task::yield_now().await;
+            assert!(times > 2, "a fault");
+        })
+        .await;
+        assert_eq!((times, stats.panics.value()), (3, 2));
+    }
+
+    #[tokio::test]
+    async fn panics_during_a_shutdown_are_counted() {
+        let (stats, mut connections) = (Stats::default(), JoinSet::new());
+        connections.spawn(async {});
+        connections.spawn(async { panic!("a fault") });
+        join_all(&mut connections, &stats).await;
+        assert_eq!(stats.panics.value(), 1);
+    }
 }
