@@ -8,6 +8,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use uuid::Uuid;
+
 /// The ending of the files' names.
 const ENDING: &str = ".txt";
 
@@ -117,8 +119,9 @@ pub(super) fn write_private(path: &Path, fill: impl Fn(File) -> io::Result<()>) 
 }
 
 fn write_once(path: &Path, fill: impl Fn(File) -> io::Result<()>) -> io::Result<()> {
-    let draft = path.with_extension(format!("{}.part", std::process::id()));
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+    // A process id would not do: processes in different containers may have the same one.
+    let draft = path.with_extension(format!("{}.part", Uuid::now_v7().as_u128()));
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
     let written = opened.and_then(fill).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         // The next sweep that finds it is days away.
@@ -140,7 +143,7 @@ pub(super) fn remove_old_draft(entry: &DirEntry, before: SystemTime) -> io::Resu
 fn is_draft(name: &OsStr) -> bool {
     let name = name.to_str().and_then(|name| name.strip_suffix(".part")?.split_once('.'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    name.is_some_and(|(id, process)| is_id(id) && is_number(process))
+    name.is_some_and(|(id, draft)| is_id(id) && is_number(draft))
 }
 
 #[cfg(test)]
@@ -192,6 +195,39 @@ mod tests {
         fs::create_dir_all(outputs.path(id).join("x")).unwrap();
         assert!(outputs.save(id, "text").is_err());
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1);
+    }
+
+    /// The writers may be processes with the same id, such as two containers that share a volume.
+    #[test]
+    fn a_text_that_two_write_at_once_is_never_half_there() {
+        use std::sync::mpsc::channel;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("0123456789abcdef0123456789abcdef.txt");
+        let (begin, begun) = channel();
+        let (go_on, gone_on) = channel::<()>();
+        let (opened, is_open) = channel();
+        let path = path.as_path();
+        std::thread::scope(|scope| {
+            let other = scope.spawn(move || {
+                begun.recv().unwrap();
+                write_private(path, |mut file| {
+                    opened.send(()).unwrap();
+                    gone_on.recv().unwrap();
+                    file.write_all(b"text")
+                })
+            });
+            let written = write_private(path, |mut file| {
+                file.write_all(b"text")?;
+                begin.send(()).unwrap();
+                is_open.recv().unwrap();
+                Ok(())
+            });
+            let found = fs::read(path);
+            go_on.send(()).unwrap();
+            drop(go_on);
+            assert!(written.is_ok() && other.join().unwrap().is_ok());
+            assert_eq!(found.unwrap(), b"text");
+        });
     }
 
     #[test]
