@@ -177,6 +177,51 @@ impl<W: Write> Decoder<W> {
     }
 }
 
+/// The beginning of a body, decoded as it arrives.
+pub(super) struct Beginning {
+    decoder: Decoder<Limited>,
+    /// How many bytes of the body have been decoded.
+    seen: usize,
+}
+
+/// Takes bytes up to a limit.
+struct Limited {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Beginning {
+    /// The beginning of a body in this coding, of at most `limit` bytes.
+    pub(super) fn new(coding: Coding, limit: usize) -> Self {
+        let sink = Limited { bytes: Vec::new(), limit };
+        Self { decoder: Decoder::new(Some(coding), sink), seen: 0 }
+    }
+
+    /// The decoded form of `read`, which is what has arrived by now. `None` if it is damaged or too long.
+    pub(super) fn decoded(&mut self, read: &[u8]) -> Option<&[u8]> {
+        let new = read.get(self.seen..).filter(|new| !new.is_empty());
+        if let Some(new) = new {
+            self.decoder.feed(new).ok()?;
+            self.seen = read.len();
+        }
+        Some(&self.decoder.sink()?.bytes)
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, decoded: &[u8]) -> io::Result<usize> {
+        if decoded.len() > self.limit - self.bytes.len() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(decoded);
+        Ok(decoded.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Whether a body of unknown coding begins like JSON.
 fn is_json(beginning: &[u8]) -> bool {
     let text = beginning.strip_prefix(BOM).unwrap_or(beginning).trim_ascii_start();
@@ -227,6 +272,25 @@ mod tests {
             decoder.feed(piece)?;
         }
         Ok(decoder.sink().unwrap().clone())
+    }
+
+    #[test]
+    fn beginnings_are_decoded_up_to_a_limit() {
+        let plain = b"data: one\n\n".repeat(9);
+        for (coding, encoded) in encoded(&plain) {
+            let mut beginning = Beginning::new(coding, plain.len());
+            let mut last = 0;
+            for end in 0..=encoded.len() {
+                let decoded = beginning.decoded(&encoded[..end]).unwrap();
+                assert!(plain.starts_with(decoded) && decoded.len() >= last, "{coding:?} {end}");
+                last = decoded.len();
+            }
+            assert_eq!(last, plain.len(), "{coding:?}");
+            let mut short = Beginning::new(coding, plain.len() - 1);
+            assert_eq!(short.decoded(&encoded), None, "{coding:?}");
+            assert!(beginning.decoded(&encoded).is_some_and(|decoded| *decoded == plain), "{coding:?}");
+        }
+        assert_eq!(Beginning::new(Coding::Gzip, 99).decoded(b"no such thing"), None);
     }
 
     #[test]

@@ -162,7 +162,8 @@ pub trait Exchange: Send {
         Form::Original
     }
 
-    /// Whether to check a successful answer before any of it goes to the client. It is held back until
+    /// Whether to check a successful answer before any of it goes to the client, unless its encoding is not understood.
+    /// It is held back until
     /// [`Self::check_beginning`] has seen enough or [`Self::check_whole`] has seen all of it, for
     /// [`super::BEGINNING_TIMEOUT`] at most.
     fn holds(&self, _status: StatusCode, _headers: &HeaderMap) -> bool {

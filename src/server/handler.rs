@@ -19,7 +19,7 @@ use super::Settings;
 use super::body::{self, Replay};
 use super::boxed::boxed;
 use super::client::Upload;
-use super::decode::{self, Coding};
+use super::decode::{Beginning, Coding};
 use super::exchange::{
     End, Fault, Filter, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Route, Target, Unprepared,
 };
@@ -310,10 +310,11 @@ impl<G: Gateway> Handler<G> {
         tap: &mut Tap,
     ) -> (Response<Replay<body::Received>>, Remedy) {
         let (head, body) = response.into_parts();
-        let is_plain = || matches!(Coding::of(&head.headers), Some(Coding::Identity));
-        if !head.status.is_success() || !tap.holds(head.status, &head.headers) || !is_plain() {
+        let is_held = head.status.is_success() && tap.holds(head.status, &head.headers);
+        let Some(coding) = Coding::of(&head.headers).filter(|_| is_held) else {
             return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
-        }
+        };
+        let mut beginning = Beginning::new(coding, REJECTION_LIMIT);
         let mut remedy = None;
         let body = Replay::peek(body, REJECTION_LIMIT, BEGINNING_TIMEOUT, |read| {
             remedy = tap.check_beginning(read);
@@ -321,7 +322,8 @@ impl<G: Gateway> Handler<G> {
         })
         .await;
         if remedy.is_none() && body.as_whole().is_some() {
-            remedy = Some(tap.check_whole(body.read()));
+            let decoded = self.decode_beginning(&mut beginning, body.read());
+            remedy = decoded.map(|decoded| tap.check_whole(decoded));
         }
         (Response::from_parts(head, body), remedy.unwrap_or(Remedy::Deliver))
     }
@@ -356,10 +358,16 @@ impl<G: Gateway> Handler<G> {
     fn decode_rejection(&self, headers: &http::HeaderMap, read: &Bytes) -> Bytes {
         match Coding::of(headers) {
             Some(Coding::Identity) | None => read.clone(),
-            Some(coding) => guard(&self.stats, || decode::whole(coding, read, REJECTION_LIMIT))
-                .flatten()
-                .unwrap_or_default(),
+            Some(coding) => {
+                let mut beginning = Beginning::new(coding, REJECTION_LIMIT);
+                let decoded = self.decode_beginning(&mut beginning, read);
+                decoded.map(Bytes::copy_from_slice).unwrap_or_default()
+            }
         }
+    }
+
+    fn decode_beginning<'a>(&self, beginning: &'a mut Beginning, read: &[u8]) -> Option<&'a [u8]> {
+        guard(&self.stats, move || beginning.decoded(read)).flatten()
     }
 
     /// Sends one form of a request and waits for the head of the answer.

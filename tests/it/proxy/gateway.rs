@@ -35,6 +35,8 @@ pub(super) enum Watching {
     Quietly,
     /// Panics at the first data.
     Panicking,
+    /// Holds good answers back until all is there.
+    Holding,
 }
 
 pub(super) struct TestGateway {
@@ -213,6 +215,19 @@ impl Exchange for Watch {
 
     fn rejected(&mut self, status: StatusCode, _headers: &HeaderMap, body: &[u8]) -> Remedy {
         self.log.add(format!("rejected {} {}", status.as_u16(), super::wire::show(body)));
+        self.remedy
+    }
+
+    fn holds(&self, _: StatusCode, _: &HeaderMap) -> bool {
+        self.watching == Watching::Holding
+    }
+
+    fn check_beginning(&mut self, _: &[u8]) -> Option<Remedy> {
+        None
+    }
+
+    fn check_whole(&mut self, body: &[u8]) -> Remedy {
+        self.log.add(format!("checked {}", super::wire::show(body)));
         self.remedy
     }
 

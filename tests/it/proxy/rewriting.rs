@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use plimsoll::server::{Remedy, Settings};
 
-use super::gateway::{Preparing, TestGateway};
+use super::gateway::{Preparing, TestGateway, Watching};
 use super::wire::{Peer, TestUpstream, header, show};
 use super::{Proxy, settings};
 
@@ -394,6 +394,30 @@ async fn a_server_error_can_be_a_rejection_too() {
     server.send(REJECTION).await;
     scene.client.expect(REJECTION).await;
     assert!(scene.proxy.gateway.events().contains(&"rejected 500 ab".to_owned()));
+}
+
+/// A refusal may be inside an answer with a good status, whatever the encoding.
+#[tokio::test]
+async fn an_encoded_answer_is_checked_decoded() {
+    let upstream = TestUpstream::bind().await;
+    let gateway = TestGateway::reading(upstream.url(), Preparing::Edited("[]"))
+        .remedying(Remedy::SendOriginal)
+        .watching(Watching::Holding);
+    let proxy = Proxy::with_settings(gateway, settings());
+    let client = proxy.client().await;
+    let mut scene = Scene { proxy, upstream, client };
+    let mut server = scene.send("", TEXT.as_bytes()).await;
+    server.message().await;
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(b"too long").unwrap();
+    let body = gzip.finish().unwrap();
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", body.len());
+    server.send([head.as_bytes(), &body].concat()).await;
+    server.expect(request(&scene.upstream.address().to_string(), "", TEXT.as_bytes())).await;
+    server.send(OK).await;
+    scene.client.expect(OK).await;
+    let events = scene.proxy.gateway.events();
+    assert_eq!(events[..3], ["sent Edited", "checked too long", "sent Original"]);
 }
 
 #[tokio::test]
