@@ -204,6 +204,8 @@ fn attend(runtime: &Runtime, command: &mut Command) -> io::Result<ExitStatus> {
         thread::Builder::new().name("plimsoll-agent".into()).spawn(move || told.send(child.wait()))?;
         loop {
             tokio::select! {
+                // Once it has ended, its id may be that of another process.
+                biased;
                 ended = &mut ended => return ended.unwrap_or_else(|_| Err(io::Error::other("its end was missed"))),
                 () = interrupt.next() => {}
                 () = quit.next() => {}

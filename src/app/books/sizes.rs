@@ -383,11 +383,12 @@ impl Added {
         if !PLAUSIBLE_DENSITY.contains(&density) || !is_near {
             return None;
         }
-        let of_new = density.max(likely);
-        let of_known = (self.tokens - self.new as f64 * of_new) / self.known as f64;
-        let is_plausible = PLAUSIBLE_DENSITY.contains(&of_new) && PLAUSIBLE_SCALE.contains(&of_known);
-        if self.is_event && !self.is_all_new() && is_plausible {
-            return Some(Scales { of_known, of_new });
+        if self.is_event && !self.is_all_new() {
+            let of_new = density.max(likely);
+            let of_known = (self.tokens - self.new as f64 * of_new) / self.known as f64;
+            if PLAUSIBLE_DENSITY.contains(&of_new) && PLAUSIBLE_SCALE.contains(&of_known) {
+                return Some(Scales { of_known, of_new });
+            }
         }
         let scale = scale.max(0.0);
         Some(Scales { of_known: scale, of_new: density * scale })
