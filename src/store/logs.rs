@@ -252,7 +252,7 @@ pub fn file_name(conversation: &str) -> String {
 
 /// The name of a conversation's files and folders, without an extension. Clients choose session ids, so only harmless
 /// characters are kept, and no name is a hidden one or reads like an option. An id that loses characters also gets a
-/// digest, so that two conversations never share a file.
+/// digest, so that two conversations never share a file, unless the file system ignores case and only that differs.
 pub fn stem(conversation: &str) -> String {
     let harmless =
         |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.');
