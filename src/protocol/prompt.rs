@@ -268,6 +268,18 @@ impl Prompt {
         (at < whole.len() && ours.get(at + 2..)? == &whole[at + 1..]).then_some(at)
     }
 
+    /// How many blocks that a cache may keep are before this message.
+    pub fn kept_before(&self, message: u32) -> usize {
+        let is_before = |block: &&Block| block.part.is_none_or(|part| part.message < message);
+        self.blocks[..self.kept()].iter().take_while(is_before).count()
+    }
+
+    /// The number of messages, as far as they have blocks.
+    pub fn messages(&self) -> u32 {
+        let parts = self.blocks.iter().filter_map(|block| block.part);
+        parts.map(|part| part.message + 1).max().unwrap_or(0)
+    }
+
     /// The number of blocks before the messages.
     pub fn frame(&self) -> usize {
         self.blocks.iter().take_while(|block| block.part.is_none()).count()

@@ -61,7 +61,7 @@ SELECT at_ms, record FROM runs JOIN ledger ON ledger.rowid = place ORDER BY run,
 /// Records of requests that ended within this many milliseconds may be booked in the opposite order.
 const LATE_MS: i64 = 60_000;
 
-/// How many of a conversation's newest rows are searched for an answer.
+/// How many of a conversation's newest rows are searched for one.
 const SEARCHED_ROWS: u32 = 512;
 
 /// A decision as described by a record.
@@ -285,6 +285,34 @@ pub(super) fn record(
     Ok(statement.query_row(named, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
+/// The row of a thread's newest request to this model that the provider has billed, among the newest rows of a
+/// conversation, and when it was received.
+pub(super) fn newest_billed(
+    connection: &Connection,
+    conversation: &str,
+    thread: &str,
+    model: &str,
+) -> Result<Option<(String, i64)>, StoreError> {
+    // Only rows that contain the thread's id are parsed, from the newest to the first that fits. Calls of the gateway's
+    // own are not requests of the thread.
+    let mut statement = connection.prepare_cached(
+        "SELECT record, at_ms FROM ledger WHERE conversation = :conversation AND model = :model
+           AND at_ms >= coalesce((SELECT at_ms FROM ledger WHERE conversation = :conversation
+             ORDER BY at_ms DESC LIMIT 1 OFFSET :most), at_ms)
+           AND CASE WHEN instr(record, :thread) AND json_valid(record) THEN
+             json_extract(record, '$.thread') = :thread AND json_type(record, '$.tokens') = 'object'
+               AND json_type(record, '$.own') IS NULL END
+         ORDER BY at_ms DESC LIMIT 1",
+    )?;
+    let named = named_params! {
+        ":conversation": conversation,
+        ":thread": thread,
+        ":model": model,
+        ":most": SEARCHED_ROWS,
+    };
+    Ok(statement.query_row(named, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
 /// The cost and the tokens of the rows of one conversation, or of all, in a period.
 pub(super) fn spent(
     connection: &Connection,
@@ -444,6 +472,44 @@ mod tests {
         ] {
             let found = store.record(conversation, id).unwrap();
             assert_eq!(found, expected.map(|at_ms| (answer(id), at_ms)), "{conversation} {id}");
+        }
+    }
+
+    #[test]
+    fn the_newest_billed_record_of_a_thread_is_found_by_its_model() {
+        let home = tempfile::tempdir().unwrap();
+        let of = |thread: &str, more: &str| format!(r#"{{"error":"a","thread":"{thread}"{more}}}"#);
+        let (billed, own) =
+            (r#","tokens":{"input":1}"#, r#","tokens":{"input":1},"own":{"purpose":"summary"}"#);
+        let rows = [
+            (1, "c", "m", of("a", billed)),
+            (3, "c", "m", of("a", billed)),
+            (2, "c", "m", of("a", billed)),
+            (4, "c", "m", of("a", "")),
+            (5, "c", "m", of("a", own)),
+            (6, "c", "m", of("b", billed)),
+            (7, "c", "n", of("a", billed)),
+            (8, "c", "m", of("a", billed).replace('}', "")),
+            (9, "d", "m", of("a", billed)),
+        ];
+        let rows = rows.map(|(at_ms, conversation, model, record)| LedgerRow {
+            conversation: conversation.to_owned(),
+            model: Some(model.to_owned()),
+            record,
+            ..row(at_ms)
+        });
+        let store = write(home.path(), rows.into());
+        for (conversation, thread, model, expected) in [
+            ("c", "a", "m", Some(3)),
+            ("c", "b", "m", Some(6)),
+            ("c", "a", "n", Some(7)),
+            ("d", "a", "m", Some(9)),
+            ("c", "c", "m", None),
+            ("d", "a", "n", None),
+        ] {
+            let found = store.newest_billed(conversation, thread, model).unwrap();
+            let expected = expected.map(|at_ms| (of(thread, billed), at_ms));
+            assert_eq!(found, expected, "{conversation} {thread} {model}");
         }
     }
 

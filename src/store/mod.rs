@@ -115,6 +115,15 @@ pub trait Store: Send + Sync {
     /// records of the conversation are searched.
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
+    /// The record of a thread's newest request to this model that the provider has billed, and when it came, in
+    /// milliseconds since 1970. Only the newest records of the conversation are searched.
+    fn newest_billed(
+        &self,
+        conversation: &str,
+        thread: &str,
+        model: &str,
+    ) -> Result<Option<(String, i64)>, StoreError>;
+
     /// Commits a batch. The returned future completes once the batch would survive the death of the process, or with a
     /// [`CommitError`]. Dropping it earlier withdraws the batch: then none of its decisions and splices takes effect,
     /// even if writing had begun.

@@ -148,6 +148,15 @@ impl Store for Overlay {
         self.below.record(conversation, answer)
     }
 
+    fn newest_billed(
+        &self,
+        conversation: &str,
+        thread: &str,
+        model: &str,
+    ) -> Result<Option<(String, i64)>, StoreError> {
+        self.below.newest_billed(conversation, thread, model)
+    }
+
     fn commit(&self, batch: Batch) -> Stored {
         Stored::done(self.put(batch))
     }

@@ -200,6 +200,15 @@ impl Store for Sqlite {
         self.read(|connection| ledger::record(connection, conversation, answer))
     }
 
+    fn newest_billed(
+        &self,
+        conversation: &str,
+        thread: &str,
+        model: &str,
+    ) -> Result<Option<(String, i64)>, StoreError> {
+        self.read(|connection| ledger::newest_billed(connection, conversation, thread, model))
+    }
+
     fn commit(&self, batch: Batch) -> Stored {
         self.writer.commit(batch)
     }

@@ -13,6 +13,7 @@ mod lacking;
 mod measure;
 mod named;
 mod reliability;
+mod resumed;
 mod sizes;
 mod thoughts;
 mod untouched;

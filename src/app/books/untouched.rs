@@ -15,6 +15,7 @@ use super::lacking::{Histories, Lacking};
 use super::measure::{Measured, shares};
 use super::named::{Figure, Named};
 use super::reliability::Reliability;
+use super::resumed::{Before, Resumed};
 use super::sizes::{Figures, Sizes};
 use super::thoughts::{Forms, Thoughts};
 use super::{Ended, Reading};
@@ -35,6 +36,7 @@ const MAX_THREADS: u64 = 4096;
 /// The modelled caches of all models in use, and what else a counterfactual depends on.
 pub(super) struct Untouched {
     observes: bool,
+    store: Arc<dyn Store>,
     /// The zero of the clock by which requests are sent and answered.
     begun_at: Instant,
     /// The most recently used is the last.
@@ -74,10 +76,10 @@ struct Caches {
 impl Untouched {
     /// `observes`: also models what would have been sent.
     pub(super) fn new(observes: bool, store: Arc<dyn Store>) -> Self {
-        let (followed, histories) = (Threads::of_entries(MAX_THREADS), Histories::of(store));
+        let (followed, histories) = (Threads::of_entries(MAX_THREADS), Histories::of(Arc::clone(&store)));
         let begun_at = Instant::now();
         let (thoughts, named) = (Thoughts::default(), Named::default());
-        Self { observes, begun_at, caches: Vec::new(), followed, histories, thoughts, named }
+        Self { observes, store, begun_at, caches: Vec::new(), followed, histories, thoughts, named }
     }
 
     /// Takes what is to be stored with the records that were completed last.
@@ -118,11 +120,20 @@ impl Untouched {
         let before = self.histories.before(&ended.record, ended.continues.as_deref(), ended.at_ms);
         let lacking = before.unwrap_or_default();
         let flight = self.flight(ended);
+        // A request sent as it came, continuing a history sent as it came, costs what it costs.
+        let is_as_it_came = measured.sent.is_none()
+            && !ended.record.breaks_prefix()
+            && before.is_some_and(|before| before.sent == 0);
+        let store = Arc::clone(&self.store);
         let caches = self.caches(ended, measured.reads_marks, prices);
         let has_whole_past = caches.follow(&ended.record) || is_followed;
+        let is_whole = size.hidden == 0 && ended.continues.is_none();
+        let resumed = (!has_whole_past && !is_as_it_came && is_whole)
+            .then(|| Resumed::find(&*store, &ended.record, measured.prior))
+            .flatten();
         let real = with_known_prompt(ended.usage.as_ref());
         let is_event = ended.record.breaks_prefix();
-        let asked = Asked { forms: &forms, size, lacking, flight, real, is_event };
+        let asked = Asked { forms: &forms, size, lacking, resumed, flight, real, is_event };
         let uses = caches.observe(&asked, measured.scope, ended.at_ms);
         let unseen = size.hidden.saturating_add(size.named_tokens()).saturating_add(lacking.sent);
         let is_cut = is_cut(measured, ended.usage.as_ref(), size.scale, unseen);
@@ -131,16 +142,13 @@ impl Untouched {
         self.keep_lacking(ended, before, before.and(after));
 
         // The size of what is referred to is unknown, and so is how much of it is read after a change before it.
-        let is_known = has_whole_past && !measured.refers && before.is_some();
-        // A request sent as it came, continuing a history sent as it came, costs what it costs.
-        let is_as_it_came = measured.sent.is_none()
-            && !ended.record.breaks_prefix()
-            && before.is_some_and(|before| before.sent == 0);
+        let has_past = has_whole_past || resumed.is_some();
+        let is_known = has_past && !measured.refers && before.is_some();
         if !is_known && !is_as_it_came {
             return;
         }
         let Some(real) = real else { return };
-        if is_known && !is_resent && !is_cut {
+        if is_known && has_whole_past && !is_resent && !is_cut {
             ended.record.would_have_saved_estimate = would_have_saved(ended, real, &uses, prices);
         }
         ended.record.counterfactual = counterfactual(ended, real, &uses, is_cut, prices);
@@ -240,7 +248,8 @@ impl Untouched {
 
 impl Caches {
     /// Remembers the thread of a request. Returns whether the history that the request continues went through these
-    /// caches before. If it did not, as after a restart, it is unknown what would have been read without the gateway.
+    /// caches before. If it did not, as after a restart, only the store can tell what would have been read without the
+    /// gateway.
     fn follow(&self, record: &Record) -> bool {
         let is_known = is_of(record, &self.threads);
         remember(record, &self.threads);
@@ -252,6 +261,9 @@ impl Caches {
         let Asked { forms, size, lacking, flight, .. } = *asked;
         let now_ms = u64::try_from(at_ms).unwrap_or(0);
         let Shapes { original, sent, planned } = self.shapes(forms, size);
+        if let Some(resumed) = asked.resumed {
+            self.resume(scope, resumed.before(forms, [&original, &sent]), size.named);
+        }
         let alike = asked.alike();
         // If something is missing from a history, there is a history, however much of it the body seems to hold.
         let hidden = if lacking == Lacking::NOTHING { size.hidden } else { size.hidden.max(1) };
@@ -273,6 +285,15 @@ impl Caches {
         });
         let usually_read = self.reliability(asked, alike, sent_use);
         Uses { original, sent: sent_use, planned, alike, usually_read }
+    }
+
+    /// Feeds the caches what an earlier process sent, behind the named prefix.
+    fn resume(&mut self, scope: u64, before: Before, named: Option<Block>) {
+        let Before { at_ms, original, sent } = before;
+        for (cache, mut shape) in [(&mut self.original, original), (&mut self.sent, sent)] {
+            shape.blocks.splice(..0, named);
+            cache.observe(scope, &shape, at_ms);
+        }
     }
 
     /// The share that is usually read of what these caches hold of such a prompt. It is learned from prompts that
@@ -325,6 +346,8 @@ struct Asked<'a> {
     size: PromptSize,
     /// What is missing from the history that no body holds.
     lacking: Lacking,
+    /// The last request of its thread, if an earlier process made it.
+    resumed: Option<Resumed>,
     flight: Flight,
     /// What was billed for it, if that shows the length of the prompt.
     real: Option<&'a Usage>,

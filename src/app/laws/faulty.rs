@@ -98,6 +98,15 @@ impl Store for Faulty {
         self.read(&[1], |store| store.record(conversation, answer))
     }
 
+    fn newest_billed(
+        &self,
+        conversation: &str,
+        thread: &str,
+        model: &str,
+    ) -> Result<Option<(String, i64)>, StoreError> {
+        self.read(&[1], |store| store.newest_billed(conversation, thread, model))
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.read(&[1], |store| store.spent(conversation, within_ms))
     }

@@ -107,6 +107,15 @@ impl Store for Swept {
         self.inner.record(conversation, answer)
     }
 
+    fn newest_billed(
+        &self,
+        conversation: &str,
+        thread: &str,
+        model: &str,
+    ) -> Result<Option<(String, i64)>, StoreError> {
+        self.inner.newest_billed(conversation, thread, model)
+    }
+
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
         self.inner.spent(conversation, within_ms)
     }

@@ -1,8 +1,8 @@
 //! What requests would have cost without the gateway.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
@@ -366,21 +366,131 @@ fn refused_requests_save_nothing() {
     assert_eq!(found, [[false; 2], [false; 2], [false; 2], [true; 2]]);
 }
 
-/// After a restart the contents of the provider's cache are unknown for a conversation that was edited. For an unedited
-/// one they are what the provider reports.
-#[test]
-fn unedited_conversations_have_a_counterfactual_after_a_restart() {
-    for (lines, expected) in [(300, vec![Some(false), Some(false)]), (4_000, vec![Some(true), None])] {
-        let home = tempfile::tempdir().unwrap();
-        let upstream = Upstream::start(answer);
-        let first = log("first", lines);
-        for body in [request(&[&first]), request(&[&first, "short"])] {
-            let gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-            assert_eq!(gateway.post("/v1/messages", &[], &body).0, 200);
+/// A provider that caches prompts as they come; `before` is the last one, by message.
+fn caching_provider(before: Arc<Mutex<Vec<String>>>) -> Upstream {
+    const MARK: &str = r#""cache_control":{"type":"ephemeral"},"#;
+    Upstream::start(move |request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let messages = body["messages"].as_array().unwrap().iter();
+        let frame = [format!("{}{}", body["tools"], body["system"])];
+        let messages = messages.map(|message| message.to_string().replace(MARK, ""));
+        let now: Vec<String> = frame.into_iter().chain(messages).collect();
+        let tokens = |messages: &[String]| messages.iter().map(String::len).sum::<usize>() / 4;
+        let mut before = before.lock().unwrap();
+        let common = before.iter().zip(&now).take_while(|(before, now)| before == now).count();
+        let (read, all) = (tokens(&now[..common]), tokens(&now));
+        *before = now;
+        let model = &body["model"];
+        let answer = if request.line.contains("/v1/messages") {
+            let usage = json!({"input_tokens": 0, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": all - read, "output_tokens": 7});
+            json!({"id": "msg_1", "type": "message", "model": model, "stop_reason": "end_turn", "usage": usage})
+        } else {
+            let usage = json!({"prompt_tokens": all, "completion_tokens": 7, "total_tokens": all + 7,
+                "prompt_tokens_details": {"cached_tokens": read}});
+            json!({"id": "c1", "object": "chat.completion", "model": model, "choices": [], "usage": usage})
+        };
+        (200, answer.to_string())
+    })
+}
+
+/// A conversation with the given tool results, for [`caching_provider`].
+fn conversation(path: &str, results: &[String]) -> String {
+    if path == "/v1/messages" {
+        let results: Vec<&str> = results.iter().map(String::as_str).collect();
+        let mut body: Value = serde_json::from_str(&request(&results)).unwrap();
+        body["tools"] = json!([{"name": "Grep", "input_schema": {"type": "object"}}]);
+        return body.to_string();
+    }
+    let mut messages = vec![json!({"role": "user", "content": "Find the bug"})];
+    for (at, result) in results.iter().enumerate() {
+        let (id, called) = (format!("call_{at}"), json!({"name": "grep", "arguments": "{}"}));
+        let call = json!({"id": id, "type": "function", "function": called});
+        messages.push(json!({"role": "assistant", "tool_calls": [call]}));
+        messages.push(json!({"role": "tool", "tool_call_id": id, "content": result}));
+    }
+    let tools = [json!({"type": "function", "function": {"name": "grep"}})];
+    json!({"model": "gpt-5", "tools": tools, "messages": messages}).to_string()
+}
+
+/// The record of the last request of a conversation with such results. `pause`: what happens before it.
+fn last_record(
+    path: &str,
+    config: &str,
+    lines: &[usize],
+    pause: impl FnOnce(&Path, &Mutex<Vec<String>>, &mut dyn FnMut()),
+) -> Value {
+    let (home, cached) = (tempfile::tempdir().unwrap(), Arc::default());
+    let upstream = caching_provider(Arc::clone(&cached));
+    let config = format!("{config}{CONFIG}");
+    let start = || Gateway::start(home.path(), &config, &upstream.url());
+    let results: Vec<String> =
+        lines.iter().enumerate().map(|(at, lines)| log(&format!("log {at}"), *lines)).collect();
+    let mut gateway = Some(start());
+    for count in 1..lines.len() {
+        let body = conversation(path, &results[..count]);
+        assert_eq!(gateway.as_ref().unwrap().post(path, &[], &body).0, 200);
+    }
+    pause(home.path(), &cached, &mut || {
+        if let Some(gateway) = gateway.take() {
             gateway.stop();
         }
-        let saves: Vec<Option<bool>> = nets(home.path()).iter().map(|net| Some(net.as_i64()? != 0)).collect();
-        assert_eq!(saves, expected, "{lines}");
+    });
+    let gateway = gateway.unwrap_or_else(start);
+    assert_eq!(gateway.post(path, &[], &conversation(path, &results)).0, 200);
+    gateway.stop();
+    records(home.path()).pop().unwrap()
+}
+
+/// What was sent before a restart would have been read from the cache, with or without an event.
+#[test]
+fn conversations_have_the_same_counterfactual_after_a_restart() {
+    const EVENT: &str = "[window]\nsize = 22_000\nreserve_output = 1000\n[clear]\ngate = ['window']\n\
+                         protect_tokens = { view = 0, other = 0 }\n[summarize]\nenabled = false\n";
+    for (path, config, lines, is_edited) in [
+        ("/v1/messages", "", &[4000, 300, 4000][..], true),
+        ("/v1/messages", "", &[4000, 300, 200], true),
+        ("/v1/messages", "", &[300, 200, 100], false),
+        ("/v1/messages", EVENT, &[300; 7], true),
+        ("/v1/chat/completions", "", &[4000, 300, 4000], true),
+        ("/v1/chat/completions", "", &[4000, 300, 200], true),
+        ("/v1/chat/completions", EVENT, &[300; 7], true),
+    ] {
+        let steady = last_record(path, config, lines, |_, _, _| {});
+        let resumed = last_record(path, config, lines, |_, _, stop| stop());
+        for record in [&steady, &resumed] {
+            assert_eq!(record["counterfactual"]["estimated"], is_edited, "{record}");
+            assert_eq!(record["edits"]["event"].is_null(), config.is_empty(), "{record}");
+            assert!(record["net_saved"].is_i64(), "{record}");
+        }
+        let counterfactuals = [&steady, &resumed].map(|record| &record["counterfactual"]);
+        let check = |name: &str, whole: u64| {
+            let [expected, found] = counterfactuals.map(|one| one.pointer(name).unwrap().as_u64().unwrap());
+            assert!(expected.abs_diff(found) <= whole / 50, "{name}: {found} is not {expected}: {resumed}");
+        };
+        check("/cost", counterfactuals[0]["cost"].as_u64().unwrap());
+        for kind in ["/tokens/input", "/tokens/cache_read", "/tokens/cache_write_5m"] {
+            check(kind, prompt(&counterfactuals[0]["tokens"]));
+        }
+    }
+}
+
+/// What is no longer cached after a pause would have had to be sent in full.
+#[test]
+fn a_conversation_resumed_after_the_cache_expired_saves_what_would_have_been_written() {
+    for path in ["/v1/messages", "/v1/chat/completions"] {
+        let record = last_record(path, "", &[4000, 300, 200], |home, cached, stop| {
+            stop();
+            cached.lock().unwrap().clear();
+            let database = rusqlite::Connection::open(home.join("plimsoll/plimsoll.db")).unwrap();
+            let aged = database.execute("UPDATE ledger SET at_ms = at_ms - 7200000", []).unwrap();
+            assert_eq!(aged, 2);
+        });
+        let untouched = &record["counterfactual"]["tokens"];
+        assert_eq!((&record["tokens"]["cache_read"], &untouched["cache_read"]), (&json!(0), &json!(0)));
+        assert!(prompt(untouched) > prompt(&record["tokens"]) * 3 / 2, "{record}");
+        let cost = record["cost"]["total"].as_i64().unwrap();
+        assert!(record["net_saved"].as_i64().unwrap() > cost / 2, "{record}");
     }
 }
 
