@@ -231,8 +231,9 @@ impl<'a> Request<'a> {
         // A client that compacts its history itself may do so any moment now: the summary would be wasted.
         let is_late = level.gauge.is_some_and(|gauge| gauge.excess(&tuning.policy.window) > 0);
         let compacts = is_late && self.sender.caller.client.as_deref().is_some_and(compaction::is_done_by);
-        // After an event, the answer first shows how long the prompt is now.
-        if compacts || sent.event.is_some() || sent.state == State::SetAside {
+        // After an event, the answer first shows how long the prompt is now. Behind a request that seems to ask for a
+        // summary, the client replaces the history, or the next request shows that it does not.
+        if compacts || level.summarised || sent.event.is_some() || sent.state == State::SetAside {
             return None;
         }
         let model = self.model();

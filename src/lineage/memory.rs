@@ -104,8 +104,8 @@ pub struct Memory {
     pub(super) noted: NotedUses,
     /// How many messages of a history were sent to a model that binds its reasoning.
     bound: Recent<Chain, usize, Hashed>,
-    /// The threads that have declared tools, and those that branched off from such a thread.
-    pub(super) with_tools: Recent<String, ()>,
+    /// Whether threads, or those that they branched off from, had tools.
+    pub(super) had_tools: Recent<String, bool>,
     pub(super) caches: Recent<Chain, CacheRecord, Hashed>,
     /// What requests that have not ended do to a debt.
     staked: Recent<RequestKey, Staked, Hashed>,
@@ -127,7 +127,7 @@ impl Memory {
             departures: Recent::of_entries(THREADS),
             noted: NotedUses::default(),
             bound: Recent::of_entries(HISTORIES),
-            with_tools: Recent::of_entries(THREADS),
+            had_tools: Recent::of_entries(THREADS),
             caches: Recent::of_entries(THREADS),
             staked: Recent::of_entries(THREADS),
             expected: Recent::of_entries(THREADS),

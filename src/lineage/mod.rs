@@ -265,17 +265,22 @@ impl Lineage {
         }
     }
 
-    /// Whether earlier requests of the thread, or of the one that it branched from, are remembered to have declared
-    /// tools.
+    /// Whether earlier requests of the thread, or of the one that it branched from, had tools. If nothing is remembered
+    /// of them, as after a restart, it is assumed.
     pub fn had_tools(&self, place: &Place) -> bool {
-        place.threads().any(|thread| self.memory.with_tools.get(thread.as_str()).is_some())
+        let mut known = place.threads().filter_map(|thread| self.memory.had_tools.get(thread.as_str()));
+        match known.next() {
+            Some(had_tools) => had_tools || known.any(|had_tools| had_tools),
+            None => place.relation != Relation::New,
+        }
     }
 
-    /// Remembers whether this request, or one before it, declared tools.
+    /// Remembers whether this request, or one before it, has tools.
     pub fn note_tools(&self, place: &Place, has_tools: bool) {
         let thread = &place.thread.id;
-        if self.memory.with_tools.get(thread.as_str()).is_none() && (has_tools || self.had_tools(place)) {
-            self.memory.with_tools.insert(thread.clone(), ());
+        let known = self.memory.had_tools.get(thread.as_str());
+        if known.is_none_or(|had_tools| has_tools && !had_tools) {
+            self.memory.had_tools.insert(thread.clone(), has_tools || self.had_tools(place));
         }
     }
 

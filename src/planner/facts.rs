@@ -65,7 +65,7 @@ pub struct Facts {
     pub overflow: Option<Overflow>,
     /// The client asks with this request for a summary of the whole history, so nothing may be removed from it.
     pub compacting: bool,
-    /// Earlier requests of the thread, or of the one that it branched from, declared tools.
+    /// Earlier requests of the thread, or of the one that it branched from, had tools.
     pub had_tools: bool,
     /// Full texts are kept where the model can read them.
     pub keeps_outputs: bool,

@@ -41,6 +41,8 @@ pub struct Level {
     /// An event that would make room is postponed: the prompt fits, and the event costs more than the thread may lose
     /// or loses what a summary may still preserve.
     pub can_wait: bool,
+    /// The client asks with this request for a summary of the whole history, or seems to.
+    pub summarised: bool,
     /// Whether an event that would make room may be postponed at all.
     pub patient: bool,
     /// What the thread has cost, the gateway's own calls included.
@@ -92,6 +94,7 @@ impl Before<'_> {
             defers: self.conversation.asks_for_edits,
             waits: self.waits(&size, gauge),
             can_wait: false,
+            summarised: false,
             patient: self.is_patient(),
             account: self.account(),
         }

@@ -72,6 +72,7 @@ pub(super) fn decide(
     let Due { mut level, event, cut, needs_summary } = due;
     level.reading = standing.measure_velocity(level.prompt_tokens);
     level.growth = standing.growth();
+    level.summarised = is_summarised;
     outcome.level = Some(level);
     outcome.needs_summary = needs_summary;
     outcome.recalls = standing.recalls();

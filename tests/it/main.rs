@@ -9,6 +9,7 @@ mod budget;
 mod cache_marks;
 mod checkpoints;
 mod cli;
+mod compactions;
 mod config;
 #[cfg(target_os = "linux")]
 mod descriptors;

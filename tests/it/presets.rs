@@ -203,6 +203,7 @@ fn presets_limit_messages_like_their_systems() {
             defers: false,
             waits: false,
             can_wait: false,
+            summarised: false,
             patient: true,
             account: Account::default(),
         };

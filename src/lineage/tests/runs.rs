@@ -127,3 +127,33 @@ fn decisions_on_first_messages_apply_to_the_next_run_after_a_refusal() {
         assert_eq!(texts(&send(&desk, &nobody, NIGHT_MS, "r1:report")), ["0:cut"], "restarted: {restarts}");
     }
 }
+
+/// What is not remembered of a thread is assumed: a client that asks for a summary may do so after a restart.
+#[test]
+fn threads_are_remembered_by_whether_they_had_tools() {
+    let desk = Desk::new();
+    let asked = |desk: &Desk, short: &str, has_tools: bool| {
+        let caller = session(short.split(' ').next().unwrap());
+        let place = desk.send(&caller, &talk(short), &[]);
+        let had_tools = desk.lineage.had_tools(&place);
+        desk.lineage.note_tools(&place, has_tools);
+        had_tools
+    };
+    for (short, has_tools, expected) in [
+        ("u:without", false, false),
+        ("u:without a u", false, false),
+        ("u:with", true, false),
+        ("u:with a u", false, true),
+        ("u:with a u a u", true, true),
+        ("u:with a u:branch", false, true),
+        ("u:later", false, false),
+        ("u:later a u", true, false),
+        ("u:later a u a u", false, true),
+    ] {
+        assert_eq!(asked(&desk, short, has_tools), expected, "{short}");
+    }
+    let desk = desk.restarted();
+    for (short, expected) in [("u:without a u a u", true), ("u:with a u a u a u", true), ("u:new", false)] {
+        assert_eq!(asked(&desk, short, false), expected, "{short}");
+    }
+}

@@ -40,6 +40,7 @@ fn summaries_are_begun_when_room_may_be_needed_soon() {
                 defers: false,
                 waits: false,
                 can_wait: false,
+                summarised: false,
                 patient: true,
                 account: Account::default(),
             })

@@ -229,6 +229,7 @@ fn seen<'a>(
         defers: conversation.asks_for_edits,
         waits: false,
         can_wait: false,
+        summarised: false,
         patient: true,
         account: Account::default(),
     };
