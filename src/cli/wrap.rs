@@ -108,7 +108,7 @@ fn set_up(options: &Run) -> Result<Setup, Failure> {
     }
     // Before variables add upstreams, which are addressed in the same way as the agent addressed them.
     notes.extend(serve::repeated_paths(&config).into_iter().map(|(_, said)| said));
-    notes.extend(serve::booked_twice(&config));
+    notes.extend(serve::booked_twice(&config).into_iter().chain(config.doubts()));
     let running = store::listening(&config.state.dir);
     let (mut addresses, mut kept) = (Vec::new(), Vec::new());
     let own = |variable: &str| {

@@ -155,6 +155,17 @@ fn upstream_settings_apply_to_an_address_from_a_variable() {
     }
 }
 
+#[test]
+fn a_preset_that_the_file_overrides_is_reported_before_the_agent_starts() {
+    let home = tempfile::tempdir().unwrap();
+    let config = "preset = 'openmanus'\nshape = { escapes = true, fold = true, minify = true, base64 = true, repeat = true }\n\
+                  truncate = { max_lines = 9, max_bytes = 9000, keep = 'tail' }";
+    std::fs::write(home.path().join("own.toml"), config).unwrap();
+    let (code, err) = Agent::start(command(home.path(), &["-c", "own.toml"])).end("exit 0");
+    assert_eq!(code, Some(0));
+    assert!(err.starts_with("plimsoll: `preset`: the file itself sets 8 of the 15 keys"), "{err}");
+}
+
 /// One gateway books each request: the one that the agent would have asked anyway.
 #[test]
 fn an_agent_is_left_to_a_running_gateway_with_the_same_books() {
