@@ -56,7 +56,7 @@ const ADMIN_TAKEN: &str = "the admin address is taken: no admin listener; hint: 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {cause}{}", hint(cause))]
+    #[error("cannot listen on {address}: {cause}{}", hint(cause, address.port()))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -89,14 +89,17 @@ pub enum StartError {
     Start(#[from] io::Error),
 }
 
-/// A hint for an address that cannot be bound; empty if there is none to give.
-fn hint(cause: &io::Error) -> &'static str {
+/// The ports below this one need a privilege.
+const FIRST_FREE_PORT: u16 = 1024;
+
+/// A hint for an address with this port that cannot be bound; empty if there is none to give.
+fn hint(cause: &io::Error, port: u16) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
             "\n  hint: another gateway may be running; `listen.address` or `--listen` names another address, port 0 any \
              free port"
         }
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied if port < FIRST_FREE_PORT => {
             "\n  hint: ports below 1024 need a privilege; name another one, such as 8787"
         }
         io::ErrorKind::AddrNotAvailable => {
@@ -422,14 +425,16 @@ mod tests {
 
     #[test]
     fn errors_of_binding_have_hints() {
-        for (kind, expected) in [
-            (io::ErrorKind::AddrInUse, "port 0"),
-            (io::ErrorKind::PermissionDenied, "ports below 1024"),
-            (io::ErrorKind::AddrNotAvailable, "no such address"),
+        for (kind, port, expected) in [
+            (io::ErrorKind::AddrInUse, 8787, "port 0"),
+            (io::ErrorKind::PermissionDenied, 1023, "ports below 1024"),
+            (io::ErrorKind::AddrNotAvailable, 8787, "no such address"),
         ] {
-            let hint = hint(&kind.into());
+            let hint = hint(&kind.into(), port);
             assert!(hint.starts_with("\n  hint: ") && hint.contains(expected), "{kind}: {hint}");
         }
+        // A sandbox or a security module forbids any port.
+        assert_eq!(hint(&io::ErrorKind::PermissionDenied.into(), 1024), "");
     }
 
     #[test]
