@@ -150,8 +150,10 @@ pub(super) fn printable(text: &str) -> String {
 
 /// Whether a character neither controls a terminal, nor changes the direction of adjacent text, nor ends a line.
 fn is_harmless(character: char) -> bool {
-    let turns =
-        matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
     !character.is_control() && !turns && !matches!(character, '\u{2028}' | '\u{2029}')
 }
 
@@ -205,6 +207,16 @@ mod tests {
         let mut table = Table::new(&[("n", Align::Right), ("what", Align::Left)]).shrinking(1);
         table.row(&["1".into(), "a-rather-long-name-of-a-model".into()]);
         assert_eq!(table.lines_within(31)[1], "1  a-rather-long-name-of-a-mod…");
+    }
+
+    #[test]
+    fn printed_texts_cannot_affect_the_text_beside_them() {
+        let bad =
+            "\u{7}\u{1b}\n\u{85}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2028}\u{2029}\u{2066}\u{2069}";
+        assert_eq!(printable(bad), "\u{fffd}".repeat(bad.chars().count()));
+        for good in ["ä 漢 ع", "a\u{200d}b"] {
+            assert_eq!(printable(good), good);
+        }
     }
 
     #[test]
