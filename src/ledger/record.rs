@@ -73,7 +73,7 @@ pub struct Record {
     pub outcome: Term<Outcome>,
     /// Why the model stopped, in the provider's terms.
     pub stop: Option<String>,
-    /// What went wrong.
+    /// What went wrong; of a provider's text, the first 2,000 characters.
     pub error: Option<String>,
 
     // What it used and what it cost.
@@ -271,7 +271,7 @@ pub struct Edits {
     /// The overall result: `edited`, `unchanged`, `observed` (it would have been edited), `set_aside` (nothing of this
     /// thread is edited, since the provider refused an edit before), `unread`.
     pub state: Term<State>,
-    /// Why it was not read or not edited, unless that is intended; what the provider said of a form that it refused.
+    /// Why it was not read or not edited, unless that is intended; what the provider said of a refused form, cut.
     pub why: Option<String>,
     /// Who else clears and summarises old parts, because the client asks it to: `provider`; the gateway then does so
     /// only if the window forces it. Null if nobody does.

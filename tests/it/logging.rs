@@ -241,7 +241,7 @@ fn a_refused_edit_is_logged_and_its_refusal_recorded() {
     let home = tempfile::tempdir().unwrap();
     let upstream = Upstream::start(|received| {
         if received.text().contains("plimsoll:") {
-            let message = "no edits for sk-ant-a-long-credential";
+            let message = format!("no edits for sk-ant-a-long-credential {}", "because ".repeat(1000));
             let error = json!({"type": "invalid_request_error", "message": message});
             return (400, json!({"type": "error", "error": error}).to_string());
         }
@@ -259,7 +259,10 @@ fn a_refused_edit_is_logged_and_its_refusal_recorded() {
     assert_eq!(told["conversation"], "mine");
     assert!(!told.to_string().contains("no edits"), "{told}");
     let record = fs::read_to_string(home.path().join("conversations/mine.jsonl")).unwrap();
-    assert!(record.contains(r#""why":"the edited form was refused: no edits for [credential]""#), "{record}");
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let why = record["edits"]["why"].as_str().unwrap();
+    assert!(why.starts_with("the edited form was refused: no edits for [credential] because"), "{why}");
+    assert!(why.ends_with('…') && why.chars().count() < 2_100, "{why}");
 }
 
 /// The log says who is to blame for an incomplete answer: the upstream, or the time limit.

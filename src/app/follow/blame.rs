@@ -34,7 +34,7 @@ impl Follow {
     pub(super) fn send_original(&mut self, status: StatusCode, body: &[u8]) -> Remedy {
         let mut reader = self.protocol.answer(Framing::Document);
         reader.push(body);
-        let error = reader.finish().error.map(|text| self.without_credentials(text));
+        let error = reader.finish().error.map(|text| self.recorded(text));
         let error = error.unwrap_or_else(|| format!("status {}", status.as_u16()));
         self.refusal = Some(format!("the edited form was refused: {error}"));
         Remedy::SendOriginal

@@ -21,6 +21,9 @@ use crate::usage::{self, BYTES_PER_TOKEN, Bill, Money, Usage};
 /// The reason to record for a request that was refused with its additions and sent without them.
 const ADDITIONS_REFUSED: &str = "what is added to requests was refused";
 
+/// The maximum length of a provider's text in a record, in characters. Some repeat the prompt in it.
+const MAX_SAID: usize = 2_000;
+
 impl Follow {
     /// The record of a request that ended this way.
     pub(super) fn record(&self, how: &End, answer: &Answer) -> Box<Record> {
@@ -48,7 +51,7 @@ impl Follow {
                 messages: self.facts.messages,
                 status: self.status.map(|status| status.as_u16()),
                 outcome: self.outcome(how, answer).into(),
-                error: error(how, answer).map(|text| self.without_credentials(text)),
+                error: error(how, answer).map(|text| self.recorded(text)),
                 bytes: self.bytes(how, answer),
                 edits: self.edits(answer),
                 window: self.facts.level.map(|level| self.window(level, answer)),
@@ -75,10 +78,10 @@ impl Follow {
         record
     }
 
-    /// A text of the provider, with credentials removed.
-    pub(super) fn without_credentials(&self, text: String) -> String {
+    /// A text of the provider as it is recorded: without credentials, and no longer than [`MAX_SAID`].
+    pub(super) fn recorded(&self, text: String) -> String {
         let head = &self.start.head;
-        secrets::redact(text, &head.uri, [&head.headers, self.upstream.headers()])
+        shortened(secrets::redact(text, &head.uri, [&head.headers, self.upstream.headers()]))
     }
 
     /// The name of the model that is billed.
@@ -270,5 +273,28 @@ fn error(how: &End, answer: &Answer) -> Option<String> {
             answer.error.clone().or_else(|| Some(silent()))
         }
         _ => answer.error.clone(),
+    }
+}
+
+/// A text with the end cut off if it is longer than [`MAX_SAID`].
+fn shortened(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_SAID) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_providers_are_shortened_between_characters() {
+        for character in ["a", "é", "漢", "🦀"] {
+            let whole = character.repeat(MAX_SAID);
+            assert_eq!(shortened(whole.clone()), whole);
+            assert_eq!(shortened(format!("{whole}{character}")), format!("{whole}…"));
+        }
     }
 }
