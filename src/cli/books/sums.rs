@@ -41,10 +41,12 @@ impl Sums {
     }
 }
 
-/// The cost of the gateway's own calls: zero if there were none.
+/// The cost of the gateway's own calls; nothing if there were none.
 fn overhead(totals: &Totals, places: usize) -> String {
-    let total = if totals.own_calls == 0 { Some(Money::ZERO) } else { overhead_total(totals) };
-    figures::or_unknown(total.map(|total| figures::dollars(total, places)))
+    match totals.own_calls {
+        0 => String::new(),
+        _ => figures::or_unknown(overhead_total(totals).map(|total| figures::dollars(total, places))),
+    }
 }
 
 /// The columns of all sums: requests, tokens, money.
@@ -156,9 +158,9 @@ pub(super) mod tests {
         let own = |own_calls, overhead| Totals { own_calls, overhead, ..totals() };
         for (all, expected) in [
             (vec![totals()], [None, None]),
-            (vec![totals(), own(1, cost("0.12"))], [Some("$0.00"), Some("$0.12")]),
-            (vec![totals(), own(1, cost("0.0034"))], [Some("$0.0000"), Some("$0.0034")]),
-            (vec![own(2, None), totals()], [Some("–"), Some("$0.00")]),
+            (vec![totals(), own(1, cost("0.12"))], [Some(""), Some("$0.12")]),
+            (vec![totals(), own(1, cost("0.0034"))], [Some(""), Some("$0.0034")]),
+            (vec![own(2, None), totals()], [Some("–"), Some("")]),
         ] {
             let sums = Sums::of(all.iter());
             let titles: Vec<&str> = sums.columns().map(|(title, _)| title).collect();
