@@ -281,28 +281,33 @@ impl MarkerSize {
     }
 }
 
-/// Puts the entries of a section before those below it, in the order of the file; one from below goes if the section
-/// has an entry for the same patterns. If that sets nothing, the one below stays as and where it is, and what the
-/// section changes of others below does not overtake it.
+/// Puts the entries of a section on top of those below it. The order matters, since the first that matches applies:
+///
+/// - An entry from below goes if the section sets something for the same patterns. The others keep their order.
+/// - The section's entries keep the order of the file, and come before those from below.
+/// - But one that replaces an entry from below comes behind those that the file names before it without setting
+///   anything: what the file changes of one entry does not overtake another.
 fn on_top(own: impl Iterator<Item = Entry>, below: &[(NamePatterns, Given)]) -> Vec<(NamePatterns, Given)> {
     let own: Vec<Entry> = own.collect();
     let is_replaced = |tools: &NamePatterns| own.iter().any(|(own, given)| given.is_some() && own == tools);
-    let mut all: Vec<_> = below.iter().filter(|(tools, _)| !is_replaced(tools)).cloned().collect();
-    // Where the next entry goes: by the order of the file, and if it replaces one from below.
-    let (mut next, mut behind_kept) = (0, 0);
+    let stay: Vec<_> = below.iter().filter(|(tools, _)| !is_replaced(tools)).cloned().collect();
+    let place = |tools: &NamePatterns| stay.iter().position(|(other, _)| other == tools);
+    // Each with the number of entries that stay and come before it, and with whether it is one of these.
+    let mut all: Vec<((usize, bool), (NamePatterns, Given))> = Vec::new();
+    let (mut before, mut before_replacing) = (0, 0);
     for (tools, given) in own {
-        if let Some(given) = given {
-            if below.iter().any(|(below, _)| *below == tools) {
-                next = next.max(behind_kept);
-            }
-            all.insert(next, (tools, given));
-            next += 1;
-            behind_kept += usize::from(behind_kept >= next);
-        } else if let Some(kept) = all.iter().position(|(below, _)| *below == tools) {
-            behind_kept = behind_kept.max(kept + 1);
+        let Some(given) = given else {
+            before_replacing = before_replacing.max(place(&tools).map_or(0, |place| place + 1));
+            continue;
+        };
+        if below.iter().any(|(other, _)| *other == tools) {
+            before = before.max(before_replacing);
         }
+        all.push(((before, false), (tools, given)));
     }
-    all
+    all.extend(stay.into_iter().enumerate().map(|(place, entry)| ((place, true), entry)));
+    all.sort_by_key(|(order, _)| *order);
+    all.into_iter().map(|(_, entry)| entry).collect()
 }
 
 /// An entry of a section; without fields, it is for the same patterns as one below and sets nothing.
