@@ -249,9 +249,31 @@ mod tests {
         assert_eq!(windows.of("a", Some("m"), 0), Some(500));
     }
 
-    /// As a server may have been started anew with a far smaller one.
+    /// The server may have been restarted with a far smaller window.
+    #[test]
+    fn an_implausible_window_is_believed_once_it_is_stated_often_enough() {
+        for (happens, expected) in [
+            (&[Err(12), Err(12)][..], None),
+            (&[Err(12), Err(12), Err(12)], Some(12)),
+            (&[Err(12), Err(12), Ok(12), Err(12)], Some(12)),
             // The figures differ, or a longer prompt is answered.
-    /// As a server may have been started anew with a larger one.
+            (&[Err(12), Err(11), Err(12)], None),
+            (&[Err(12), Err(12), Ok(13), Err(12)], None),
+            (&[Err(12), Err(12), Err(12), Ok(13)], None),
+        ] {
+            let windows = Windows::new();
+            windows.record_answered("a", Some("m"), 1000);
+            for happens in happens {
+                let _: bool = match *happens {
+                    Ok(answered) => windows.record_answered("a", Some("m"), answered),
+                    Err(stated) => windows.learn("a", Some("m"), limit(stated, 0)),
+                };
+            }
+            assert_eq!(windows.of("a", Some("m"), 0), expected, "{happens:?}");
+        }
+    }
+
+    /// The server may have been restarted with a larger window.
     #[test]
     fn a_learned_window_expires_after_a_day() {
         const DAY: i64 = 24 * 3_600_000;

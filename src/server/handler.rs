@@ -317,7 +317,8 @@ impl<G: Gateway> Handler<G> {
         let mut beginning = Beginning::new(coding, REJECTION_LIMIT);
         let mut remedy = None;
         let body = Replay::peek(body, REJECTION_LIMIT, BEGINNING_TIMEOUT, |read| {
-            remedy = tap.check_beginning(read);
+            let decoded = self.decode_beginning(&mut beginning, read);
+            remedy = decoded.map_or(Some(Remedy::Deliver), |decoded| tap.check_beginning(decoded));
             remedy.is_some()
         })
         .await;
