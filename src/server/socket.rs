@@ -29,6 +29,7 @@ use tokio::time::{Instant, Sleep};
 use super::client::Client;
 use super::connection::Version;
 use super::unreadable::{self, KEPT_BYTES, Reply};
+use crate::upstream::written_as_one;
 
 /// How long the client may be silent while its connection lingers.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -206,7 +207,10 @@ impl Write for Socket {
         {
             return written;
         }
-        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+        match written_as_one(pieces, |bytes| Pin::new(&mut self.stream).poll_write(cx, bytes)) {
+            Some(written) => written,
+            None => Pin::new(&mut self.stream).poll_write_vectored(cx, pieces),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

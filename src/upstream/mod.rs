@@ -19,6 +19,7 @@ mod proxy;
 mod resend;
 mod resolver;
 mod route;
+mod small_write;
 mod tls;
 mod tunnel;
 mod way;
@@ -40,6 +41,7 @@ pub use self::cause::{Cause, Party};
 pub use self::client::{Clients, SendError, root_cause};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
 pub use self::resend::RequestBody;
+pub(crate) use self::small_write::written_as_one;
 use self::tls::Offer;
 pub use self::tls::{TlsError, check_ca_file};
 

@@ -26,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::connect::{NewStream, tcp_of};
 use super::head::Head;
+use super::small_write::written_as_one;
 
 /// A stream that is written to before it is read from, and whose writes succeed even after the peer has closed.
 pub(super) struct WriteFirst<S> {
@@ -179,7 +180,10 @@ impl<S: Write + Unpin> Write for WriteFirst<S> {
         if self.peer_closed {
             return Poll::Ready(Ok(all));
         }
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        let polled = match written_as_one(pieces, |bytes| Pin::new(&mut self.stream).poll_write(cx, bytes)) {
+            Some(written) => written,
+            None => Pin::new(&mut self.stream).poll_write_vectored(cx, pieces),
+        };
         self.end_write(polled, all)
     }
 
