@@ -22,6 +22,7 @@ use super::exchange::Gateway;
 use super::handler::{Abandoned, Handler};
 use super::socket::Socket;
 use super::unreadable;
+use super::woken::when_woken;
 
 /// The most header lines accepted in a request. hyper's default is 100.
 const MAX_HEADERS: usize = 256;
@@ -107,13 +108,14 @@ pub(super) async fn serve<G: Gateway>(
             Version::Http2 => client.wait_until_idle(protocol.idle_timeout).await,
         }
     };
-    let ending = async {
+    // It is boxed to be pinned, and polled only when it was woken: otherwise it would be polled with every piece.
+    let ending = when_woken(Box::pin(async {
         tokio::select! {
             () = begun(&mut shutdown) => {}
             () = client.wait_for_dismissal() => {}
             () = idled => {}
         }
-    };
+    }));
     let outcome = match version {
         Version::Http1 => {
             let connection = protocol.http1.serve_connection(stream, service);

@@ -31,6 +31,7 @@ use super::refusing::describe;
 use super::relay::{Answer, Relay};
 use super::stats::Stats;
 use super::tap::{Endings, Tap};
+use super::woken::when_woken;
 
 /// The most bytes of a rejection that are read before it is decided what to do about it.
 pub const REJECTION_LIMIT: usize = 256 * 1024;
@@ -86,12 +87,12 @@ impl<G: Gateway> Handler<G> {
                 // The future is boxed, because those around it are moved several times.
                 let tap = self.follow(&head, &target);
                 let outgoing = Outgoing::streamed(Replay::streaming(body), spelling);
-                let answer = boxed(|| self.forward(&head, &target, outgoing, tap)).await;
+                let answer = when_woken(boxed(|| self.forward(&head, &target, outgoing, tap))).await;
                 answer.map(|answer| self.rewrite_location(&head, &target, answer))
             }
             Route::Read(target) => {
-                let answer =
-                    boxed(|| self.read(Arc::clone(&head), spelling, body, received_at, &target)).await;
+                let work = boxed(|| self.read(Arc::clone(&head), spelling, body, received_at, &target));
+                let answer = when_woken(work).await;
                 answer.map(|answer| self.rewrite_location(&head, &target, answer))
             }
             Route::Refuse(fault) => {

@@ -33,6 +33,7 @@ mod socket;
 mod stats;
 mod tap;
 mod unreadable;
+mod woken;
 
 use std::num::NonZeroUsize;
 use std::thread;

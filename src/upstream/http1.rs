@@ -5,9 +5,8 @@
 //! first polls the connection, then looks for the result.
 
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Connection, SendRequest};
 
+use super::bell::Bell;
 use super::connect::Stream;
 use super::resend::RequestBody;
 use super::way::Way;
@@ -39,16 +39,6 @@ pub(super) struct Http1Connection<B: RequestBody> {
     /// How long the upstream keeps an idle connection, if it said so.
     keep_alive: Option<Duration>,
     way: Way,
-}
-
-/// Passes wake-ups on to the task that uses the connection, except those that the task causes itself while it polls.
-#[derive(Default)]
-struct Bell {
-    /// Whether the task is polling.
-    muted: AtomicBool,
-    /// Whether there was a wake-up since the last poll began.
-    rang: AtomicBool,
-    task: Mutex<Option<Waker>>,
 }
 
 impl<B: RequestBody> Http1Connection<B> {
@@ -102,7 +92,7 @@ impl<B: RequestBody> Http1Connection<B> {
     /// Detaches the connection from the task that used it, which is not woken any more, and polls it once. Returns
     /// whether another request can be sent.
     pub(super) fn park(&mut self) -> bool {
-        *self.bell.task() = None;
+        self.bell.forget_task();
         self.drive();
         self.connection.is_some() && self.sender.is_ready()
     }
@@ -152,53 +142,6 @@ fn keep_alive(value: &str) -> Option<Duration> {
         .filter_map(|parameter| parameter.split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
     seconds.trim().trim_matches('"').parse().ok().map(Duration::from_secs)
-}
-
-impl Bell {
-    /// Begins a poll by this task: mutes wake-ups, and remembers whom to wake after it.
-    fn begin(&self, task: &Waker) {
-        self.muted.store(true, Ordering::Relaxed);
-        self.rang.store(false, Ordering::Relaxed);
-        let mut known = self.task();
-        if !known.as_ref().is_some_and(|known| known.will_wake(task)) {
-            *known = Some(task.clone());
-        }
-    }
-
-    /// Ends the poll. A task that has got a result polls again by itself. A task that `waits` is woken if there was a
-    /// wake-up during the poll, which may have come from elsewhere, for instance from a yield to other tasks.
-    fn end(&self, waits: bool) {
-        // `muted` is written before `rang` is read, and `wake_by_ref` does the reverse: one of the two sees what the
-        // other has written, so no wake-up is lost.
-        self.muted.store(false, Ordering::SeqCst);
-        if waits && self.rang.load(Ordering::SeqCst) {
-            self.ring();
-        }
-    }
-
-    fn ring(&self) {
-        let task = self.task().clone();
-        if let Some(task) = task {
-            task.wake();
-        }
-    }
-
-    fn task(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.rang.store(true, Ordering::SeqCst);
-        if !self.muted.load(Ordering::SeqCst) {
-            self.ring();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod answer;
 mod answer_timeout;
 mod base_url;
+mod bell;
 mod cause;
 mod client;
 mod connect;
@@ -37,6 +38,7 @@ use http::HeaderMap;
 pub use self::answer::{AnswerBody, AnswerError};
 pub use self::answer_timeout::Paced;
 pub use self::base_url::{BaseUrl, BaseUrlError};
+pub(crate) use self::bell::Bell;
 pub use self::cause::{Cause, Party};
 pub use self::client::{Clients, SendError, root_cause};
 pub use self::proxy::{Proxy, ProxyError, UnusableProxy, Variables};
