@@ -2,8 +2,10 @@
 //!
 //! hyper's connection is a future that somebody must poll. A task of its own would cost two task switches for every
 //! piece of a response, and pieces that arrive together would be passed on one by one. Here each poll of a response
-//! first polls the connection, then looks for the result.
+//! first polls the connection, then looks for the result. Only the first piece of a body, which often comes with the
+//! head, is looked for before that, too.
 
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -36,6 +38,8 @@ pub(super) struct Http1Connection<B: RequestBody> {
     /// The waker of `bell`. The connection always gets the same waker, so that it need not register a new one.
     waker: Waker,
     signals: Signals,
+    /// Whether the head of an answer was handed out, and nothing of its body was asked for yet.
+    is_head_new: bool,
     /// How long the upstream keeps an idle connection, if it said so.
     keep_alive: Option<Duration>,
     way: Way,
@@ -50,7 +54,8 @@ impl<B: RequestBody> Http1Connection<B> {
     ) -> Self {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, connection: Some(connection), bell, waker, signals, keep_alive: None, way }
+        let connection = Some(connection);
+        Self { sender, connection, bell, waker, signals, is_head_new: false, keep_alive: None, way }
     }
 
     /// Sends `request` and waits for the head of the answer.
@@ -60,7 +65,9 @@ impl<B: RequestBody> Http1Connection<B> {
     ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
         self.signals.begin_request();
         let mut answer = pin!(self.sender.try_send_request(request));
-        std::future::poll_fn(|cx| self.poll_with(cx, |cx| answer.as_mut().poll(cx))).await
+        let answered = std::future::poll_fn(|cx| self.poll_with(cx, |cx| answer.as_mut().poll(cx))).await;
+        self.is_head_new = answered.is_ok();
+        answered
     }
 
     /// Records how long the upstream keeps the connection, if the `headers` of its response say so.
@@ -80,7 +87,16 @@ impl<B: RequestBody> Http1Connection<B> {
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.poll_with(cx, |cx| Pin::new(&mut *body).poll_frame(cx))
+        let mut look = |cx: &mut Context<'_>| Pin::new(&mut *body).poll_frame(cx);
+        if mem::take(&mut self.is_head_new) {
+            self.bell.begin(cx.waker());
+            let found = look(&mut Context::from_waker(&self.waker));
+            self.bell.end(false);
+            if found.is_ready() {
+                return found;
+            }
+        }
+        self.poll_with(cx, look)
     }
 
     /// Ends an exchange: an answer has come to its end just now. Returns whether another request can be sent.
