@@ -56,7 +56,8 @@ impl Request<'_> {
         if kind.is_automatic() || self.conversation.marks.is_none() {
             return Prelude::default();
         }
-        let prelude = *self.prelude.get_or_init(|| protocol::prelude(self.protocol, &self.conversation));
+        let read = || Box::new(protocol::prelude(self.protocol, &self.conversation));
+        let (prelude, _) = **self.prelude.get_or_init(read);
         Prelude { key: prelude.key ^ place.cache.0.half(), ..prelude }
     }
 
@@ -84,9 +85,9 @@ impl Request<'_> {
 
 impl Learned {
     /// Records whether the provider now keeps the marked frame: it does if the request was answered.
-    pub(super) fn record_frame_answer(&self, facts: &RequestFacts, is_kept: bool, now_ms: u64) {
+    pub(super) fn record_frame_answer(&self, facts: &RequestFacts, is_kept: bool, now_ms: impl Fn() -> u64) {
         if let Some(mark) = &facts.cache.frame_mark {
-            self.systems().record_answer(mark.entry, mark.access(), is_kept, now_ms);
+            self.systems().record_answer(mark.entry, mark.access(), is_kept, now_ms());
         }
     }
 
@@ -97,18 +98,18 @@ impl Learned {
         facts: &RequestFacts,
         is_answered: bool,
         usage: Option<&Usage>,
-        now_ms: u64,
+        now_ms: impl Fn() -> u64,
     ) {
         let Some(mark) = &facts.cache.frame_mark else { return };
         if !is_answered {
-            self.record_frame_answer(facts, false, now_ms);
+            self.record_frame_answer(facts, false, &now_ms);
         }
         let Some(usage) = usage.filter(|usage| !usage.prompt_is_unknown) else { return };
         let tokens = &usage.tokens;
         let found = CacheUse { has_read: tokens.cache_read > 0, has_written: tokens.cache_write() > 0 };
         let was_missing = mark.expected == Some(Access::Read) && !found.has_read && found.has_written;
         if mark.is_first || was_missing {
-            self.systems().record_usage(mark.entry, mark.access(), found, now_ms);
+            self.systems().record_usage(mark.entry, mark.access(), found, now_ms());
         }
     }
 }

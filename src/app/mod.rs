@@ -215,8 +215,8 @@ impl Core {
 
     /// The budget that a conversation has reached or nearly reached, if any; and the fault that its requests are
     /// refused with, if they must not be sent.
-    fn check_budget(&self, conversation: &str) -> (Option<Reached>, Option<Fault>) {
-        let budget = self.budget.reached(conversation, (self.now_ms)());
+    fn check_budget(&self, conversation: &str, now_ms: i64) -> (Option<Reached>, Option<Fault>) {
+        let budget = self.budget.reached(conversation, now_ms);
         let refusal = budget.as_ref().filter(|_| self.budget.refuses()).and_then(Reached::refusal);
         (budget, refusal)
     }
@@ -415,10 +415,10 @@ impl Sidecar {
         attempt: Attempt,
     ) -> Prepared {
         let body = &enveloped.inbound.body;
-        let id = clock::new_id();
+        let (id, now_ms) = (clock::new_id(), (self.core.now_ms)());
         let name = Name { conversation: rewritten.facts.conversation(&id), id: id.clone() };
         let rewritten_to = rewritten.body.as_ref().map_or(body.len(), Bytes::len) as u64;
-        let (budget, over_budget) = self.core.check_budget(&name.conversation);
+        let (budget, over_budget) = self.core.check_budget(&name.conversation, now_ms);
         // A request that was left unedited because the budget was spent is refused even if a new day has begun since.
         let refusal = over_budget.or_else(|| rewritten.fault.take());
         let added = self.add_members(enveloped, &rewritten);
@@ -438,18 +438,18 @@ impl Sidecar {
             rewritten.prospect.take().and_then(|prospect| self.job(*prospect, enveloped)).map(Box::new);
         start.slot =
             rewritten.reading.map(|reading| self.core.books.left(name, reading, rewritten.body.clone()));
-        let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start);
+        let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start, now_ms);
         let body = rewritten.body.map(|body| enveloped.seal(body));
         Prepared { body, exchange: Some(Box::new(exchange)), filter, refusal }
     }
 
     /// Prepares a request that was not read and leaves as it came, unless a budget is spent or there is a fault.
     fn prepare_unread(&self, enveloped: &Enveloped, rewritten: Rewritten) -> Prepared {
-        let id = clock::new_id();
-        let (budget, over_budget) = self.core.check_budget(&rewritten.facts.conversation(&id));
+        let (id, now_ms) = (clock::new_id(), (self.core.now_ms)());
+        let (budget, over_budget) = self.core.check_budget(&rewritten.facts.conversation(&id), now_ms);
         let refusal = over_budget.or(rewritten.fault);
         let start = Start { budget, ..Start::unchanged(id, enveloped) };
-        let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start);
+        let exchange = Follow::new(&self.core, enveloped, rewritten.facts, start, now_ms);
         Prepared { exchange: Some(Box::new(exchange)), refusal, ..Prepared::default() }
     }
 

@@ -68,6 +68,9 @@ impl<R: Body<Data = Bytes, Error: Into<BodyError>> + Unpin> Replay<R> {
         }
         let mut gathered = Gathered::new(declared.unwrap_or(0));
         let rest = loop {
+            if body.is_end_stream() {
+                break Rest::Nothing;
+            }
             match timeout(patience, next_piece(&mut body)).await? {
                 Err(rest) => break rest,
                 Ok(data) => gathered.push(data),

@@ -57,8 +57,8 @@ impl Clock {
         mut answer: Pin<&mut impl Future<Output = Result<T, SendError>>>,
     ) -> Result<T, SendError> {
         loop {
-            let left = limit.saturating_sub(self.since().at.elapsed());
-            if let Ok(answer) = tokio::time::timeout(left, answer.as_mut()).await {
+            let deadline = self.since().at + limit;
+            if let Ok(answer) = tokio::time::timeout_at(deadline, answer.as_mut()).await {
                 return answer;
             }
             let Since { at, awaits_client, has_begun } = *self.since();

@@ -75,10 +75,11 @@ impl<B: RequestBody> Http1Connection<B> {
         self.keep_alive = headers.get(&KEEP_ALIVE).and_then(|value| keep_alive(value.to_str().ok()?));
     }
 
-    /// How long the connection may be idle and still be used again: `limit`, or less if the upstream closes it earlier.
-    /// Leaves a margin for the time that a request takes to arrive.
-    pub(super) fn max_idle(&self, limit: Duration) -> Duration {
-        self.keep_alive.map_or(limit, |kept| limit.min(kept.saturating_sub(KEEP_ALIVE_MARGIN)))
+    /// Whether the connection, which is idle, has been so for less than `limit`, or than the upstream keeps it. Leaves
+    /// a margin for the time that a request takes to arrive.
+    pub(super) fn may_be_kept(&self, limit: Duration) -> bool {
+        let kept = self.keep_alive.map(|kept| kept.saturating_sub(KEEP_ALIVE_MARGIN));
+        self.way.silence() < kept.map_or(limit, |kept| limit.min(kept))
     }
 
     /// The next frame of `body`, which came from this connection.

@@ -7,7 +7,6 @@ use http::header::HOST;
 use http::{Request, Response, Uri};
 use hyper::client::conn::TrySendError;
 use rustix::process::{Resource, getrlimit};
-use tokio::time::Instant;
 
 use super::answer::AnswerBody;
 use super::connect::{Connected, Connector};
@@ -33,14 +32,9 @@ pub(super) struct Pool<B: RequestBody> {
 
 struct Kept<B: RequestBody> {
     /// Idle HTTP/1 connections. The one that was used last is at the end.
-    idle: Vec<Idle<B>>,
+    idle: Vec<Box<Http1Connection<B>>>,
     /// HTTP/2 connections. A request takes the first with room, so that later ones become idle and are closed.
     shared: Vec<Http2Connection<B>>,
-}
-
-struct Idle<B: RequestBody> {
-    connection: Box<Http1Connection<B>>,
-    since: Instant,
 }
 
 /// The connection, or the room on one, that a request is sent on.
@@ -122,7 +116,7 @@ impl<B: RequestBody> Pool<B> {
         let is_open = connection.end_exchange();
         let mut kept = self.kept();
         if is_open && kept.idle.len() < self.max_idle {
-            kept.idle.push(Idle { connection, since: Instant::now() });
+            kept.idle.push(connection);
         }
     }
 
@@ -130,9 +124,7 @@ impl<B: RequestBody> Pool<B> {
     pub(super) fn sweep(&self) {
         let keep_alive = self.keep_alive;
         let mut kept = self.kept();
-        kept.idle.retain_mut(|idle| {
-            idle.since.elapsed() < idle.connection.max_idle(keep_alive) && idle.connection.park()
-        });
+        kept.idle.retain_mut(|idle| idle.may_be_kept(keep_alive) && idle.park());
         kept.shared.retain(|shared| shared.is_usable() && !shared.has_idled(keep_alive));
     }
 
@@ -210,8 +202,8 @@ impl<B: RequestBody> Pool<B> {
         if let Some(slot) = kept.shared.iter().find_map(|shared| shared.slot(self.keep_alive)) {
             return Some(Carrier::Http2(slot));
         }
-        while let Some(Idle { mut connection, since }) = kept.idle.pop() {
-            if since.elapsed() < connection.max_idle(self.keep_alive) && connection.check_open() {
+        while let Some(mut connection) = kept.idle.pop() {
+            if connection.may_be_kept(self.keep_alive) && connection.check_open() {
                 return Some(Carrier::Http1(connection));
             }
         }

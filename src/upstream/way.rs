@@ -21,12 +21,11 @@ pub(super) struct Way {
     heard: Moment,
 }
 
-/// A point in time.
+/// A point in time on two clocks, of which the first stops while the machine sleeps.
 #[derive(Clone, Copy)]
 struct Moment {
-    at: Instant,
-    /// The same on two clocks, of which the first stops while the machine sleeps.
-    clocks: (std::time::Instant, SystemTime),
+    awake: Instant,
+    wall: SystemTime,
 }
 
 impl Way {
@@ -41,18 +40,26 @@ impl Way {
         self.heard = Moment::now();
     }
 
+    /// How long nothing has come from the other end.
+    pub(super) fn silence(&self) -> Duration {
+        self.heard.awake.elapsed()
+    }
+
     /// Whether nothing has come from the other end for a while.
     pub(super) fn is_silent(&self) -> bool {
-        self.heard.at.elapsed() >= SHORT
+        self.silence() >= SHORT
     }
 
     /// Whether the connection may still work: the machine has not slept since the other end was last heard of, and a
     /// new connection would leave from the same address. If the connection has been silent, this asks the system.
     pub(super) fn is_open(&mut self) -> bool {
-        if self.heard.has_slept() {
+        let silence = self.silence();
+        // A clock that was put forward looks the same.
+        let has_slept = self.heard.wall.elapsed().unwrap_or_default() > silence + SHORT;
+        if has_slept {
             return false;
         }
-        if self.is_silent() {
+        if silence >= SHORT {
             if !self.is_routed() {
                 return false;
             }
@@ -80,13 +87,7 @@ impl Way {
 
 impl Moment {
     fn now() -> Self {
-        Self { at: Instant::now(), clocks: (std::time::Instant::now(), SystemTime::now()) }
-    }
-
-    /// Whether the machine has slept since. A clock that was put forward looks the same.
-    fn has_slept(self) -> bool {
-        let (awake, wall) = self.clocks;
-        wall.elapsed().unwrap_or_default() > awake.elapsed() + SHORT
+        Self { awake: Instant::now(), wall: SystemTime::now() }
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
         ] {
             let ends = Some((local.parse().unwrap(), peer.parse().unwrap()));
             let mut heard = Moment::now();
-            heard.clocks.1 -= Duration::from_secs(slept);
+            heard.wall -= Duration::from_secs(slept);
             tokio::time::advance(Duration::from_secs(silent)).await;
             let mut way = Way { ends, heard };
             assert_eq!(way.is_open(), expected, "{local} {peer} {silent} s, slept {slept} s");

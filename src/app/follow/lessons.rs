@@ -24,7 +24,7 @@ impl Follow {
         self.tell_lineage(how, answer);
         let learned = &self.core.learned;
         let usage = answer.usage.as_ref().filter(|_| !self.is_original());
-        learned.learn_frame_usage(&self.facts, self.status.is_some(), usage, self.core.unix_ms());
+        learned.learn_frame_usage(&self.facts, self.status.is_some(), usage, || self.core.unix_ms());
         if let Some(place) = self.facts.place.as_ref().filter(|_| self.is_cut_off(answer, MIN_FILL_TO_BLAME))
         {
             learned.windows.record_full(place.head());

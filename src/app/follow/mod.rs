@@ -78,6 +78,7 @@ impl Follow {
         enveloped: &Enveloped,
         facts: Box<RequestFacts>,
         start: Start,
+        at_ms: i64,
     ) -> Self {
         let upstream = &enveloped.inbound.upstream;
         Self {
@@ -87,7 +88,7 @@ impl Follow {
             upstream: Arc::clone(upstream),
             facts,
             start,
-            at_ms: (core.now_ms)(),
+            at_ms,
             status: None,
             reader: None,
             head_at: None,
@@ -294,7 +295,7 @@ impl Exchange for Follow {
         let is_accepted =
             status.is_success() && self.sent_form != SentForm::RefusedOriginal && !self.overflow;
         let is_frame_kept = is_accepted && !self.is_original();
-        self.core.learned.record_frame_answer(&self.facts, is_frame_kept, self.core.unix_ms());
+        self.core.learned.record_frame_answer(&self.facts, is_frame_kept, || self.core.unix_ms());
         self.judge_form(is_accepted);
         if is_accepted && self.has_dropped_edits() {
             self.set_thread_aside();
