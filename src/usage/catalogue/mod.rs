@@ -150,6 +150,9 @@ impl Catalogue {
         answered: Option<&'n str>,
         vendor: Option<Vendor>,
     ) -> Option<&'n str> {
+        if asked == answered {
+            return asked;
+        }
         let tells = |model: &&str| {
             let seller = Self::seller(model, vendor);
             matches!(seller, Some(Vendor::Bedrock | Vendor::Vertex)) || Self::is_alias(model)
