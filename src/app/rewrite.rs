@@ -436,7 +436,7 @@ impl<'a> Request<'a> {
     ) -> Rewritten {
         let mut facts = self.facts(Some(place), State::Edited, why, decided);
         facts.cache.kept_long = edited.is_kept_long();
-        Rewritten { body: Some(edited.body.clone()), edited: Some(edited), ..Rewritten::of(facts) }
+        Rewritten { body: Some(edited.body.clone()), edited: Some(Box::new(edited)), ..Rewritten::of(facts) }
     }
 
     /// The request as it was read and as it leaves, for the books.

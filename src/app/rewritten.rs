@@ -27,7 +27,7 @@ pub(super) struct Rewritten {
     /// Facts for the books.
     pub(super) facts: Box<RequestFacts>,
     /// The edited request, read again.
-    pub(super) edited: Option<Conversation>,
+    pub(super) edited: Option<Box<Conversation>>,
     /// If the gateway observes: what it would have sent.
     pub(super) planned: Option<Planned>,
     /// The request as it was read.
@@ -188,7 +188,7 @@ impl Rewritten {
     pub(super) fn leaving<'a>(&'a self, body: &'a Bytes) -> Leaving<'a> {
         let body = self.body.as_ref().unwrap_or(body);
         let Some(reading) = self.reading.as_deref() else { return Leaving::Unread(body) };
-        let read = reading.edited.as_ref().unwrap_or(&reading.conversation);
+        let read = reading.edited.as_deref().unwrap_or(&reading.conversation);
         debug_assert!(read.body == *body, "what leaves is what was read last");
         Leaving::Read(read)
     }

@@ -90,7 +90,7 @@ impl Request<'_> {
             done => done,
         };
         let Some(Ok(Rewritten { edited, facts, .. })) = planned else { return };
-        let bytes = edited.as_ref().unwrap_or(&self.conversation).body.len() as u64;
+        let bytes = edited.as_deref().unwrap_or(&self.conversation).body.len() as u64;
         rewritten.facts.would = Some(Would { bytes, encoded: facts.encoded, spared: facts.spared() });
         rewritten.planned = Some(edited.map_or(Planned::AsItCame, |edited| Planned::Edited(edited.into())));
         rewritten.facts.take_planned(*facts);

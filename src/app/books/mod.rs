@@ -54,7 +54,7 @@ pub(super) struct Reading {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
     /// The edited request, if it was edited.
-    pub(super) edited: Option<Conversation>,
+    pub(super) edited: Option<Box<Conversation>>,
     /// The decisions and the splice that were applied; the last `fresh` decisions are new with this request.
     pub(super) applied: Arc<[Applied]>,
     pub(super) fresh: usize,
