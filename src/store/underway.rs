@@ -32,6 +32,9 @@ use super::{LedgerRow, StoreError, logs, schema, tables, unlogged};
 /// is killed.
 const MAX_FILES: usize = 64;
 
+/// About how many bytes a row takes in the header.
+const ROW_HEADER_LEN: usize = 256;
+
 /// Replaces the first byte of a file when its records are crossed out.
 const CROSSED_OUT: &[u8] = b"-";
 
@@ -312,10 +315,11 @@ fn to_bytes<'r>(dir: &Path, rows: impl Iterator<Item = &'r LedgerRow>) -> Option
             record_len: row.record.len(),
         });
     }
-    let mut bytes = serde_json::to_vec(&header).ok()?;
     // There may be many rows of a few kilobytes: space for all of them is made at once.
     let texts = rows.iter().flat_map(|row| [row.line.as_bytes(), row.record.as_bytes()]);
-    bytes.reserve_exact(1 + texts.clone().map(<[u8]>::len).sum::<usize>());
+    let texts_len: usize = texts.clone().map(<[u8]>::len).sum();
+    let mut bytes = Vec::with_capacity((1 + rows.len()) * ROW_HEADER_LEN + texts_len);
+    serde_json::to_writer(&mut bytes, &header).ok()?;
     bytes.push(b'\n');
     texts.for_each(|text| bytes.extend_from_slice(text));
     Some(bytes)
