@@ -291,8 +291,11 @@ impl SerializeStruct for Items<'_> {
         value: &T,
     ) -> Result<(), fmt::Error> {
         let (start, omitted_before) = (self.line.whole.len(), self.line.omitted.len());
-        self.separate();
-        self.line.whole.push('"');
+        if std::mem::take(&mut self.is_empty) {
+            self.line.whole.push('"');
+        } else {
+            self.line.whole.push_str(",\"");
+        }
         self.line.whole.push_str(name);
         self.line.whole.push_str("\":");
         let is_default = value.serialize(&mut *self.line)?;

@@ -68,10 +68,13 @@ pub(crate) fn reader<F: AnswerVisitor + 'static>(framing: Framing, visitor: F) -
 
 impl<F: AnswerVisitor> Reader<F> {
     /// Reads everything as a stream or as a document from now on, beginning with `head`.
-    fn decide(&mut self, is_stream: bool, head: &[u8]) {
-        self.form =
-            if is_stream { Form::Events(Framer::default()) } else { Form::Document(Some(Vec::new())) };
-        self.push(head);
+    fn decide(&mut self, is_stream: bool, head: Vec<u8>) {
+        if is_stream {
+            self.form = Form::Events(Framer::default());
+            self.push(&head);
+        } else {
+            self.form = Form::Document(Some(head).filter(|head| head.len() <= MAX_ANSWER));
+        }
     }
 }
 
@@ -81,7 +84,7 @@ impl<F: AnswerVisitor> AnswerReader for Reader<F> {
         match form {
             Form::Unknown(beginning) => {
                 if let Some((is_stream, head)) = beginning.push(bytes) {
-                    self.decide(is_stream, &head);
+                    self.decide(is_stream, head);
                 }
             }
             Form::Document(document) => match document {
@@ -102,7 +105,7 @@ impl<F: AnswerVisitor> AnswerReader for Reader<F> {
         match form {
             Form::Unknown(beginning) => {
                 let beginning = mem::take(beginning);
-                self.decide(false, beginning.kept());
+                self.decide(false, beginning.kept().to_vec());
                 return self.finish();
             }
             Form::Document(document) => read_document(document.as_deref().unwrap_or_default(), visitor),

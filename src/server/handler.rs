@@ -396,7 +396,8 @@ impl<G: Gateway> Handler<G> {
         );
         // Only HTTP/1.1 can declare a transfer coding. Other clients would take the encoded bytes for the body.
         let can_be_declared = head.version == Version::HTTP_11 || response.body().is_end_stream();
-        match headers::transfer_coding(response.headers()).filter(|_| !can_be_declared) {
+        let coding = if can_be_declared { None } else { headers::transfer_coding(response.headers()) };
+        match coding {
             Some(coding) => Err(SendError::Encoded(coding)),
             None => Ok(response),
         }
