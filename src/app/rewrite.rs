@@ -38,7 +38,7 @@ use crate::conversation::{Chain, Conversation, Prelude};
 use crate::ledger::words::State;
 use crate::lineage::{self, Place, Relation};
 use crate::planner::{self, Outcome, Past, Policy, Splice, Standing};
-use crate::protocol::{self, Protocol};
+use crate::protocol::{self, Prompt, Protocol};
 use crate::server::{Deadline, Fault};
 use crate::store::{Batch, CommitError, StoreError};
 use crate::strategy::compaction::{self, Compaction};
@@ -63,7 +63,7 @@ pub(super) struct Request<'a> {
     /// What its frame has in common with that of other conversations.
     pub(super) shared_frame: Option<SharedFrame>,
     /// Its frame, if the provider caches prompts by marks; read when it is first needed.
-    pub(super) prelude: OnceLock<Prelude>,
+    pub(super) prelude: OnceLock<Box<(Prelude, Prompt)>>,
     /// The text of the checkpoint that the conversation begins with, or why it cannot be used; `None` if the client
     /// asks for none.
     pub(super) opening: Option<Result<String, Fault>>,
@@ -452,6 +452,7 @@ impl<'a> Request<'a> {
                 prior: place.as_ref().map_or(0, |place| place.sent),
                 thread: place.as_ref().map(|place| place.thread.id.clone()),
                 conversation: self.conversation,
+                frame: self.prelude.into_inner().map(|read| read.1),
                 edited,
                 applied: Arc::clone(&decided.applied),
                 fresh: decided.fresh,

@@ -160,7 +160,12 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// The request as the provider's prompt cache sees it.
     fn prompt(&self, conversation: &Conversation) -> Prompt {
-        prompt::read(conversation, &self.dialect().layout)
+        self.prompt_behind(prompt::frame(conversation, &self.dialect().layout), conversation)
+    }
+
+    /// The same, if what is before the messages was read already ([`prelude`]).
+    fn prompt_behind(&self, frame: Prompt, conversation: &Conversation) -> Prompt {
+        prompt::completed(frame, conversation, &self.dialect().layout)
     }
 
     /// Checks a history against the provider's rules, as far as they are known.

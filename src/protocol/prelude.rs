@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::Protocol;
-use super::prompt::{self, Layout};
+use super::prompt::{self, Layout, Prompt};
 use crate::conversation::{Conversation, Prelude, Role, Shows};
 use crate::json::scan::{self, Kind, Value};
 
@@ -124,8 +124,8 @@ pub(super) fn named(conversation: &Conversation, layout: &Layout) -> Option<u64>
 }
 
 /// What precedes the messages of a prompt, as the provider's cache sees it. Instructions at the beginning of the
-/// messages count as well.
-pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> Prelude {
+/// messages count as well. Also returns the prompt as far as it was read for that, for [`Protocol::prompt_behind`].
+pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> (Prelude, Prompt) {
     let layout = &protocol.dialect().layout;
     let body = &*conversation.body;
     let prompt = prompt::frame(conversation, layout);
@@ -144,7 +144,8 @@ pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> P
         hash.update(value);
     }
     let unmarked = prompt.blocks.iter().rev().take_while(|block| block.mark.is_none());
-    Prelude { key: hash.digest(), unmarked: unmarked.map(|block| block.bytes as usize).sum() }
+    let unmarked = unmarked.map(|block| block.bytes as usize).sum();
+    (Prelude { key: hash.digest(), unmarked }, prompt)
 }
 
 #[cfg(test)]
@@ -161,7 +162,7 @@ mod tests {
         let protocol = protocol::named("anthropic").unwrap();
         let prelude = |members: &str| {
             let body = format!(r#"{{"model":"m",{members},"messages":[{{"role":"user","content":"a"}}]}}"#);
-            super::prelude(protocol, &protocol.index(&Bytes::from(body), &NoMemo).unwrap())
+            super::prelude(protocol, &protocol.index(&Bytes::from(body), &NoMemo).unwrap()).0
         };
         let text = |text: &str, mark: &str| format!(r#"{{"type":"text","text":"{text}"{mark}}}"#);
         let members = |first: [&str; 2], second: [&str; 2], tool: &str, more: &str| {
@@ -198,7 +199,7 @@ mod tests {
                 r#"{{"messages":[{{"role":"system","content":{system}}},{{"role":"user","content":"{user}"}}]}}"#
             );
             let read = chat.with_marks(chat.index(&Bytes::from(body), &NoMemo).unwrap(), Carriers::Texts);
-            super::prelude(chat, &read).key
+            super::prelude(chat, &read).0.key
         };
         let block = format!(r#"[{{"type":"text","text":"a"{MARK}}}]"#);
         assert_eq!(key(r#""a""#, "one"), key(&block, "two"));

@@ -346,9 +346,8 @@ pub(super) struct Layout {
     pub(super) keeps_users: bool,
 }
 
-/// Reads the prompt of a request.
-pub(super) fn read(conversation: &Conversation, layout: &Layout) -> Prompt {
-    let mut prompt = frame(conversation, layout);
+/// The whole prompt of a request, of which the [`frame`] was read before.
+pub(super) fn completed(mut prompt: Prompt, conversation: &Conversation, layout: &Layout) -> Prompt {
     let first = conversation.beginning();
     prompt.bound = prelude::bound(conversation, layout, first.message as usize);
     prompt.named = prelude::named(conversation, layout);

@@ -63,15 +63,15 @@ pub(super) fn measure(
     counter: Option<&mut Counter>,
     known: &mut Instructions,
 ) -> Measured {
-    let Reading { protocol, conversation, edited, root, prior, planned, .. } = reading;
+    let Reading { protocol, conversation, frame, edited, root, prior, planned, .. } = reading;
     let scope = root.0.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
     let (turn, step) = turn_and_step(conversation);
     let doom_loop = doom::of(conversation);
-    let (mut original, prior) = (prompt(*protocol, conversation), *prior as u32);
+    let (mut original, prior) = (prompt(*protocol, conversation, frame.clone()), *prior as u32);
     let instructions = known.read(&original, conversation);
-    let mut sent = edited.as_ref().map(|edited| prompt(*protocol, edited));
+    let mut sent = edited.as_ref().map(|edited| prompt(*protocol, edited, None));
     let edited_plan = planned.as_ref().and_then(Planned::edited);
-    let mut planned_prompt = edited_plan.map(|edited| prompt(*protocol, edited));
+    let mut planned_prompt = edited_plan.map(|edited| prompt(*protocol, edited, None));
     if let Some(counter) = counter {
         counter.count(&mut original, &conversation.body);
         if let (Some(sent), Some(edited)) = (&mut sent, edited) {
@@ -109,9 +109,12 @@ pub(super) fn measure(
     }
 }
 
-/// The prompt of a request as its model reads it.
-fn prompt(protocol: &dyn Protocol, conversation: &Conversation) -> Prompt {
-    let mut prompt = protocol.prompt(conversation);
+/// The prompt of a request as its model reads it. `frame`: what was read of it already.
+fn prompt(protocol: &dyn Protocol, conversation: &Conversation, frame: Option<Prompt>) -> Prompt {
+    let mut prompt = match frame {
+        Some(frame) => protocol.prompt_behind(frame, conversation),
+        None => protocol.prompt(conversation),
+    };
     if prompt.has_thoughts() && conversation.model.as_deref().is_some_and(usage::drops_old_reasoning) {
         prompt.forget_reasoning(planner::turn_in_progress(conversation));
     }
@@ -339,7 +342,7 @@ mod tests {
         ] {
             let messages = &talk.as_array().unwrap()[..messages];
             let body = Bytes::from(json!({"model": model, "messages": messages}).to_string());
-            let prompt = prompt(anthropic, &anthropic.index(&body, &NoMemo).unwrap());
+            let prompt = prompt(anthropic, &anthropic.index(&body, &NoMemo).unwrap(), None);
             let thoughts = prompt.blocks.iter().filter(|block| block.share == Share::Reasoning);
             assert_eq!(thoughts.count(), expected, "{model}");
         }

@@ -32,7 +32,7 @@ use super::tally::Tally;
 use crate::conversation::{Chain, Conversation};
 use crate::ledger::Record;
 use crate::planner::{Applied, Splice};
-use crate::protocol::{Answer, Protocol};
+use crate::protocol::{Answer, Prompt, Protocol};
 use crate::store::bodies::Form;
 use crate::store::queue::{self, Inlet, Outlet};
 use crate::store::{Batch, Bodies, Outage, Store, StoredLacking};
@@ -53,6 +53,8 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 pub(super) struct Reading {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
+    /// Its prompt as far as it was read ([`Protocol::prompt_behind`]).
+    pub(super) frame: Option<Prompt>,
     /// The edited request, if it was edited.
     pub(super) edited: Option<Box<Conversation>>,
     /// The decisions and the splice that were applied; the last `fresh` decisions are new with this request.

@@ -555,6 +555,7 @@ mod tests {
             untouched.left(&Reading {
                 protocol,
                 conversation: protocol.index(&body, &NoMemo).unwrap(),
+                frame: None,
                 edited: None,
                 applied: Arc::default(),
                 fresh: 0,

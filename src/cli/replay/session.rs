@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
         self.facts.max_output = Price::most_output(self.price.as_deref(), original.max_output);
         self.facts.reads_reasoning = self.reads_reasoning && !original.forgets_reasoning;
         if !self.facts.caches_without_marks {
-            self.facts.prelude = protocol::prelude(self.protocol, original);
+            self.facts.prelude = protocol::prelude(self.protocol, original).0;
         }
         self.facts.hidden_bytes = (hidden as f64 * BYTES_PER_TOKEN) as u64;
         self.facts.bytes_per_token = asked.assumed;
