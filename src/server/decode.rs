@@ -178,7 +178,7 @@ impl<W: Write> Decoder<W> {
 }
 
 /// The beginning of a body, decoded as it arrives.
-pub(super) struct Beginning {
+pub(super) struct DecodedBeginning {
     decoder: Decoder<Limited>,
     /// How many bytes of the body have been decoded.
     seen: usize,
@@ -190,7 +190,7 @@ struct Limited {
     limit: usize,
 }
 
-impl Beginning {
+impl DecodedBeginning {
     /// The beginning of a body in this coding, of at most `limit` bytes.
     pub(super) fn new(coding: Coding, limit: usize) -> Self {
         let sink = Limited { bytes: Vec::new(), limit };
@@ -278,7 +278,7 @@ mod tests {
     fn beginnings_are_decoded_up_to_a_limit() {
         let plain = b"data: one\n\n".repeat(9);
         for (coding, encoded) in encoded(&plain) {
-            let mut beginning = Beginning::new(coding, plain.len());
+            let mut beginning = DecodedBeginning::new(coding, plain.len());
             let mut last = 0;
             for end in 0..=encoded.len() {
                 let decoded = beginning.decoded(&encoded[..end]).unwrap();
@@ -286,11 +286,11 @@ mod tests {
                 last = decoded.len();
             }
             assert_eq!(last, plain.len(), "{coding:?}");
-            let mut short = Beginning::new(coding, plain.len() - 1);
+            let mut short = DecodedBeginning::new(coding, plain.len() - 1);
             assert_eq!(short.decoded(&encoded), None, "{coding:?}");
             assert!(beginning.decoded(&encoded).is_some_and(|decoded| *decoded == plain), "{coding:?}");
         }
-        assert_eq!(Beginning::new(Coding::Gzip, 99).decoded(b"no such thing"), None);
+        assert_eq!(DecodedBeginning::new(Coding::Gzip, 99).decoded(b"no such thing"), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::Settings;
 use super::body::{self, Replay};
 use super::boxed::boxed;
 use super::client::Upload;
-use super::decode::{Beginning, Coding};
+use super::decode::{Coding, DecodedBeginning};
 use super::exchange::{
     End, Fault, Filter, Form, Gateway, Inbound, Prepared, Rejection, Remedy, Route, Target, Unprepared,
 };
@@ -315,7 +315,7 @@ impl<G: Gateway> Handler<G> {
         let Some(coding) = Coding::of(&head.headers).filter(|_| is_held) else {
             return (Response::from_parts(head, Replay::streaming(body)), Remedy::Deliver);
         };
-        let mut beginning = Beginning::new(coding, REJECTION_LIMIT);
+        let mut beginning = DecodedBeginning::new(coding, REJECTION_LIMIT);
         let mut remedy = None;
         let body = Replay::peek(body, REJECTION_LIMIT, BEGINNING_TIMEOUT, |read| {
             let decoded = self.decode_beginning(&mut beginning, read);
@@ -361,14 +361,14 @@ impl<G: Gateway> Handler<G> {
         match Coding::of(headers) {
             Some(Coding::Identity) | None => read.clone(),
             Some(coding) => {
-                let mut beginning = Beginning::new(coding, REJECTION_LIMIT);
+                let mut beginning = DecodedBeginning::new(coding, REJECTION_LIMIT);
                 let decoded = self.decode_beginning(&mut beginning, read);
                 decoded.map(Bytes::copy_from_slice).unwrap_or_default()
             }
         }
     }
 
-    fn decode_beginning<'a>(&self, beginning: &'a mut Beginning, read: &[u8]) -> Option<&'a [u8]> {
+    fn decode_beginning<'a>(&self, beginning: &'a mut DecodedBeginning, read: &[u8]) -> Option<&'a [u8]> {
         guard(&self.stats, move || beginning.decoded(read)).flatten()
     }
 
