@@ -3,6 +3,14 @@
 //! For each request, `route` decides where it goes, `rewrite` what is changed in it, and `follow` what its answer means
 //! and what is recorded about it. `books` then works out what it would have cost without the gateway.
 //!
+//! The steps of rewriting are methods of `rewrite::Request`, each in the module of its subject:
+//!
+//! - `rewrite`: `read`; `attempt`; `decide`, which calls `plan`, `carry_out` and `store_decisions`; and `edited`
+//! - `room`: `make_room`, which attempts anew what was refused as too long
+//! - `settled`: `apply_stored`, the result without new decisions; `attempt_after_race`, if another gateway was faster
+//! - `shadow`: `leave_alone`, the result without edits; `plan_shadow`, what an observing gateway would have decided
+//! - `opening`, `planner_facts`, `frame`, `pauses`: what these steps need to know
+//!
 //! Between requests it remembers what their answers have taught (`learned`), in memory that is bounded: prompt sizes
 //! (`meter`), windows (`windows`), how long providers keep prompts (`pauses`), which edits upstreams accept
 //! (`acceptance`). It also has summaries made (`summaries`), compares what was spent with the budgets (`budget`), and

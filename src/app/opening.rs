@@ -51,8 +51,8 @@ fn text(checkpoints: &Checkpoints, name: &str) -> Result<String, Fault> {
 }
 
 impl Core {
-    /// Why a request leaves unread. If it names a checkpoint, it leaves without that too: whether it is the first of its
-    /// conversation cannot be told, and a later one is not refused because of a header.
+    /// Why a request leaves unread. If it names a checkpoint, it leaves without that too: whether it is the first of
+    /// its conversation cannot be told, and a later one is not refused because of a header.
     pub(super) fn unread_because(&self, headers: &HeaderMap, why: String) -> String {
         match checkpoint_name(headers).filter(|_| !self.observes()) {
             Some(_) => format!("{why}; the checkpoint that `{HEADER}` names is not put in"),

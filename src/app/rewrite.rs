@@ -2,22 +2,6 @@
 //!
 //! Whatever goes wrong here ends with bytes that are safe to send: the original, or the original with exactly the
 //! edits that an earlier request of the thread was sent with.
-//!
-//! The methods of [`Request`] are in the modules of their subjects. They call each other in this order:
-//!
-//! | method | module | what it does |
-//! |---|---|---|
-//! | `read` | `rewrite` | indexes the body; a checkpoint to begin with is found by `opening` |
-//! | `attempt` | `rewrite` | looks up the place; `attempt_after_race` (`settled`) tries again |
-//! | `make_room` | `room` | attempts what was refused as too long |
-//! | `decide` | `rewrite` | `plan`, then `carry_out`, then `store_decisions` |
-//! | `edited` | `rewrite` | the result with new decisions |
-//! | `apply_stored` | `settled` | the result with stored decisions alone, after any failure as well |
-//! | `leave_alone` | `shadow` | the result without decisions |
-//! | `repeat_as_before` | `shadow` | takes the place of `decide` in an observing gateway |
-//! | `plan_shadow` | `shadow` | decides as a rewriting gateway would, on the [`Track`] of the shadow |
-//!
-//! What a plan needs to know is gathered in `planner_facts`, `frame` and `pauses`. `preview` reads and plans alone.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Instant;

@@ -92,7 +92,7 @@ impl Request<'_> {
         let Some(Ok(Rewritten { edited, facts, .. })) = planned else { return };
         let bytes = edited.as_deref().unwrap_or(&self.conversation).body.len() as u64;
         rewritten.facts.would = Some(Would { bytes, encoded: facts.encoded, spared: facts.spared() });
-        rewritten.planned = Some(edited.map_or(Planned::AsItCame, |edited| Planned::Edited(edited.into())));
+        rewritten.planned = Some(edited.map_or(Planned::AsItCame, Planned::Edited));
         rewritten.facts.take_planned(*facts);
     }
 

@@ -182,8 +182,8 @@ pub trait Exchange: Send {
         Remedy::Deliver
     }
 
-    /// The answer does not go to the client, because the request is sent again in another form ([`Remedy::Again`]). What
-    /// follows is called as if it did.
+    /// The answer does not go to the client, because the request is sent again in another form ([`Remedy::Again`]).
+    /// What follows is called as if it did.
     fn discarded(&mut self) {}
 
     /// The head of the answer that goes to the client.

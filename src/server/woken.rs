@@ -33,7 +33,8 @@ mod tests {
     use std::cell::Cell;
     use std::pin::pin;
 
-    use tokio::sync::Notify;
+    use tokio::sync::{Notify, Semaphore};
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -55,23 +56,21 @@ mod tests {
         assert_eq!(polls.get(), 2);
     }
 
-    /// A task that was polled in vain is woken all the same.
+    /// The task is woken by what wakes its work, also while that is polled.
     #[tokio::test]
     async fn the_task_is_woken_by_what_wakes_its_work() {
-        let notify = Arc::new(Notify::new());
-        let waits = Arc::clone(&notify);
-        let work = tokio::spawn(when_woken(Box::pin(async move {
+        let (permits, mut tasks) = (Arc::new(Semaphore::new(0)), JoinSet::new());
+        let taken = Arc::clone(&permits);
+        tasks.spawn(when_woken(Box::pin(async move {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
-                waits.notified().await;
+                taken.acquire().await.unwrap().forget();
             }
         })));
         for _ in 0..3 {
             tokio::task::yield_now().await;
-            notify.notify_one();
-            tokio::task::yield_now().await;
-            tokio::task::yield_now().await;
+            permits.add_permits(1);
         }
-        work.await.unwrap();
+        tasks.join_next().await.unwrap().unwrap();
     }
 }

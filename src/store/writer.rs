@@ -379,8 +379,8 @@ impl Worker {
         }
     }
 
-    /// Commits the jobs in one transaction, or else each in one of its own. Reports the outcomes, and returns the batches
-    /// that were stored.
+    /// Commits the jobs in one transaction, or else each in one of its own. Reports the outcomes, and returns the
+    /// batches that were stored.
     fn store(&mut self, group: Vec<Job>) -> Vec<Batch> {
         match self.commit(&group, self.patience()) {
             Ok(()) => group.into_iter().map(|job| self.stored(job)).collect(),

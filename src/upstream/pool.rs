@@ -32,6 +32,7 @@ pub(super) struct Pool<B: RequestBody> {
 
 struct Kept<B: RequestBody> {
     /// Idle HTTP/1 connections. The one that was used last is at the end.
+    #[expect(clippy::vec_box, reason = "a connection is large, and is in a box while it is used, too")]
     idle: Vec<Box<Http1Connection<B>>>,
     /// HTTP/2 connections. A request takes the first with room, so that later ones become idle and are closed.
     shared: Vec<Http2Connection<B>>,

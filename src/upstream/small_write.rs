@@ -18,7 +18,9 @@ pub(crate) fn written_as_one<T>(pieces: &[IoSlice<'_>], write: impl FnOnce(&[u8]
     }
     let mut space = [MaybeUninit::uninit(); SMALL];
     let mut joined = ReadBuf::uninit(&mut space);
-    pieces.iter().for_each(|piece| joined.put_slice(piece));
+    for piece in pieces {
+        joined.put_slice(piece);
+    }
     Some(write(joined.filled()))
 }
 

@@ -17,7 +17,7 @@ use provider::{Forgets, Provider};
 
 const MINUTE: i64 = 60_000;
 
-/// The most that a client has paid at any time, as a share of what it would have paid without marks of the gateway: 15 %
+/// The most that a client has paid at any time, as a share of what it would have paid without the gateway's marks: 15 %
 /// more. A thousandth is for rounding.
 const BOUND: f64 = 1.151;
 /// The same if an entry is expected that is not there: it costs its premium once more until the answer shows that.
