@@ -9,7 +9,7 @@ use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use plimsoll::server::{Remedy, Settings};
 
 use super::gateway::{Preparing, TestGateway, Watching};
-use super::wire::{Peer, TestUpstream, header, show};
+use super::wire::{Peer, TestUpstream, eventually, header, show};
 use super::{Proxy, settings};
 
 const TEXT: &str = "{\"messages\":[{\"role\":\"user\",\"content\":\"h\u{e9}llo \u{1f6a2}\"}]}";
@@ -368,8 +368,8 @@ async fn a_form_that_may_not_be_sent_in_place_of_a_rejected_one_is_told_so() {
     server.send(REJECTION).await;
     scene.client.expect(REJECTION).await;
     assert!(scene.upstream.is_quiet());
-    let events = scene.proxy.gateway.events();
-    assert!(events.contains(&"end Failed 402".to_owned()), "{events:?}");
+    let is_told = || scene.proxy.gateway.events().contains(&"end Failed 402".to_owned());
+    eventually("the end of the form that was not sent", is_told).await;
 }
 
 #[tokio::test]
