@@ -479,6 +479,7 @@ impl<'a> Request<'a> {
             place,
             model: self.model().map(str::to_owned),
             messages: self.conversation.messages.len() as u32,
+            completion_window: self.conversation.completion_window.clone(),
             encoded,
             state,
             why,

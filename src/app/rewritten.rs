@@ -50,6 +50,8 @@ pub(super) struct RequestFacts {
     pub(super) history: ProviderHistory,
     pub(super) model: Option<String>,
     pub(super) messages: u32,
+    /// How long the provider may take to answer, if that is longer than usual.
+    pub(super) completion_window: Option<Box<str>>,
     /// Bytes of the sent messages that are not text; `None`: the body does not hold the whole prompt that is billed.
     pub(super) encoded: Option<u64>,
     pub(super) state: State,

@@ -12,7 +12,8 @@ impl Core {
     /// The result for a request without a list of messages; `None` if it is any other request.
     pub(super) fn unlisted(&self, incoming: Incoming<'_>) -> Option<Rewritten> {
         let Incoming { protocol, headers, body, context } = incoming;
-        let Unlisted { model, session, continues, is_kept } = protocol::unlisted(protocol, body)?;
+        let Unlisted { model, session, continues, is_kept, completion_window } =
+            protocol::unlisted(protocol, body)?;
         let Sender { root, caller, .. } = self.sender(protocol, headers, session.as_deref(), context.query);
         let found = self.lineage.thread_of_kept(root, &continues, &caller, &clock::new_id, (self.now_ms)());
         // A request whose history cannot be looked up is booked on a conversation of its own.
@@ -31,6 +32,7 @@ impl Core {
                 ..ProviderHistory::default()
             },
             model: model.as_deref().or(context.model).map(str::to_owned),
+            completion_window,
             state: State::Unchanged,
             compaction: context.compaction,
             ..RequestFacts::default()

@@ -188,6 +188,8 @@ pub struct Conversation {
     pub grows: bool,
     /// Whether the provider keeps the history with the answer, so that later requests may continue from its id.
     pub is_kept: bool,
+    /// How long the provider may take to answer, if the client lets it take longer than usual: a word of the provider's.
+    pub completion_window: Option<Box<str>>,
     /// Hashes of the seals on the provider's own summary, if the history begins with one.
     pub seals: Vec<u128>,
     /// Whether the body contains only the ids of some messages, whose contents the provider has.

@@ -50,6 +50,9 @@ pub struct Record {
     pub model: Option<String>,
     /// The provider's id for the answer.
     pub answer: Option<String>,
+    /// The window in which the provider may complete a background request (`2h`, `8h`), at a discount that is not in
+    /// the price list: the cost is null. Null for the usual one, `soonest`.
+    pub completion_window: Option<String>,
 
     // Its place in the conversation.
     /// The number of messages in the request.
@@ -671,8 +674,8 @@ mod tests {
             r#"{"time":"2026-11-21T10:02:03.004Z","id":"019a-1","conversation":"c-1","session":"c-1","#,
             r#""thread":"019a-0","parent":null,"agent":"explore","relation":"continue","#,
             r#""client":"claude-cli/2.1.305","protocol":"anthropic","upstream":"anthropic","#,
-            r#""model_asked":"claude-sonnet-5-5","model":"claude-sonnet-5-5","answer":"msg_1","messages":7,"#,
-            r#""prior":5,"turn":1,"step":4,"#,
+            r#""model_asked":"claude-sonnet-5-5","model":"claude-sonnet-5-5","answer":"msg_1","#,
+            r#""completion_window":null,"messages":7,"prior":5,"turn":1,"step":4,"#,
             r#""status":200,"outcome":"complete","stop":"tool_use","error":null,"#,
             r#""tokens":{"input":12,"cache_read":41000,"cache_write_5m":900,"cache_write_1h":0,"#,
             r#""cache_write_12h":0,"output":310,"reasoning":120},"output_is_lower_bound":false,"#,

@@ -16,6 +16,8 @@ pub struct Unlisted {
     pub continues: Box<str>,
     /// Whether the provider keeps the history with the new answer.
     pub is_kept: bool,
+    /// How long the provider may take to answer, as in a [`Conversation`](crate::conversation::Conversation).
+    pub completion_window: Option<Box<str>>,
 }
 
 /// Reads a request without a list of messages. `None` if there is a list, even if that cannot be read.
@@ -37,6 +39,7 @@ mod tests {
             session: session.map(Box::from),
             continues: continues.into(),
             is_kept: true,
+            completion_window: None,
         };
         for (dialect, body, expected) in [
             (
@@ -53,6 +56,11 @@ mod tests {
                 "openai-responses",
                 r#"{"model":"m","previous_response_id":"resp_1","store":false}"#,
                 Some(Unlisted { is_kept: false, ..read(Some("m"), None, "resp_1") }),
+            ),
+            (
+                "openai-responses",
+                r#"{"model":"m","previous_response_id":"resp_1","background_options":{"completion_window":"2h"}}"#,
+                Some(Unlisted { completion_window: Some("2h".into()), ..read(Some("m"), None, "resp_1") }),
             ),
             ("openai-responses", r#"{"model":"m","previous_response_id":"resp_1","input":[]}"#, None),
             ("openai-responses", r#"{"model":"m","previous_response_id":"resp_1","input":7}"#, None),

@@ -148,6 +148,12 @@ impl Usage {
         Self { tokens, cache_write_untold: 0, ..self }
     }
 
+    /// The usage of a request whose price is not known, whichever service tier its answer states.
+    #[must_use]
+    pub fn without_price(self) -> Self {
+        Self { tier: Tier::Other, ..self }
+    }
+
     /// The usage as a lower bound: unknown output counts as none.
     #[must_use]
     pub fn at_least(self) -> Self {

@@ -113,13 +113,16 @@ fn complete(record: &mut Record, told: &Told, prices: &Catalogue) {
     record.stop = answer.stop.as_ref().map(|stop| stop.word().to_owned());
     record.error.clone_from(&answer.error);
     record.edits.reasoning_dropped = answer.reasoning_dropped;
-    let Some(usage) = &answer.usage else { return };
+    let Some(mut usage) = answer.usage.clone() else { return };
+    if record.completion_window.is_some() {
+        usage = usage.without_price();
+    }
     let asked = record.model_asked.as_deref();
     let billed = prices.billed_name(asked, answer.model.as_deref(), told.vendor).map(str::to_owned);
     let model = billed.as_deref().unwrap_or_default();
-    let bill = usage::bill(prices, usage, model, told.vendor);
-    let min_cost = usage::min_cost(prices, usage, model, told.vendor);
-    record.put_usage(usage, bill.as_ref(), min_cost, answer.complete);
+    let bill = usage::bill(prices, &usage, model, told.vendor);
+    let min_cost = usage::min_cost(prices, &usage, model, told.vendor);
+    record.put_usage(&usage, bill.as_ref(), min_cost, answer.complete);
     record.model = billed;
     // An edited prompt went through the cache model before its usage was known: its counterfactual stays unknown.
     if !record.edits.were_sent() && !record.breaks_prefix() {
@@ -226,6 +229,8 @@ mod tests {
         let known = Record { tokens: Some(usage::Tokens::default()), ..record("a") };
         let refused = Record { status: Some(400), ..record("a") };
         let other = Record { upstream: "other".to_owned(), ..record("a") };
+        let discounted = Record { completion_window: Some("8h".to_owned()), ..record("a") };
+        check(&[discounted], &[told("a", DONE)], &[("completed", Some(1000), None)]);
         let never = Record { protocol: "anthropic".into(), ..record("a") };
         check(&[known, refused, other, never], &[told("a", DONE)], &[]);
     }

@@ -127,6 +127,9 @@ impl Follow {
         if self.facts.cache.kept_long && !self.is_original() {
             answer.usage = answer.usage.map(Usage::kept_for_an_hour);
         }
+        if self.facts.completion_window.is_some() {
+            answer.usage = answer.usage.map(Usage::without_price);
+        }
         if !answer.complete {
             // The answer broke off: what is known of its output is a lower bound.
             answer.usage = answer.usage.map(Usage::at_least);

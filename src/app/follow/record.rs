@@ -63,6 +63,7 @@ impl Follow {
                 overflow: self.overflow,
                 prefix: self.prefix().map(Into::into),
                 answer: answer.id.clone(),
+                completion_window: self.facts.completion_window.as_deref().map(str::to_owned),
                 stop: answer.stop.as_ref().map(|stop| stop.word().to_owned()),
                 id,
                 ..Record::default()

@@ -109,6 +109,7 @@ pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conver
         continues: continues(&frame)?,
         grows: frame.given("conversation").is_some(),
         is_kept: is_kept(&frame),
+        completion_window: completion_window(&frame)?,
         refers,
         asks_for_summary,
         asks_for_edits: asks_for_edits(&frame)?,
@@ -121,8 +122,9 @@ pub(super) fn conversation(document: Document, memo: &dyn Memo) -> Result<Conver
 /// A request without items, if it continues a history that it names.
 pub(super) fn unlisted(frame: &Object<'_>) -> Option<Unlisted> {
     let continues = continues(frame).ok()?.filter(|name| !name.is_empty())?;
-    let session = session(frame).ok()?;
-    Some(Unlisted { model: frame.name("model"), session, continues, is_kept: is_kept(frame) })
+    let (session, completion_window) = (session(frame).ok()?, completion_window(frame).ok()?);
+    let (model, is_kept) = (frame.name("model"), is_kept(frame));
+    Some(Unlisted { model, session, continues, is_kept, completion_window })
 }
 
 /// Whether the provider keeps the answer, which is its default.
@@ -146,6 +148,12 @@ fn continues(frame: &Object<'_>) -> Result<Option<Box<str>>, Unread> {
         frame.inner_text("conversation", "id")?,
     ];
     Ok(Some(named.into_iter().flatten().next().unwrap_or_default()))
+}
+
+/// The window in which a background request is to be completed, unless it is the usual one.
+fn completion_window(frame: &Object<'_>) -> Result<Option<Box<str>>, Unread> {
+    let window = frame.inner_text("background_options", "completion_window")?;
+    Ok(window.filter(|window| **window != *"soonest"))
 }
 
 /// Whether the provider is asked to compact the history, or to drop its oldest items.

@@ -211,15 +211,22 @@ fn background_requests_are_booked_once_their_usage_is_known() {
         (&begun, vec![cancel, polled("cancelled")], Some("cancelled")),
         (&begun, vec![stream(event("in_progress")), polled("queued")], None),
     ];
-    for ((begun, later, stop), restarts) in cases.iter().flat_map(|case| [(case, false), (case, true)]) {
+    let all = cases.iter().flat_map(|case| [(case, false), (case, true)]);
+    for (((begun, later, stop), restarts), window) in
+        all.flat_map(|case| [None, Some("soonest"), Some("8h")].map(|window| (case, window)))
+    {
         let home = tempfile::tempdir().unwrap();
         let answers: Vec<String> =
             std::iter::once((*begun).clone()).chain(later.iter().map(|row| row.2.clone())).collect();
         let (given, at) = (answers.clone(), AtomicUsize::new(0));
         let upstream = Upstream::start(move |_| (200, given[at.fetch_add(1, Ordering::Relaxed)].clone()));
         let mut gateway = Gateway::start(home.path(), CONFIG, &upstream.url());
-        let body = r#"{"model":"gpt-5","input":"one","background":true}"#;
-        assert_eq!(gateway.post("/v1/responses", &[], body), (200, answers[0].clone().into_bytes()));
+        let mut body = json!({"model": "gpt-5", "input": "one", "background": true});
+        if let Some(window) = window {
+            body["background_options"] = json!({"completion_window": window});
+        }
+        let body = body.to_string();
+        assert_eq!(gateway.post("/v1/responses", &[], &body), (200, answers[0].clone().into_bytes()));
         for (method, path, answer) in later {
             if restarts {
                 gateway.stop();
@@ -233,7 +240,9 @@ fn background_requests_are_booked_once_their_usage_is_known() {
         fs::write(home.path().join("read.toml"), state).unwrap();
         let report = printed(home.path(), &["report", "--json", "-c", "read.toml"]);
         let totals = &report["total"];
-        let expected = stop.map(|_| 2_250_000_000_u64);
+        // A longer window is discounted, and the catalogue has no price for it.
+        let has_price = window != Some("8h");
+        let expected = stop.filter(|_| has_price).map(|_| 2_250_000_000_u64);
         assert_eq!(totals["cost"]["total"].as_u64(), expected, "{report}");
         assert_eq!(
             (&totals["requests"], &totals["unknown_usage"], &totals["tokens"]["output"]),
@@ -244,7 +253,9 @@ fn background_requests_are_booked_once_their_usage_is_known() {
         assert_eq!(records.len(), 1 + usize::from(stop.is_some()));
         assert_eq!((&first["tokens"], &first["id"]), (&Value::Null, &last["id"]));
         assert_eq!(last["stop"], json!(stop));
-        assert_eq!(last["net_saved"], stop.map_or(Value::Null, |_| json!(0)));
+        assert_eq!(last["net_saved"], expected.map_or(Value::Null, |_| json!(0)));
+        let named = window.filter(|_| !has_price);
+        assert_eq!((&first["completion_window"], &last["completion_window"]), (&json!(named), &json!(named)));
     }
 }
 
