@@ -118,12 +118,14 @@ impl Follow {
         }
     }
 
-    /// Whether the prompt extends what was sent before; `None` if nothing was. Only events break the prefix, and
-    /// originals that continue what was sent in another form.
+    /// Whether the prompt extends what was sent before; `None` if nothing was. Only events that change some of that
+    /// break the prefix, and originals that continue what was sent in another form.
     fn prefix(&self) -> Option<Prefix> {
-        self.facts.place.as_ref().filter(|place| place.sent > 0)?;
+        let sent = self.facts.place.as_ref().map(|place| place.sent).filter(|sent| *sent > 0)?;
         let has_dropped_edits = self.has_dropped_edits();
-        let has_event = self.facts.event.is_some() && self.facts.state == State::Edited && !has_dropped_edits;
+        // To make room, an event may cut what is new, and nothing else.
+        let event = self.facts.event.as_ref().filter(|event| (event.first_message as usize) < sent);
+        let has_event = event.is_some() && self.facts.state == State::Edited && !has_dropped_edits;
         let could_not_be_edited = self.facts.state == State::Unchanged && self.facts.why.is_some();
         let is_original = could_not_be_edited || has_dropped_edits;
         let is_broken = has_event || (is_original && self.facts.was_edited());

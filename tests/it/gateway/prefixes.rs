@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Gateway, Received, Upstream};
+use crate::support::{Gateway, Received, Upstream, records};
 
 use super::{CONFIG, answer, assert_appended, log, request};
 
@@ -210,4 +210,25 @@ fn unshortened_results_are_known_to_another_gateway_at_once() {
         let idle = std::mem::replace(&mut other, gateway);
         idle.unwrap_or_else(|| Gateway::start(home, &truncating(count), &upstream.url()))
     });
+}
+
+/// To make room, an event cuts a new result that is too long: what was sent before is still a prefix.
+#[test]
+fn an_event_that_only_cuts_new_results_keeps_the_prefix() {
+    let home = tempfile::tempdir().unwrap();
+    let upstream = Upstream::start(answer);
+    let config =
+        format!("{CONFIG}[truncate]\nmax_bytes = '1GiB'\nmax_lines = 1000000\n[window]\nsize = 30000\n");
+    let gateway = Gateway::start(home.path(), &config, &upstream.url());
+    let long = log("long", 4000);
+    // There is nothing in the history that would be worth dropping.
+    for results in [&["x"][..], &["x", &*long]] {
+        assert_eq!(gateway.post("/v1/messages", &[], &request("claude-sonnet-4-6", results)).0, 200);
+    }
+    gateway.stop();
+    assert_appended(&upstream);
+    let records = records(home.path());
+    let event = &records[1]["edits"]["event"];
+    assert_eq!((&event["rung"], &event["first_message"]), (&json!("cut"), &json!(4)), "{event}");
+    assert_eq!((&records[1]["prior"], &records[1]["prefix"]), (&json!(3), &json!("kept")));
 }
