@@ -49,7 +49,7 @@ impl KeyType {
     fn start(&self) -> Value {
         match self {
             Self::Text => Value::Text(String::new()),
-            Self::Digest => Value::Blob(uses::LAST.to_vec()),
+            Self::Digest => Value::Blob(uses::SEEN.to_vec()),
         }
     }
 }
@@ -197,20 +197,21 @@ impl Idle {
     fn is_due(&self, connection: &Connection) -> Result<bool, StoreError> {
         let begun = uses::mark(connection, uses::BEGUN)?;
         let last = uses::mark(connection, uses::LAST)?.or(begun);
+        let seen = uses::mark(connection, uses::SEEN)?;
+        uses::set_mark(connection, uses::SEEN, self.now)?;
         // Clocks are set back, too.
         let since = |at: i64| self.now.saturating_sub(at).saturating_abs();
+        let kept = self.now.saturating_sub(self.before);
+        let pause = last.into_iter().chain(seen).map(since).min();
+        let Some(begun) = begun.filter(|_| pause.is_some_and(|pause| pause < kept / 4 * 3)) else {
+            // The store is new, or for most of that time no gateway has recorded uses.
+            uses::set_mark(connection, uses::BEGUN, self.now)?;
+            uses::set_mark(connection, uses::LAST, self.now)?;
+            return Ok(false);
+        };
         if last.is_some_and(|last| since(last) < DAY_MS) {
             return Ok(false);
         }
-        let kept = self.now.saturating_sub(self.before);
-        let begun = match (begun, last) {
-            (Some(begun), Some(last)) if since(last) < kept / 4 * 3 => begun,
-            // The store is new, or for most of that time no gateway has recorded uses.
-            _ => {
-                uses::set_mark(connection, uses::BEGUN, self.now)?;
-                self.now
-            }
-        };
         let is_due = begun < self.before;
         if !is_due {
             uses::set_mark(connection, uses::LAST, self.now)?;
@@ -305,6 +306,32 @@ mod tests {
         assert!(!again.turn(&mut connection).unwrap(), "once a day");
     }
 
+    /// The first pass comes when uses have been recorded for as long as things are kept, however little that is, unless
+    /// gateways pause for most of it.
+    #[test]
+    fn the_first_pass_comes_unless_gateways_pause_for_long() {
+        const HOUR_MS: i64 = 3_600_000;
+        let always: fn(i64) -> bool = |_| true;
+        let by_day: fn(i64) -> bool = |hour| hour % 24 < 10;
+        let daily: fn(i64) -> bool = |hour| hour % 24 == 0;
+        let every_fourth_day: fn(i64) -> bool = |hour| hour % 96 == 0;
+        for (kept, runs, expected) in [
+            (25, always, Some(46)),
+            (25, by_day, Some(48)),
+            (25, daily, None),
+            (121, always, Some(138)),
+            (121, daily, Some(144)),
+            (121, every_fourth_day, None),
+        ] {
+            let mut connection = connection();
+            let is_due = |hour: &i64| {
+                let now = (1_000 + hour) * HOUR_MS;
+                Idle::new(now - kept * HOUR_MS, now).turn(&mut connection).unwrap()
+            };
+            assert_eq!((0..1_000).filter(|hour| runs(*hour)).find(is_due), expected, "{kept}");
+        }
+    }
+
     /// Every table, whatever the type of its key.
     #[test]
     fn old_rows_of_every_table_are_removed() {
@@ -322,7 +349,7 @@ mod tests {
         uses::set_mark(&connection, uses::LAST, 4 * DAY_MS).unwrap();
         let mut idle = Idle::new(5, 5 * DAY_MS);
         while idle.turn(&mut connection).unwrap() {}
-        for (table, marks) in [("threads", 0), ("refusals", 0), ("uses", 2), ("boundaries", 0)] {
+        for (table, marks) in [("threads", 0), ("refusals", 0), ("uses", 3), ("boundaries", 0)] {
             let count = format!("SELECT COUNT(*) FROM {table}");
             let left: u32 = connection.query_row(&count, [], |row| row.get(0)).unwrap();
             assert_eq!(left, 1 + marks, "{table}");

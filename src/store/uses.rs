@@ -9,11 +9,13 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::StoreError;
 use super::row::Batch;
 
-// Two keys are not histories. They are shorter than those of histories, and so come before them.
+// Three keys are not histories. They are shorter than those of histories, and so come before them.
 /// The key of the time since which uses have been recorded.
 pub(super) const BEGUN: &[u8] = b"";
 /// The key of the time of the last pass of [`super::idle`], or of the last check at which none was due yet.
 pub(super) const LAST: &[u8] = b"\0";
+/// The key of the time when a gateway last checked whether a pass was due.
+pub(super) const SEEN: &[u8] = b"\0\0";
 
 /// Records what a batch's thread relies on, and that the thread was in use.
 pub(super) fn put(connection: &Connection, batch: &Batch) -> Result<(), StoreError> {
