@@ -20,7 +20,7 @@ pub type Word = Cow<'static, str>;
 #[serde(default)]
 pub struct Record {
     // What the request is, and where it belongs.
-    /// When the request arrived, in RFC 3339 with milliseconds.
+    /// When the request arrived, in RFC 3339 with milliseconds. A call of the gateway's own: when it was sent.
     pub time: String,
     /// The record's id, ordered by time.
     pub id: String,

@@ -1,8 +1,12 @@
 //! The calls of a job, recorded as they are made, so that the bill of a job that is cut short is known.
 //!
+//! A call is reported before the job waits or asks again, so that nothing that happens to the job later loses it. The
+//! last call is reported with the end of the job, whose outcome belongs to it.
+//!
 //! A call without an answer may have been billed all the same. It is recorded without figures, and counts towards the
 //! spending of the hour with the price of a prompt of its size.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,20 +14,28 @@ use tokio::time::Instant;
 use super::purse::Purse;
 use super::retry::Missed;
 use super::transport::Reply;
-use super::{Called, Failure, Job, vendor};
+use super::{Called, Done, Failure, Job, Progress, Report, vendor};
+use crate::store::Summary;
 use crate::usage::{self, Tokens, Usage};
 
 /// The calls made so far.
-#[derive(Default)]
-pub(super) struct Calls {
+pub(super) struct Calls<'a> {
+    report: &'a Report,
     made: Vec<Called>,
+    /// How many of them were reported.
+    reported: usize,
     /// When the call in progress was sent, and its size in bytes.
     in_progress: Option<(Instant, u64)>,
 }
 
-impl Calls {
-    /// Records that a call of `bytes` bytes is sent now.
-    pub(super) fn begin(&mut self, bytes: u64) {
+impl<'a> Calls<'a> {
+    pub(super) const fn new(report: &'a Report) -> Self {
+        Self { report, made: Vec::new(), reported: 0, in_progress: None }
+    }
+
+    /// Records that a call of `bytes` bytes is sent now, and reports those before.
+    pub(super) fn begin(&mut self, job: &Job, bytes: u64) {
+        self.report_ended(job);
         self.in_progress = Some((Instant::now(), bytes));
     }
 
@@ -69,9 +81,17 @@ impl Calls {
         &self.made
     }
 
-    /// Takes all calls made.
-    pub(super) fn take(&mut self) -> Vec<Called> {
-        std::mem::take(&mut self.made)
+    /// Reports the calls that have ended.
+    pub(super) fn report_ended(&mut self, job: &Job) {
+        for call in &self.made[self.reported..] {
+            (self.report)(Progress::Called(job, call));
+        }
+        self.reported = self.made.len();
+    }
+
+    /// How a job with these calls ended.
+    pub(super) fn done(&mut self, job: Arc<Job>, outcome: Result<Arc<Summary>, Failure>) -> Done {
+        Done { job, calls: std::mem::take(&mut self.made), reported: self.reported, outcome }
     }
 
     /// Ends the call in progress. Returns how long it took, and its size in bytes.

@@ -195,11 +195,26 @@ pub struct Done {
     pub job: Arc<Job>,
     /// The calls that were made.
     pub calls: Vec<Called>,
+    /// How many of them were reported before.
+    pub reported: usize,
     /// The summary, or why there is none.
     pub outcome: Result<Arc<Summary>, Failure>,
 }
 
+/// What is reported of a job.
+pub enum Progress<'a> {
+    /// One of its calls has ended, and the job has not.
+    Called(&'a Job, &'a Called),
+    /// It has ended.
+    Done(&'a Done),
+}
+
 impl Done {
+    /// The calls that were not reported before.
+    pub fn unreported(&self) -> &[Called] {
+        self.calls.get(self.reported..).unwrap_or_default()
+    }
+
     /// Whether the last answer was of no use; `None` if there was no answer.
     fn is_useless(&self) -> Option<bool> {
         let answer = self.calls.iter().rev().find(|call| call.is_answered())?;
@@ -207,8 +222,8 @@ impl Done {
     }
 }
 
-/// Called with each finished job, on the summariser's own thread.
-pub type Report = Box<dyn Fn(&Done) + Send + Sync>;
+/// Called as jobs proceed, on the summariser's own thread.
+pub type Report = Box<dyn Fn(Progress<'_>) + Send + Sync>;
 
 /// The most bytes of summaries that are kept in memory.
 const MAX_READY_BYTES: u64 = 16 << 20;
@@ -377,23 +392,19 @@ struct UnderWay<'a> {
     shared: &'a Shared,
     job: Arc<Job>,
     unwanted: watch::Receiver<bool>,
-    calls: Calls,
+    calls: Calls<'a>,
     ended: bool,
 }
 
 impl<'a> UnderWay<'a> {
     fn new(shared: &'a Shared, job: Job, unwanted: watch::Receiver<bool>) -> Self {
-        Self { shared, job: Arc::new(job), unwanted, calls: Calls::default(), ended: false }
+        Self { shared, job: Arc::new(job), unwanted, calls: Calls::new(&shared.report), ended: false }
     }
 
     fn end(mut self, outcome: Result<Arc<Summary>, Failure>) {
         self.ended = true;
-        let done = self.done(outcome);
+        let done = self.calls.done(Arc::clone(&self.job), outcome);
         self.shared.end(&done);
-    }
-
-    fn done(&mut self, outcome: Result<Arc<Summary>, Failure>) -> Done {
-        Done { job: Arc::clone(&self.job), calls: self.calls.take(), outcome }
     }
 }
 
@@ -401,8 +412,8 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.calls.record_lost(Failure::Stopped, &self.job, &self.shared.purse);
-            let done = self.done(Err(Failure::Stopped));
-            (self.shared.report)(&done);
+            let done = self.calls.done(Arc::clone(&self.job), Err(Failure::Stopped));
+            (self.shared.report)(Progress::Done(&done));
         }
         self.shared.running().remove(&self.job.task.thread);
     }
@@ -463,7 +474,7 @@ impl Shared {
                 tracing::warn!(thread, model = done.job.call.model, %failure, "a summary could not be made");
             }
         }
-        (self.report)(done);
+        (self.report)(Progress::Done(done));
     }
 }
 

@@ -32,10 +32,11 @@ pub(super) async fn run<T: Transport>(
     limits: &Limits,
     purse: &Purse,
     unwanted: &watch::Receiver<bool>,
-    calls: &mut Calls,
+    calls: &mut Calls<'_>,
 ) -> Result<Arc<Summary>, Failure> {
     let until = Instant::now() + limits.timeout;
-    let mut run = JobRun { job, transport, limits, left: limits.calls, purse, unwanted, calls, until };
+    let mut run =
+        JobRun { job, transport, limits, left: limits.calls, purse, unwanted, calls: &mut *calls, until };
     let made = tokio::time::timeout_at(until, run.make()).await;
     made.unwrap_or_else(|_| {
         calls.record_lost(Failure::TimedOut, job, purse);
@@ -44,7 +45,7 @@ pub(super) async fn run<T: Transport>(
 }
 
 /// A job under way.
-struct JobRun<'a, T> {
+struct JobRun<'a, 'r, T> {
     job: &'a Job,
     transport: &'a T,
     limits: &'a Limits,
@@ -52,11 +53,11 @@ struct JobRun<'a, T> {
     left: usize,
     purse: &'a Purse,
     unwanted: &'a watch::Receiver<bool>,
-    calls: &'a mut Calls,
+    calls: &'a mut Calls<'r>,
     until: Instant,
 }
 
-impl<T: Transport> JobRun<'_, T> {
+impl<T: Transport> JobRun<'_, '_, T> {
     /// Has the summary written, from the original messages if that is due, else from the last summary on. If the
     /// history has grown too long to be read anew, it is continued from the last summary as well.
     async fn make(&mut self) -> Result<Arc<Summary>, Failure> {
@@ -164,7 +165,9 @@ impl<T: Transport> JobRun<'_, T> {
                     let may_ask =
                         self.left > reserved && self.job.affords_another(self.calls.made(), reserved);
                     let wait = attempts.next(asked, time_left).filter(|_| may_ask);
-                    tokio::time::sleep(wait.ok_or(Missed::Permanent(failure))?).await;
+                    let wait = wait.ok_or(Missed::Permanent(failure))?;
+                    self.calls.report_ended(self.job);
+                    tokio::time::sleep(wait).await;
                 }
                 done => return done,
             }
@@ -175,7 +178,7 @@ impl<T: Transport> JobRun<'_, T> {
     async fn attempt(&mut self, text: &str) -> Result<Outline, Missed> {
         let call = &self.job.call;
         let Question { path, headers, body } = Question::new(call, text, self.limits.max_output);
-        self.calls.begin(body.len() as u64);
+        self.calls.begin(self.job, body.len() as u64);
         let posted = self.transport.post(&call.upstream, &path, &headers, body).await;
         let reply = posted.map_err(|lost| self.record_lost(lost))?;
         self.calls.record_answer(&reply, self.job, self.purse);

@@ -426,7 +426,9 @@ fn said(text: &str, tokens: usize) -> String {
 /// Waits until a summary is in the ledger.
 fn written(home: &Path) -> bool {
     let began = Instant::now();
-    let is_there = |log: DirEntry| fs::read_to_string(log.path()).unwrap().contains("\"own\":{");
+    // The calls before the last one are booked earlier, and hold no messages.
+    let is_made = |line: &str| line.contains("\"own\":{") && !line.contains("\"summary\",\"messages\":0,");
+    let is_there = |log: DirEntry| fs::read_to_string(log.path()).unwrap().lines().any(is_made);
     let logs = || fs::read_dir(home.join("plimsoll/conversations")).ok();
     while !logs().is_some_and(|mut logs| logs.any(|log| is_there(log.unwrap()))) {
         if began.elapsed() > Duration::from_secs(20) {

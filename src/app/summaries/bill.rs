@@ -1,5 +1,6 @@
 //! Books the cost of summaries on their conversation, and stores the summaries.
 
+use std::slice;
 use std::sync::Arc;
 
 use super::price::Spending;
@@ -8,41 +9,49 @@ use crate::app::clock;
 use crate::app::tally::Tally;
 use crate::ledger::words::Outcome;
 use crate::ledger::{BodySizes, Counterfactual, OwnCall, Record, Timing, when};
-use crate::store::{Batch, Store};
-use crate::summarizer::{Called, Done, Failure, Report};
+use crate::store::{Batch, Store, Summary};
+use crate::summarizer::{Called, Failure, Job, Progress, Report};
 use crate::usage::Tokens;
 
-/// A report that books the cost of a job's calls and stores its result.
+/// A report that books the cost of a job's calls, each once it has ended, and stores the job's result.
 pub(super) fn report(
     store: Arc<dyn Store>,
     tally: Arc<Tally>,
     budget: Arc<Budget>,
     spending: Spending,
 ) -> Report {
-    Box::new(move |done| {
-        spending.book_actual(done);
+    Box::new(move |progress| {
+        let (job, calls, outcome) = match progress {
+            Progress::Called(job, call) => (job, slice::from_ref(call), None),
+            Progress::Done(done) => {
+                spending.book_actual(done);
+                (&*done.job, done.unreported(), Some(&done.outcome))
+            }
+        };
         let now_ms = clock::now_ms();
-        let calls = done.calls.iter().enumerate();
-        let records = calls.map(|(at, call)| record(done, at, call, now_ms));
-        let booked = records.inspect(|record| {
-            budget.book(record, now_ms);
-            tally.book(record);
+        let rows = calls.iter().enumerate().map(|(at, call)| {
+            // Each is reported when it ends.
+            let began_ms = now_ms.saturating_sub(call.took.as_millis() as i64);
+            let is_last = at + 1 == calls.len();
+            let record = record(job, call, outcome.filter(|_| is_last), began_ms);
+            budget.book(&record, began_ms);
+            tally.book(&record);
+            Box::new(record).into_row(began_ms)
         });
-        let ledger = booked.map(|record| Box::new(record).into_row(now_ms)).collect();
-        let summaries = done.outcome.iter().map(|summary| (**summary).clone()).collect();
+        let ledger = rows.collect();
+        let summaries = outcome.into_iter().flatten().map(|summary| (**summary).clone()).collect();
         let batch = Batch { ledger, summaries, at_ms: now_ms, ..Batch::default() };
         tally.stored(store.later(batch));
     })
 }
 
-/// The record of one call. Without the gateway there would have been no such call.
-fn record(done: &Done, at: usize, call: &Called, now_ms: i64) -> Record {
-    let job = &done.job;
-    let is_last = at + 1 == done.calls.len();
-    let made = done.outcome.as_ref().ok().filter(|_| is_last);
-    let failure = done.outcome.as_ref().err().filter(|_| is_last);
+/// The record of a call that began at `at_ms`. `ended`: how the job ended with it, if it did. Without the gateway there
+/// would have been no such call.
+fn record(job: &Job, call: &Called, ended: Option<&Result<Arc<Summary>, Failure>>, at_ms: i64) -> Record {
+    let made = ended.and_then(|outcome| outcome.as_ref().ok());
+    let failure = ended.and_then(|outcome| outcome.as_ref().err());
     let mut record = Record {
-        time: when::rfc3339(now_ms),
+        time: when::rfc3339(at_ms),
         id: clock::new_id(),
         conversation: job.task.conversation_id.clone(),
         thread: Some(job.task.thread.clone()),

@@ -93,7 +93,10 @@ fn a_thread_rests_after_a_failed_job() {
     let (told, ends) = std::sync::mpsc::channel();
     let report: Report = {
         let told = Mutex::new(told);
-        Box::new(move |done| told.lock().unwrap().send(done.outcome.is_ok()).unwrap())
+        Box::new(move |progress| {
+            let Progress::Done(done) = progress else { panic!("no call was made") };
+            told.lock().unwrap().send(done.outcome.is_ok()).unwrap();
+        })
     };
     let once = Limits { attempts: 1, ..limits() };
     let summarizer = Summarizer::start(once, prices, report).unwrap();

@@ -163,10 +163,11 @@ fn play(job: Job, limits: &Limits, script: &Script) -> (Done, u64) {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
+        let report: Report = Box::new(|_| ());
         let (began, mut calls, purse) =
-            (Instant::now(), Calls::default(), Purse::new(prices, limits.per_hour));
+            (Instant::now(), Calls::new(&report), Purse::new(prices, limits.per_hour));
         let outcome = work::run(&job, script, limits, &purse, &script.unwanted.subscribe(), &mut calls).await;
-        let done = Done { job: Arc::new(job), calls: calls.take(), outcome };
+        let done = calls.done(Arc::new(job), outcome);
         (done, began.elapsed().as_secs())
     })
 }
@@ -403,28 +404,40 @@ fn lost_calls_count_towards_the_spend_limit() {
     assert_eq!((script.prompts().len(), done.outcome.map(|_| ())), (1, Err(Failure::Spent)));
 }
 
-/// A job that is cut short reports the calls that it made.
+/// A job reports each call before it waits or asks again, and what it has asked if it is cut short.
 #[test]
-fn an_aborted_job_reports_its_calls() {
-    let (told, ends) = std::sync::mpsc::channel();
+fn calls_are_reported_before_their_job_ends() {
+    let (told, tells) = std::sync::mpsc::channel();
     let report: Report = {
         let told = Mutex::new(told);
-        Box::new(move |done: &Done| {
-            let calls: Vec<_> = done.calls.iter().map(|call| (call.status, call.lost.clone())).collect();
-            told.lock().unwrap().send((calls, done.outcome.as_ref().err().cloned())).unwrap();
+        Box::new(move |progress: Progress<'_>| {
+            let (calls, failure) = match progress {
+                Progress::Called(_, call) => (std::slice::from_ref(call), None),
+                Progress::Done(done) => (done.unreported(), done.outcome.as_ref().err().cloned()),
+            };
+            let calls: Vec<_> = calls.iter().map(|call| (call.status, call.lost.clone())).collect();
+            told.lock().unwrap().send((calls, failure)).unwrap();
         })
     };
     let prices = Arc::new(Catalogue::with_overrides(Vec::new()).unwrap());
     let shared = Shared::new(limits(), prices, report);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
-        let script = Script::new(&[Reply::Says("no"), Reply::Hangs]);
-        let mut work = UnderWay::new(&shared, job(20, 100_000), script.unwanted.subscribe());
-        let calls = &mut work.calls;
-        let run = work::run(&work.job, &script, &shared.limits, &shared.purse, &work.unwanted, calls);
-        assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
-    });
-    let expected = vec![(Some(200), None), (None, Some(Failure::Stopped))];
-    assert_eq!(ends.try_recv(), Ok((expected, Some(Failure::Stopped))));
+    let answered = (vec![(Some(200), None)], None);
+    let lost = (vec![(None, Some(Failure::Stopped))], Some(Failure::Stopped));
+    // Asked again after a wait, or about the next part.
+    for (window, replies) in
+        [(100_000, &[Reply::Says("no"), Reply::Hangs][..]), (8_192, &[Reply::Says(GOOD), Reply::Hangs])]
+    {
+        runtime.block_on(async {
+            let script = Script::new(replies);
+            let mut work = UnderWay::new(&shared, job(60, window), script.unwanted.subscribe());
+            let calls = &mut work.calls;
+            let run = work::run(&work.job, &script, &shared.limits, &shared.purse, &work.unwanted, calls);
+            assert!(tokio::time::timeout(Duration::from_secs(10), run).await.is_err());
+            assert_eq!(tells.try_recv().as_ref(), Ok(&answered), "under way");
+        });
+        assert_eq!(tells.try_recv().as_ref(), Ok(&lost));
+    }
+    assert!(tells.try_recv().is_err());
 }

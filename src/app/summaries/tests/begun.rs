@@ -142,7 +142,7 @@ fn a_failed_early_summary_is_begun_again_when_room_is_needed() {
     costly.spending.book_expected("t", task.expected);
     let call = bills::called(&prices, "gpt-4", Some((3.0 * expected / 4.0) as u64));
     let (job, outcome) = (Arc::new(Job { task, ..bills::job(talk("ucc", &[])) }), Err(Failure::NoGain));
-    costly.spending.book_actual(&Done { job, calls: vec![call], outcome });
+    costly.spending.book_actual(&Done { job, calls: vec![call], reported: 0, outcome });
     for (prompt, most, is_begun) in [(early, 2.0, false), (early, 4.0, true), (late, 2.0, true)] {
         let prospect = due(&costly, prompt, most * expected);
         assert_eq!(prospect.is_some(), is_begun, "{prompt} {most}");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::app::tally::Tally;
 use crate::ledger::words::Used;
-use crate::summarizer::Called;
+use crate::summarizer::{Called, Progress};
 use crate::usage::{Tokens, Usage, bill};
 
 /// The cost of a summary counts towards the limits at once, and only once after a restart.
@@ -32,7 +32,7 @@ fn summaries_are_paid_from_the_budget() {
         ..Called::default()
     };
     let job = Arc::new(job(talk("ucc", &[])));
-    let done = Done { job, calls: vec![call.clone(), call], outcome: Err(Failure::NoGain) };
+    let done = Done { job, calls: vec![call.clone(), call], reported: 0, outcome: Err(Failure::NoGain) };
     let used = |budget: &Budget| {
         let reached = budget.reached("c", clock::now_ms()).map(|reached| reached.record());
         reached.map(|record| (record.state, record.used))
@@ -44,7 +44,7 @@ fn summaries_are_paid_from_the_budget() {
         let budget = budget(Arc::clone(&store));
         let report = bill::report(store, Arc::clone(&tally), Arc::clone(&budget), Spending::new());
         assert_eq!(used(&budget), None);
-        report(&done);
+        report(Progress::Done(&done));
         assert_eq!(used(&budget), expected);
     }
     assert_eq!(used(&budget(store())), expected);
@@ -54,6 +54,39 @@ fn summaries_are_paid_from_the_budget() {
     for told in [r#""unpriced_charges":["grounding"]"#, r#""answer":"msg_1""#] {
         assert!(log.lines().all(|record| record.contains(told)), "{told}: {log}");
     }
+}
+
+/// A call is booked when it has ended, at the time it was sent, and not again with the end of its job.
+#[test]
+fn calls_are_booked_before_the_summary_is_done() {
+    use std::time::Duration;
+
+    use crate::ledger::{Record, when};
+    use crate::summarizer::{Done, Failure};
+
+    const HOUR_MS: i64 = 3_600_000;
+    let (home, store) = on_disk();
+    let tally = Arc::new(Tally::default());
+    let budget = Arc::new(Budget::new(crate::config::Budget::default(), Arc::clone(&store)));
+    let report = bill::report(Arc::clone(&store), Arc::clone(&tally), budget, Spending::new());
+    let job = Arc::new(job(talk("ucc", &[])));
+    let call = |hours| Called { took: Duration::from_millis(HOUR_MS as u64 * hours), ..Called::default() };
+    let begun_ms = clock::now_ms();
+    report(Progress::Called(&job, &call(3)));
+    assert_eq!(tally.sums().totals.own_calls, 1);
+    let calls = vec![call(3), call(1)];
+    report(Progress::Done(&Done { job, calls, reported: 1, outcome: Err(Failure::NoGain) }));
+    let ended_ms = clock::now_ms();
+    assert_eq!(tally.sums().totals.own_calls, 2);
+    drop((report, store));
+    let log = std::fs::read_to_string(home.path().join("logs/c.jsonl")).unwrap();
+    let records: Vec<Record> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (record, (hours, error)) in records.iter().zip([(3, None), (1, Some(Failure::NoGain.to_string()))]) {
+        let sent = [begun_ms, ended_ms].map(|ms| when::rfc3339(ms - HOUR_MS * hours));
+        assert!(sent[0] <= record.time && record.time <= sent[1], "{sent:?} {}", record.time);
+        assert_eq!(record.error, error);
+    }
+    assert_eq!(records.len(), 2);
 }
 
 /// A call without an answer has an unknown cost, and a call that the gateway gave up itself is not blamed on others.
@@ -77,7 +110,7 @@ fn summary_calls_without_an_answer_are_booked_with_unknown_cost() {
         let call = Called { lost, missed, bytes: 9, ..Called::default() };
         let job = Arc::new(job(talk("ucc", &[])));
         let report = bill::report(Arc::clone(&store), Arc::clone(&tally), Arc::new(budget), Spending::new());
-        report(&Done { job, calls: vec![call], outcome: Err(failure) });
+        report(Progress::Done(&Done { job, calls: vec![call], reported: 0, outcome: Err(failure) }));
         drop((report, store));
         let totals = tally.sums().totals;
         assert_eq!(
@@ -158,7 +191,8 @@ fn the_expected_cost_of_a_summary_is_replaced_by_the_actual() {
         assert!(spending.spent("t") <= 0.0);
         spending.book_expected("t", Some(expected));
         assert!((spending.spent("t") - expected.bytes).abs() < 1e-6);
-        spending.book_actual(&Done { job: Arc::new(job), calls, outcome: Err(Failure::NoGain) });
+        let job = Arc::new(job);
+        spending.book_actual(&Done { job, calls, reported: 0, outcome: Err(Failure::NoGain) });
         let total = paid.unwrap_or(expected.bytes);
         assert!((spending.spent("t") - total).abs() < 1e-6, "{paid:?} {}", spending.spent("t"));
         // The next one is added, unless it is not begun.
