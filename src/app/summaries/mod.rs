@@ -184,7 +184,8 @@ impl Terms {
     }
 
     /// The window, in tokens, of the model that writes, whose price list states `known`, if anything. The window set
-    /// for the conversation is meant for its own model; for another model it is used only if nothing is known.
+    /// for the conversation is meant for its own model, which reads the smaller one of the two; for another model it is
+    /// used only if nothing is known.
     fn writers_window(&self, known: Option<u64>) -> u64 {
         let set = || self.window.window(known, None);
         let window = if self.model.is_some() { known.or_else(set) } else { set() };
