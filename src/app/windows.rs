@@ -21,10 +21,6 @@ const MAX_UNCLEAR_UPSTREAMS: u64 = 64;
 /// The smallest plausible window, as a share of the longest prompt that was answered. A smaller figure was misread.
 const MIN_PLAUSIBLE_SHARE: f64 = 0.05;
 
-/// How often an implausible figure must be stated, without a longer prompt being answered meanwhile, until it is
-/// believed: the server may have been started anew with a far smaller window.
-const TIMES_TO_BELIEVE: u32 = 3;
-
 /// Context windows as they turned out to be.
 pub(super) struct Windows {
     learned: PerModel<ModelWindow>,
@@ -53,8 +49,6 @@ struct ModelWindow {
     limit: Option<Limit>,
     /// The longest prompt that was answered, in tokens.
     answered: u64,
-    /// The implausible figure that was stated last, in tokens, and how often.
-    disputed: (u64, u32),
     /// Whether a prompt that seemed far from the window was reported as too long inside its answer.
     surprises: bool,
 }
@@ -86,15 +80,9 @@ impl Windows {
     fn learn(&self, upstream: &str, model: Option<&str>, limit: Limit) -> bool {
         self.update(upstream, model, |learned| {
             if (limit.tokens as f64) < learned.answered as f64 * MIN_PLAUSIBLE_SHARE {
-                let (tokens, times) = learned.disputed;
-                let times = if tokens == limit.tokens { times + 1 } else { 1 };
-                learned.disputed = (limit.tokens, times);
-                if times < TIMES_TO_BELIEVE {
-                    return false;
-                }
-                learned.answered = 0;
+                return false;
             }
-            (learned.limit, learned.surprises, learned.disputed) = (Some(limit), false, (0, 0));
+            (learned.limit, learned.surprises) = (Some(limit), false);
             true
         })
     }
@@ -116,9 +104,6 @@ impl Windows {
     fn record_answered(&self, upstream: &str, model: Option<&str>, tokens: u64) -> bool {
         self.update(upstream, model, |learned| {
             learned.answered = learned.answered.max(tokens);
-            if tokens > learned.disputed.0 {
-                learned.disputed = (0, 0);
-            }
             learned.limit.take_if(|limit| limit.tokens < tokens).is_some()
         })
     }
@@ -242,35 +227,11 @@ mod tests {
         assert_eq!(windows.of("a", Some("m"), 0), Some(1000));
         windows.record_answered("a", Some("m"), 1001);
         assert_eq!(windows.of("a", Some("m"), 0), None);
-        // A window that is only a small part of a prompt that was answered is not believed at once.
-        windows.learn("a", Some("m"), limit(12, 0));
+        // A window that is only a small part of a prompt that was answered is not believed.
+        assert!(!windows.learn("a", Some("m"), limit(12, 0)));
         assert_eq!(windows.of("a", Some("m"), 0), None);
-        windows.learn("a", Some("m"), limit(500, 0));
+        assert!(windows.learn("a", Some("m"), limit(500, 0)));
         assert_eq!(windows.of("a", Some("m"), 0), Some(500));
-    }
-
-    /// The server may have been restarted with a far smaller window.
-    #[test]
-    fn an_implausible_window_is_believed_once_it_is_stated_often_enough() {
-        for (happens, expected) in [
-            (&[Err(12), Err(12)][..], None),
-            (&[Err(12), Err(12), Err(12)], Some(12)),
-            (&[Err(12), Err(12), Ok(12), Err(12)], Some(12)),
-            // The figures differ, or a longer prompt is answered.
-            (&[Err(12), Err(11), Err(12)], None),
-            (&[Err(12), Err(12), Ok(13), Err(12)], None),
-            (&[Err(12), Err(12), Err(12), Ok(13)], None),
-        ] {
-            let windows = Windows::new();
-            windows.record_answered("a", Some("m"), 1000);
-            for happens in happens {
-                let _: bool = match *happens {
-                    Ok(answered) => windows.record_answered("a", Some("m"), answered),
-                    Err(stated) => windows.learn("a", Some("m"), limit(stated, 0)),
-                };
-            }
-            assert_eq!(windows.of("a", Some("m"), 0), expected, "{happens:?}");
-        }
     }
 
     /// The server may have been restarted with a larger window.

@@ -285,9 +285,9 @@ pub(super) fn record(
     Ok(statement.query_row(named, |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// The row of a thread's newest request to this model that the provider has billed, among the newest rows of a
-/// conversation, and when it was received.
-pub(super) fn newest_billed(
+/// The row of a thread's newest request that was billed for this model, or was not billed at all, among the newest rows
+/// of a conversation, and when it was received.
+pub(super) fn last_request(
     connection: &Connection,
     conversation: &str,
     thread: &str,
@@ -296,12 +296,12 @@ pub(super) fn newest_billed(
     // Only rows that contain the thread's id are parsed, from the newest to the first that fits. Calls of the gateway's
     // own are not requests of the thread.
     let mut statement = connection.prepare_cached(
-        "SELECT record, at_ms FROM ledger WHERE conversation = :conversation AND model = :model
+        "SELECT record, at_ms FROM ledger WHERE conversation = :conversation
            AND at_ms >= coalesce((SELECT at_ms FROM ledger WHERE conversation = :conversation
              ORDER BY at_ms DESC LIMIT 1 OFFSET :most), at_ms)
            AND CASE WHEN instr(record, :thread) AND json_valid(record) THEN
-             json_extract(record, '$.thread') = :thread AND json_type(record, '$.tokens') = 'object'
-               AND json_type(record, '$.own') IS NULL END
+             json_extract(record, '$.thread') = :thread AND json_type(record, '$.own') IS NULL
+               AND (model = :model OR json_type(record, '$.tokens') IS NOT 'object') END
          ORDER BY at_ms DESC LIMIT 1",
     )?;
     let named = named_params! {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_billed_record_of_a_thread_is_found_by_its_model() {
+    fn the_last_request_of_a_thread_is_found_by_its_model() {
         let home = tempfile::tempdir().unwrap();
         let of = |thread: &str, more: &str| format!(r#"{{"error":"a","thread":"{thread}"{more}}}"#);
         let (billed, own) =
@@ -485,12 +485,13 @@ mod tests {
             (1, "c", "m", of("a", billed)),
             (3, "c", "m", of("a", billed)),
             (2, "c", "m", of("a", billed)),
-            (4, "c", "m", of("a", "")),
             (5, "c", "m", of("a", own)),
             (6, "c", "m", of("b", billed)),
             (7, "c", "n", of("a", billed)),
             (8, "c", "m", of("a", billed).replace('}', "")),
             (9, "d", "m", of("a", billed)),
+            (10, "e", "m", of("a", billed)),
+            (11, "e", "n", of("a", "")),
         ];
         let rows = rows.map(|(at_ms, conversation, model, record)| LedgerRow {
             conversation: conversation.to_owned(),
@@ -500,15 +501,16 @@ mod tests {
         });
         let store = write(home.path(), rows.into());
         for (conversation, thread, model, expected) in [
-            ("c", "a", "m", Some(3)),
-            ("c", "b", "m", Some(6)),
-            ("c", "a", "n", Some(7)),
-            ("d", "a", "m", Some(9)),
+            ("c", "a", "m", Some((3, billed))),
+            ("c", "b", "m", Some((6, billed))),
+            ("c", "a", "n", Some((7, billed))),
+            ("d", "a", "m", Some((9, billed))),
+            ("e", "a", "m", Some((11, ""))),
             ("c", "c", "m", None),
             ("d", "a", "n", None),
         ] {
-            let found = store.newest_billed(conversation, thread, model).unwrap();
-            let expected = expected.map(|at_ms| (of(thread, billed), at_ms));
+            let found = store.last_request(conversation, thread, model).unwrap();
+            let expected = expected.map(|(at_ms, more)| (of(thread, more), at_ms));
             assert_eq!(found, expected, "{conversation} {thread} {model}");
         }
     }

@@ -115,9 +115,9 @@ pub trait Store: Send + Sync {
     /// records of the conversation are searched.
     fn record(&self, conversation: &str, answer: &str) -> Result<Option<(String, i64)>, StoreError>;
 
-    /// The record of a thread's newest request to this model that the provider has billed, and when it came, in
-    /// milliseconds since 1970. Only the newest records of the conversation are searched.
-    fn newest_billed(
+    /// The record of a thread's newest request that was billed for this model, or was not billed at all, and when it
+    /// came, in milliseconds since 1970. Only the newest records of the conversation are searched.
+    fn last_request(
         &self,
         conversation: &str,
         thread: &str,

@@ -148,13 +148,13 @@ impl Store for Overlay {
         self.below.record(conversation, answer)
     }
 
-    fn newest_billed(
+    fn last_request(
         &self,
         conversation: &str,
         thread: &str,
         model: &str,
     ) -> Result<Option<(String, i64)>, StoreError> {
-        self.below.newest_billed(conversation, thread, model)
+        self.below.last_request(conversation, thread, model)
     }
 
     fn commit(&self, batch: Batch) -> Stored {

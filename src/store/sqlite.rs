@@ -200,13 +200,13 @@ impl Store for Sqlite {
         self.read(|connection| ledger::record(connection, conversation, answer))
     }
 
-    fn newest_billed(
+    fn last_request(
         &self,
         conversation: &str,
         thread: &str,
         model: &str,
     ) -> Result<Option<(String, i64)>, StoreError> {
-        self.read(|connection| ledger::newest_billed(connection, conversation, thread, model))
+        self.read(|connection| ledger::last_request(connection, conversation, thread, model))
     }
 
     fn commit(&self, batch: Batch) -> Stored {

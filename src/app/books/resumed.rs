@@ -31,16 +31,20 @@ pub(super) struct Before {
 
 impl Resumed {
     /// The last request before the present one with the record `record`, of its thread or of the one that this branched
-    /// from. `prior`: the messages that an earlier request carried. `None` if the store has none.
+    /// from. `prior`: the messages that an earlier request carried. `None` if the store has none, and if it is not known
+    /// what the provider has read since: of a request that was not billed, or went past the gateway.
     pub(super) fn find(store: &dyn Store, record: &Record, prior: u32) -> Option<Self> {
         let model = record.model.as_deref()?;
         let threads = [&record.thread, &record.parent].into_iter().flatten();
         let mut found = threads.filter_map(|thread| {
-            let (last, at_ms) = store.newest_billed(&record.conversation, thread, model).ok()??;
+            let (last, at_ms) = store.last_request(&record.conversation, thread, model).ok()??;
             let last: Record = serde_json::from_str(&last).ok()?;
             Some((last, u64::try_from(at_ms).ok()?))
         });
         let (last, at_ms) = found.find(|(last, _)| last.upstream == record.upstream)?;
+        if last.tokens.is_none() || !is_next(&last, record) {
+            return None;
+        }
         let new = record.messages.saturating_sub(prior.min(last.messages));
         Some(Self { at_ms, new, changed: changed(record) })
     }
@@ -55,6 +59,12 @@ impl Resumed {
             sent: beginning(sent, forms.sent.kept_before(still_sent)),
         }
     }
+}
+
+/// Whether at most one answer lies between two requests of a thread, or of a thread and its branch.
+fn is_next(last: &Record, record: &Record) -> bool {
+    let is_next_turn = record.turn == last.turn + 1 && record.step == 1;
+    is_next_turn || (record.turn, record.step) <= (last.turn, last.step + 1)
 }
 
 /// The first message that an event has changed with a request, in the form that was sent. Behind a splice, messages

@@ -98,13 +98,13 @@ impl Store for Faulty {
         self.read(&[1], |store| store.record(conversation, answer))
     }
 
-    fn newest_billed(
+    fn last_request(
         &self,
         conversation: &str,
         thread: &str,
         model: &str,
     ) -> Result<Option<(String, i64)>, StoreError> {
-        self.read(&[1], |store| store.newest_billed(conversation, thread, model))
+        self.read(&[1], |store| store.last_request(conversation, thread, model))
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {

@@ -107,13 +107,13 @@ impl Store for Swept {
         self.inner.record(conversation, answer)
     }
 
-    fn newest_billed(
+    fn last_request(
         &self,
         conversation: &str,
         thread: &str,
         model: &str,
     ) -> Result<Option<(String, i64)>, StoreError> {
-        self.inner.newest_billed(conversation, thread, model)
+        self.inner.last_request(conversation, thread, model)
     }
 
     fn spent(&self, conversation: Option<&str>, within_ms: Range<i64>) -> Result<Spent, StoreError> {
