@@ -175,7 +175,7 @@ pub struct Conversation {
     pub session: Option<Box<str>>,
     /// Whether the client asks for a stream.
     pub stream: bool,
-    /// Whether the body declares tools and the model may call them.
+    /// Whether the body declares tools.
     pub has_tools: bool,
     /// The most tokens that the answer may have, if the body says it.
     pub max_output: Option<u64>,
@@ -271,8 +271,8 @@ impl Conversation {
         self.continues.is_some() || self.refers
     }
 
-    /// Whether the history has results of tools, none of which is declared any more or may be called: the model cannot
-    /// read anything again.
+    /// Whether the history has results of tools, none of which is declared any more: the model can call none to read
+    /// anything again.
     pub fn lacks_tools(&self) -> bool {
         !self.has_tools && self.messages.iter().any(|message| message.index.has_results())
     }

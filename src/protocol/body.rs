@@ -47,31 +47,6 @@ fn declares_tools(member: &Member, body: &[u8]) -> bool {
         && member.value.span.of(body).iter().skip(1).any(|byte| !byte.is_ascii_whitespace() && *byte != b']')
 }
 
-/// Whether a member of the outermost object forbids the model to call a tool, in any dialect's form; `function_call`
-/// goes with `functions`.
-fn forbids_calls(member: &Member, body: &[u8]) -> bool {
-    let value = member.value;
-    match member.name(body) {
-        b"tool_choice" | b"function_call" => {
-            value.span.of(body) == br#""none""# || inner(value, body, &["type"]) == Some(br#""none""#)
-        }
-        b"toolConfig" | b"tool_config" => {
-            let config = ["functionCallingConfig", "function_calling_config"];
-            config.iter().any(|config| inner(value, body, &[config, "mode"]) == Some(br#""NONE""#))
-        }
-        _ => false,
-    }
-}
-
-/// The raw value at the end of a path of members.
-fn inner<'b>(mut value: Value, body: &'b [u8], path: &[&str]) -> Option<&'b [u8]> {
-    for name in path {
-        let members = scan::members_unchecked(body, value.span).ok()?;
-        value = scan::get(body, &members, name)?;
-    }
-    Some(value.span.of(body))
-}
-
 /// An item of the list of messages.
 #[derive(Debug, Clone)]
 struct Item {
@@ -177,9 +152,7 @@ impl Document {
 
     /// A request with these messages, which are in `list`. Everything else has its default.
     pub(crate) fn into_conversation(self, list: Span, messages: Vec<Message>) -> Conversation {
-        let is_any =
-            |is: fn(&Member, &[u8]) -> bool| self.members.iter().any(|member| is(member, &self.bytes));
-        let has_tools = is_any(declares_tools) && !is_any(forbids_calls);
+        let has_tools = self.members.iter().any(|member| declares_tools(member, &self.bytes));
         Conversation {
             body: self.bytes,
             members: self.members,
@@ -396,27 +369,14 @@ mod tests {
     use crate::protocol;
 
     #[test]
-    fn a_request_has_tools_if_it_declares_some_that_may_be_called() {
-        let (anthropic, chat) = ("anthropic", "openai-chat");
-        let (responses, gemini) = ("openai-responses", "gemini");
+    fn a_request_has_tools_if_it_declares_some() {
         for (dialect, members, expected) in [
-            (anthropic, r#""tools":[]"#, false),
-            (anthropic, r#""tools":[ {"name":"f"} ]"#, true),
-            (anthropic, r#""tools":[{"name":"f"}],"tool_choice":{"type":"auto"}"#, true),
-            (anthropic, r#""tools":[{"name":"none"}],"tool_choice":{"type":"tool","name":"none"}"#, true),
-            (anthropic, r#""tool_choice":{"type":"none"},"tools":[{"name":"f"}]"#, false),
-            (chat, r#""tools":[{}],"tool_choice":"auto""#, true),
-            (chat, r#""tools":[{}],"tool_choice":{"type":"function","function":{"name":"none"}}"#, true),
-            (chat, r#""tools":[{}],"tool_choice":"none""#, false),
-            (chat, r#""functions":[{}],"function_call":{"name":"none"}"#, true),
-            (chat, r#""functions":[{}],"function_call":"none""#, false),
-            (responses, r#""tools":[{}],"tool_choice":"required""#, true),
-            (responses, r#""tools":[{}],"tool_choice":null"#, true),
-            (responses, r#""tools":[{}],"tool_choice":"none""#, false),
-            (gemini, r#""tools":[{}],"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}"#, true),
-            (gemini, r#""tools":[{}],"toolConfig":{"retrievalConfig":{}}"#, true),
-            (gemini, r#""tools":[{}],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}"#, false),
-            (gemini, r#""tools":[{}],"tool_config":{"function_calling_config":{"mode":"NONE"}}"#, false),
+            ("anthropic", r#""tools":[]"#, false),
+            ("anthropic", r#""tools":[ {"name":"f"} ]"#, true),
+            ("anthropic", r#""tools":[{"name":"f"}],"tool_choice":{"type":"none"}"#, true),
+            ("openai-chat", r#""functions":[{}]"#, true),
+            ("openai-responses", r#""tools":null"#, false),
+            ("gemini", r#""toolConfig":{}"#, false),
         ] {
             let protocol = protocol::named(dialect).unwrap();
             let body = format!(r#"{{"{}":[],{members}}}"#, protocol.list());

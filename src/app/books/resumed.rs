@@ -15,7 +15,7 @@ use crate::usage::cache_model::PromptShape;
 pub(super) struct Resumed {
     /// When it came, in milliseconds since 1970.
     at_ms: u64,
-    /// The messages behind those that it had in common with the present request.
+    /// The messages after those that it had in common with the present request.
     new: u32,
     /// The first message that an event has changed with the present request, in the form that is sent.
     changed: Option<u32>,
@@ -67,8 +67,8 @@ fn is_next(last: &Record, record: &Record) -> bool {
     is_next_turn || (record.turn, record.step) <= (last.turn, last.step + 1)
 }
 
-/// The first message that an event has changed with a request, in the form that was sent. Behind a splice, messages
-/// have other numbers there, so nothing behind one counts as unchanged.
+/// The first message that an event has changed with a request, in the form that was sent. After a splice, messages
+/// have other numbers there, so nothing after one counts as unchanged.
 fn changed(record: &Record) -> Option<u32> {
     let edits = &record.edits;
     let event = edits.event.as_ref().map_or(0, |event| event.first_message);
@@ -84,4 +84,27 @@ fn beginning(prompt: &PromptShape, blocks: usize) -> PromptShape {
         last.mark = last.mark.or_else(|| new.iter().rev().find_map(|block| block.mark));
     }
     PromptShape { blocks, automatic: prompt.automatic, late: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_follow_each_other_if_at_most_one_answer_lies_between() {
+        for (last, record, expected) in [
+            ((2, 3), (2, 4), true),
+            ((2, 3), (3, 1), true),
+            // A retry, and a branch.
+            ((2, 3), (2, 3), true),
+            ((2, 3), (1, 9), true),
+            ((2, 3), (2, 5), false),
+            ((2, 3), (3, 2), false),
+            ((2, 3), (4, 1), false),
+        ] {
+            let [last, record] =
+                [last, record].map(|(turn, step)| Record { turn, step, ..Record::default() });
+            assert_eq!(is_next(&last, &record), expected, "{last:?} {record:?}");
+        }
+    }
 }
