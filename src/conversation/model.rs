@@ -188,7 +188,7 @@ pub struct Conversation {
     pub grows: bool,
     /// Whether the provider keeps the history with the answer, so that later requests may continue from its id.
     pub is_kept: bool,
-    /// How long the provider may take to answer, if the client lets it take longer than usual: a word of the provider's.
+    /// How long the provider may take to answer, in its own word, if the client lets it take longer than usual.
     pub completion_window: Option<Box<str>>,
     /// Hashes of the seals on the provider's own summary, if the history begins with one.
     pub seals: Vec<u128>,

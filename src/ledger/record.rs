@@ -1,5 +1,4 @@
-//! The record of one request, as stored in the conversation's log: a line of JSON, meant to be read with `less` and
-//! `jq`.
+//! The record of one request, as stored in the conversation's log: a line of JSON, for `less` and `jq`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -50,8 +49,7 @@ pub struct Record {
     pub model: Option<String>,
     /// The provider's id for the answer.
     pub answer: Option<String>,
-    /// The window in which the provider may complete a background request (`2h`, `8h`), at a discount that is not in
-    /// the price list: the cost is null. Null for the usual one, `soonest`.
+    /// How long a background request may take, at a discount that is in no price list; null for `soonest`.
     pub completion_window: Option<String>,
 
     // Its place in the conversation.
@@ -86,8 +84,7 @@ pub struct Record {
     pub output_is_lower_bound: bool,
     /// Whether the provider's figures leave out the length of the prompt, so that `tokens.input` means nothing.
     pub prompt_is_unknown: bool,
-    /// Whether they leave out the length of the answer, although it did not break off, so that `tokens.output` means
-    /// nothing.
+    /// Whether they leave out that of the answer, although it did not break off: `tokens.output` means nothing.
     pub output_is_unknown: bool,
     /// What it cost; null if the price or the usage, whether of the prompt or of the output, is unknown, or if the
     /// price depends on the length of a prompt of which only the sum with others is known.
