@@ -285,7 +285,7 @@ impl MarkerSize {
 ///
 /// - An entry from below goes if the section sets something for the same patterns. The others keep their order.
 /// - The section's entries keep the order of the file, and come before those from below.
-/// - But one that replaces an entry from below comes behind those that the file names before it without setting
+/// - But one that replaces an entry from below comes after those that the file names before it without setting
 ///   anything: what the file changes of one entry does not overtake another.
 fn on_top(own: impl Iterator<Item = Entry>, below: &[(NamePatterns, Given)]) -> Vec<(NamePatterns, Given)> {
     let own: Vec<Entry> = own.collect();

@@ -287,7 +287,7 @@ impl Caches {
         Uses { original, sent: sent_use, planned, alike, usually_read }
     }
 
-    /// Feeds the caches what an earlier process sent, behind the named prefix.
+    /// Feeds the caches what an earlier process sent, after the named prefix.
     fn resume(&mut self, scope: u64, before: Before, named: Option<Block>) {
         let Before { at_ms, original, sent } = before;
         for (cache, mut shape) in [(&mut self.original, original), (&mut self.sent, sent)] {

@@ -34,9 +34,8 @@ impl Follow {
     }
 
     /// Handles an overflow that is reported inside an answer which was already passed on to the client, whose own retry
-    /// will get more room. If the prompt seemed far from the window and the error states no
-    /// limit that is believed, the beginnings of
-    /// later answers are checked before they are passed on.
+    /// will get more room. If the prompt seemed far from the window and the error states no limit that is believed, the
+    /// beginnings of later answers are checked before they are passed on.
     fn handle_overflow_within(&mut self, answer: &Answer) {
         let is_answered = self.status.is_some_and(|status| status.is_success()) && !self.overflow;
         if !is_answered {
