@@ -30,9 +30,9 @@ pub(super) struct Before {
 }
 
 impl Resumed {
-    /// The last request before the present one with the record `record`, of its thread or of the one that this branched
-    /// from. `prior`: the messages that an earlier request carried. `None` if the store has none, and if it is not known
-    /// what the provider has read since: of a request that was not billed, or went past the gateway.
+    /// The last request before the present one with the record `record`, of its thread or of the one that this
+    /// branched from. `prior`: the messages that an earlier request carried. `None` if the store has none, and if it is
+    /// not known what the provider has read since: of a request that was not billed, or went past the gateway.
     pub(super) fn find(store: &dyn Store, record: &Record, prior: u32) -> Option<Self> {
         let model = record.model.as_deref()?;
         let threads = [&record.thread, &record.parent].into_iter().flatten();

@@ -25,6 +25,17 @@ pub(crate) const THOUGHTS: &[&str] = &[
     "reasoning_opaque",
 ];
 
+/// The names of a message's reasoning outside its content. Empty members are none.
+fn thoughts(message: &Tree) -> Vec<&'static str> {
+    let is_empty = |value: &Tree| match value {
+        Tree::Raw(raw) => matches!(raw.as_str(), "null" | r#""""#),
+        Tree::List(items) => items.is_empty(),
+        Tree::Text(_) | Tree::Json(_) | Tree::Map(_) => false,
+    };
+    let has = |name: &&str| message.get(name).is_some_and(|value| !is_empty(value));
+    THOUGHTS.iter().copied().filter(has).collect()
+}
+
 impl Subject for Completions {
     fn protocol(&self) -> &'static dyn Protocol {
         &openai_chat::OpenAiChat
@@ -88,7 +99,7 @@ impl Subject for Completions {
 
     /// What was thought comes before the content, and a result is all of its message.
     fn block_of(&self, message: &Tree, part: usize) -> usize {
-        part - THOUGHTS.iter().filter(|name| message.get(name).is_some()).count()
+        part - thoughts(message).len()
     }
 
     fn takes_results_twice(&self) -> bool {
@@ -102,7 +113,7 @@ impl Subject for Completions {
 
     /// Reasoning comes first, then the text, then the calls.
     fn arguments<'t>(&self, message: &'t mut Tree, part: usize) -> Option<&'t mut Tree> {
-        let thoughts = THOUGHTS.iter().filter(|name| message.get(name).is_some()).count();
+        let thoughts = thoughts(message).len();
         let said = match message.get("content") {
             Some(Tree::List(blocks)) => blocks.len(),
             Some(content) => usize::from(content.is_string()),
@@ -120,7 +131,7 @@ impl Subject for Completions {
     }
 
     fn omit(&self, message: &mut Tree, part: usize) {
-        let beside: Vec<&str> = THOUGHTS.iter().copied().filter(|name| message.get(name).is_some()).collect();
+        let beside = thoughts(message);
         if let (Some(name), Tree::Map(members)) = (beside.get(part), &mut *message) {
             members.retain(|(other, _)| other != name);
         } else if let Some(Tree::List(blocks)) = message.get_mut("content") {
