@@ -163,7 +163,7 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
         self.prompt_behind(prompt::frame(conversation, &self.dialect().layout), conversation)
     }
 
-    /// The same, if what is before the messages was read already ([`prelude`]).
+    /// The same, if what is before the messages was read already (see `prelude`).
     fn prompt_behind(&self, frame: Prompt, conversation: &Conversation) -> Prompt {
         prompt::completed(frame, conversation, &self.dialect().layout)
     }
