@@ -160,11 +160,11 @@ pub trait Protocol: Send + Sync + std::fmt::Debug {
 
     /// The request as the provider's prompt cache sees it.
     fn prompt(&self, conversation: &Conversation) -> Prompt {
-        self.prompt_behind(prompt::frame(conversation, &self.dialect().layout), conversation)
+        self.prompt_after(prompt::frame(conversation, &self.dialect().layout), conversation)
     }
 
-    /// The same, if what is before the messages was read already (see `prelude`).
-    fn prompt_behind(&self, frame: Prompt, conversation: &Conversation) -> Prompt {
+    /// The same, if the `frame` before the messages was read already.
+    fn prompt_after(&self, frame: Prompt, conversation: &Conversation) -> Prompt {
         prompt::completed(frame, conversation, &self.dialect().layout)
     }
 

@@ -124,7 +124,7 @@ pub(super) fn named(conversation: &Conversation, layout: &Layout) -> Option<u64>
 }
 
 /// What precedes the messages of a prompt, as the provider's cache sees it. Instructions at the beginning of the
-/// messages count as well. Also returns the prompt as far as it was read for that, for [`Protocol::prompt_behind`].
+/// messages count as well. Also returns the prompt as far as it was read for that, for [`Protocol::prompt_after`].
 pub(crate) fn prelude(protocol: &dyn Protocol, conversation: &Conversation) -> (Prelude, Prompt) {
     let layout = &protocol.dialect().layout;
     let body = &*conversation.body;

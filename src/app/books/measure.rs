@@ -112,7 +112,7 @@ pub(super) fn measure(
 /// The prompt of a request as its model reads it. `frame`: what was read of it already.
 fn prompt(protocol: &dyn Protocol, conversation: &Conversation, frame: Option<Prompt>) -> Prompt {
     let mut prompt = match frame {
-        Some(frame) => protocol.prompt_behind(frame, conversation),
+        Some(frame) => protocol.prompt_after(frame, conversation),
         None => protocol.prompt(conversation),
     };
     if prompt.has_thoughts() && conversation.model.as_deref().is_some_and(usage::drops_old_reasoning) {

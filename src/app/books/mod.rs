@@ -53,7 +53,7 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 pub(super) struct Reading {
     pub(super) protocol: &'static dyn Protocol,
     pub(super) conversation: Conversation,
-    /// Its prompt as far as it was read ([`Protocol::prompt_behind`]).
+    /// Its prompt as far as it was read ([`Protocol::prompt_after`]).
     pub(super) frame: Option<Prompt>,
     /// The edited request, if it was edited.
     pub(super) edited: Option<Box<Conversation>>,
