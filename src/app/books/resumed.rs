@@ -63,8 +63,8 @@ impl Resumed {
 
 /// Whether at most one answer lies between two requests of a thread, or of a thread and its branch.
 fn is_next(last: &Record, record: &Record) -> bool {
-    let is_next_turn = record.turn == last.turn + 1 && record.step == 1;
-    is_next_turn || (record.turn, record.step) <= (last.turn, last.step + 1)
+    let is_next_turn = record.turn == last.turn.saturating_add(1) && record.step == 1;
+    is_next_turn || (record.turn, record.step) <= (last.turn, last.step.saturating_add(1))
 }
 
 /// The first message that an event has changed with a request, in the form that was sent. After a splice, messages
@@ -101,6 +101,8 @@ mod tests {
             ((2, 3), (2, 5), false),
             ((2, 3), (3, 2), false),
             ((2, 3), (4, 1), false),
+            // Nothing that a damaged store says is too much.
+            ((u32::MAX, u32::MAX), (2, 3), true),
         ] {
             let [last, record] =
                 [last, record].map(|(turn, step)| Record { turn, step, ..Record::default() });
